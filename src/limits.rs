@@ -63,10 +63,6 @@ pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 /// would take 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
 pub const PARALLEL_READS: usize = 12;
 
-/// While a refused document is narrowed down, the next trial may reuse the document of the last one for this long. A
-/// write by somebody else in this time would be lost, and logged; a separate GET and PUT can take as long.
-pub const DOCUMENT_REUSE_MAX: Duration = Duration::from_secs(1);
-
 /// The first pause before refused work is tried again. It doubles up to `REJECTION_PAUSE_MAX`.
 pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 
@@ -239,8 +235,9 @@ pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 /// With fewer calls left there is no look, because they are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
-/// With fewer calls left, nothing is narrowed down, and no more than one Access application is written in a request: one
-/// object can ask for much of either, loops may come every few seconds, and the rest is for everybody's reads and writes.
+/// With fewer calls left, a refused group waits for the next request, and no more than one Access application is written
+/// in a request: one object can ask for much of either, loops may come every few seconds, and the rest is for
+/// everybody's reads and writes.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
 // Work beside requests: log lines, changing credentials, and readiness.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::hash::{DefaultHasher, Hasher};
 use std::mem::swap;
 
 /// The longest part of a value that is shown within a message.
@@ -41,6 +42,16 @@ pub(crate) fn quoted(text: &str) -> impl fmt::Display {
 /// `text`, or its beginning and an ellipsis if it has more characters.
 pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     beginning(text, max_chars).map_or(Cow::Borrowed(text), |beginning| Cow::Owned(format!("{beginning}…")))
+}
+
+/// A fingerprint of texts. It distinguishes `["ab", "c"]` from `["a", "bc"]`.
+pub(crate) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for text in texts {
+        hasher.write(text.as_bytes());
+        hasher.write_u8(0xff);
+    }
+    hasher.finish()
 }
 
 /// The first characters of `text`, if it has more.

@@ -1,10 +1,9 @@
-//! Carries out a plan, stage by stage. One bad piece never stops the rest: hostnames that are refused together step
-//! aside until all others are done, and then the group is narrowed down until the bad ones stand alone.
+//! Carries out a plan, stage by stage. One bad piece never stops the rest: a group that is refused is sent in halves
+//! until the bad pieces stand alone.
 
 mod claims;
 mod documents;
-mod group_testing;
-mod isolation;
+mod halving;
 mod moves;
 mod records;
 mod work;
@@ -16,8 +15,7 @@ use std::time::Duration;
 use log::Level;
 
 use self::claims::Written;
-use self::documents::Known;
-use self::work::{Piece, Place, Work, fitting};
+use self::work::{Piece, Place, Work};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{ApiRejection, Client, Error};
 use crate::ingress::RuleEdit;
@@ -26,10 +24,9 @@ use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
-use crate::provider::memory::UnappliedRules;
-use crate::provider::outcome::{Done, Doubts, Rejection, Stop};
+use crate::provider::memory::{UnappliedRules, WaitingWork};
+use crate::provider::outcome::{Done, Stop};
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::key;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
@@ -40,8 +37,7 @@ pub(super) struct Tools<'a> {
     pub(super) metrics: &'a Metrics,
     /// The look at the connectors reads it at the same time.
     pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
-    /// The tunnels and zones, by id, whose writes failed in the run before.
-    pub(super) failed_places: &'a BTreeSet<Box<str>>,
+    pub(super) waiting_work: &'a mut WaitingWork,
 }
 
 /// One run over a plan.
@@ -55,20 +51,14 @@ pub(super) struct Execution<'a> {
     /// The rules that are ours by the stamps written so far.
     own: OwnRules,
     written_stamps: Written,
-    /// Hostnames that wait until all others are done, with the step from which their work continues.
-    aside: BTreeMap<&'a str, Option<Step<'a>>>,
-    /// Hostnames with work at a place that failed in the run before. They come last, with all their steps, because a
-    /// place that does not answer can use up a request's time.
-    late: BTreeSet<&'a str>,
-    /// True while these are worked on.
-    is_late: bool,
-    /// True while the hostnames that stepped aside are worked on.
-    is_narrowing: bool,
-    /// The writes of this round through the stages.
-    trials: usize,
-    /// The time left of the deadline when narrowing down began.
-    narrowing_time: Duration,
-    known: Option<Known>,
+    /// The hostnames whose stages are carried out now.
+    hosts: Vec<&'a HostPlan>,
+    /// The places to which something was sent.
+    places: BTreeSet<Place<'a>>,
+    /// Those of them whose work is not decided.
+    undecided_places: BTreeSet<Place<'a>>,
+    /// The writes that looked for the bad pieces of a refused group.
+    halving_writes: usize,
     /// The versions that were written.
     written: BTreeMap<TunnelId, i64>,
     full_zones: BTreeSet<ZoneId>,
@@ -83,7 +73,7 @@ enum Sent<'a> {
     /// It is done, or there was nothing to do.
     Done,
     /// Cloudflare, or something before it, refused the content.
-    Refused { pieces: Vec<Piece<'a>>, answer: ApiRejection, culprits: Culprits<'a> },
+    Refused { answer: ApiRejection, culprits: Culprits<'a> },
     /// Nothing can be written to that place now, whatever its content.
     Barred(Reason),
 }
@@ -97,21 +87,16 @@ enum Culprits<'a> {
 }
 
 impl<'a> Execution<'a> {
-    /// Prepares a run in which the work in `doubts` comes last.
     pub(super) fn new(
         tools: Tools<'a>,
         resolved: &'a Resolved,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
-        doubts: &Doubts,
         deadline: Deadline,
     ) -> Self {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
-        let failed_before = plan.hosts.iter().flat_map(steps);
-        let failed_before = failed_before.filter(|((_, place), _)| tools.failed_places.contains(place.id()));
-        let late = inserted(failed_before.map(|(_, piece)| piece.hostname));
-        let mut execution = Self {
+        Self {
             tools,
             resolved,
             deadline,
@@ -120,87 +105,68 @@ impl<'a> Execution<'a> {
             done: Done::default(),
             own: plan.own.clone(),
             written_stamps: Written::default(),
-            aside: BTreeMap::new(),
-            late,
-            is_late: false,
-            is_narrowing: false,
-            trials: 0,
-            narrowing_time: Duration::ZERO,
-            known: None,
+            hosts: Vec::new(),
+            places: BTreeSet::new(),
+            undecided_places: BTreeSet::new(),
+            halving_writes: 0,
             written: BTreeMap::new(),
             full_zones: BTreeSet::new(),
             record_counts,
-        };
-        if !doubts.is_empty() {
-            for (_, piece) in plan.hosts.iter().flat_map(steps) {
-                if let Some((key, group)) = doubts.get_key_value(&key(&piece.content())) {
-                    execution.done.doubts.insert(*key, *group);
-                    execution.aside.insert(piece.hostname, None);
-                }
-            }
         }
-        execution
     }
 
-    /// Carries out every stage.
+    /// Carries out every stage. Hostnames with work at a place whose last write failed come after all others, because a
+    /// place that does not answer can use up a request's time.
     pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
+        let is_failing = |host: &&HostPlan| {
+            steps(host).any(|((_, place), _)| self.tools.waiting_work.is_failing(place.key()))
+        };
+        let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
+            self.plan.hosts.iter().partition(is_failing);
+        let mut outcome = Ok(());
         self.leave_out_unready();
-        let mut outcome = self.run_all();
-        if !outcome.as_ref().is_err_and(Stop::ends_run) {
-            self.is_late = true;
-            let late = self.run_all();
-            outcome = first_failure(outcome, late);
+        for hosts in [others, failing] {
+            self.hosts = hosts;
+            let ran = self.run_stages();
+            if ran.as_ref().is_err_and(Stop::ends_run) {
+                outcome = ran;
+                break;
+            }
+            outcome = outcome.and(ran);
         }
         self.correct_stamps();
+        for place in self.places.difference(&self.undecided_places) {
+            self.tools.waiting_work.forget(place.key());
+        }
         (self.done, outcome)
     }
 
-    fn run_all(&mut self) -> Result<(), Stop> {
-        self.run_twice(|_| true)
-    }
-
-    /// Carries out the stages for hostnames of which Cloudflare refused nothing, then for the others.
-    fn run_twice(&mut self, is_meant: impl Fn(Stage) -> bool) -> Result<(), Stop> {
-        self.is_narrowing = false;
-        let outcome = self.run_stages(&is_meant);
-        if self.aside.is_empty() {
-            return outcome;
-        }
-        (self.is_narrowing, self.trials) = (true, 0);
-        self.narrowing_time = self.time_left();
-        let narrowed = self.run_stages(&is_meant);
-        first_failure(outcome, narrowed)
-    }
-
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
-    /// hostnames go no further, and nobody else's wait.
-    fn run_stages(&mut self, is_meant: &impl Fn(Stage) -> bool) -> Result<(), Stop> {
+    /// hostnames go no further, and all others do.
+    fn run_stages(&mut self) -> Result<(), Stop> {
         let mut outcome = Ok(());
-        for stage in Stage::ALL.into_iter().filter(|stage| is_meant(*stage)) {
+        for stage in Stage::ALL {
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for ((at, place), piece) in self.plan.hosts.iter().flat_map(steps) {
+            for ((at, place), piece) in self.hosts.iter().copied().flat_map(steps) {
                 if at == stage {
                     by_place.entry(place).or_default().push(piece);
                 }
             }
             for (place, mut pieces) in by_place {
-                pieces.retain(|piece| self.is_due(piece, (stage, place)));
-                let hostnames: Vec<&str> = pieces.iter().map(|piece| piece.hostname).collect();
-                let written = if self.is_narrowing {
-                    self.narrow_down((stage, place), pieces)
-                } else {
-                    self.write_all((stage, place), &pieces)
-                };
-                match &written {
-                    Ok(()) => {}
-                    Err(stop) if stop.ends_run() => return written,
-                    Err(stop) => {
-                        let line = self.line_of(place).word("hostnames", &hostnames.len());
-                        let line = line.text(stop.to_string());
-                        logging::log(Level::Warn, module_path!(), &line);
-                        self.done.dropped.extend(hostnames.into_iter().map(Into::into));
-                        self.done.failed_places.insert(place.id().into());
+                // What stands beside a refused piece would get the requests of a rule that is not there, or was meant
+                // to go for it. The next request plans the hostname anew.
+                pieces.retain(|piece| !self.done.dropped.contains(piece.hostname));
+                if pieces.is_empty() {
+                    continue;
+                }
+                self.places.insert(place);
+                let written = self.write_all((stage, place), &pieces);
+                if let Err(stop) = &written {
+                    self.undecided_places.insert(place);
+                    if stop.ends_run() {
+                        return written;
                     }
+                    self.leave_failing(place, &pieces, stop);
                 }
                 outcome = outcome.and(written);
             }
@@ -208,75 +174,24 @@ impl<'a> Execution<'a> {
         outcome
     }
 
-    /// True if a piece of a step is to be written now.
-    fn is_due(&self, piece: &Piece<'a>, step: Step<'a>) -> bool {
-        if self.late.contains(piece.hostname) != self.is_late {
-            return false;
-        }
-        // What stands beside a refused piece would get the requests of a rule that is not there, or was meant to go for
-        // it. The next request plans the hostname anew.
-        if self.done.dropped.contains(piece.hostname) {
-            return false;
-        }
-        match self.aside.get(piece.hostname) {
-            None => !self.is_narrowing,
-            Some(since) => self.is_narrowing && *since <= Some(step),
-        }
-    }
-
-    /// Writes all pieces with as few calls as possible. Hostnames that are refused together step aside.
-    fn write_all(&mut self, step: Step<'a>, mut pieces: &[Piece<'a>]) -> Result<(), Stop> {
-        while !pieces.is_empty() {
-            let (group, rest) = pieces.split_at(self.fitting(step, pieces));
-            match self.send(step, group)? {
-                Sent::Done => {}
-                Sent::Refused { pieces, answer, culprits } => match culprits {
-                    Culprits::Named(culprits) => {
-                        self.reject_all(step, &culprits, &answer, None);
-                        for piece in pieces.iter().filter(|piece| !culprits.contains(piece)) {
-                            self.aside.entry(piece.hostname).or_insert(Some(step));
-                        }
-                    }
-                    Culprits::Elsewhere(where_) => self.reject_all(step, &pieces, &answer, Some(&where_)),
-                    // Deletions that come first make room for it.
-                    Culprits::Unknown if answer.is_record_quota() && self.frees(step) => {
-                        for piece in &pieces {
-                            self.aside.entry(piece.hostname).or_insert(Some(step));
-                        }
-                    }
-                    Culprits::Unknown if pieces.len() == 1 => self.reject_all(step, &pieces, &answer, None),
-                    Culprits::Unknown => {
-                        for piece in &pieces {
-                            // Only pieces that have stood alone are tried alone first.
-                            self.done.doubts.insert(key(&piece.content()), (pieces.len() / 2).max(2));
-                            self.aside.entry(piece.hostname).or_insert(Some(step));
-                        }
-                    }
-                },
-                Sent::Barred(reason) => {
-                    self.leave_out_all(pieces, &reason);
-                    return Ok(());
-                }
-            }
-            pieces = rest;
-        }
-        Ok(())
+    /// A write failed, whatever it was to write.
+    fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], stop: &Stop) {
+        let hostnames: BTreeSet<Box<str>> = inserted(pieces.iter().map(|piece| piece.hostname.into()));
+        let line = self.line_of(place).word("hostnames", &hostnames.len()).text(stop.to_string());
+        logging::log(Level::Warn, module_path!(), &line);
+        self.done.dropped.extend(hostnames);
+        // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
+        let memory = &mut *self.tools.waiting_work;
+        self.done.fails_anew |= !memory.is_failing(place.key());
+        memory.set_failing(place.key(), self.tools.clock.now());
     }
 
     /// True if a later step of this run deletes records in the same zone.
-    fn frees(&self, (stage, place): Step<'a>) -> bool {
+    fn makes_room(&self, (stage, place): Step<'a>) -> bool {
         self.plan.hosts.iter().flat_map(steps).any(|((later, at), piece)| {
             let mut operations = piece.operations().iter();
             later > stage && at == place && operations.any(|one| matches!(one, RecordOperation::Delete(..)))
         })
-    }
-
-    /// The number of first pieces that fit into one call.
-    fn fitting(&self, (_, place): Step<'a>, pieces: &[Piece<'a>]) -> usize {
-        match place {
-            Place::Tunnel(_) => pieces.len(),
-            Place::Zone(zone) => fitting(pieces, self.batch_limit(zone)).min(pieces.len()),
-        }
     }
 
     fn send(&mut self, (stage, place): Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent<'a>, Stop> {
@@ -285,7 +200,7 @@ impl<'a> Execution<'a> {
             Place::Tunnel(tunnel) => self.send_edits((stage, place), tunnel, pieces),
             Place::Zone(zone) => self.send_batch(stage, zone, pieces),
         }?;
-        if let Sent::Refused { pieces, answer, culprits: _ } = &sent {
+        if let Sent::Refused { answer, culprits: _ } = &sent {
             let line =
                 self.line_of(place).word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
             logging::log(Level::Debug, module_path!(), &line);
@@ -314,13 +229,6 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The pieces are decided.
-    fn settle(&mut self, pieces: &[Piece<'a>]) {
-        for piece in pieces {
-            self.done.doubts.remove(&key(&piece.content()));
-        }
-    }
-
     /// Notes that each piece was refused; `elsewhere` names another cause.
     fn reject_all(
         &mut self,
@@ -329,17 +237,7 @@ impl<'a> Execution<'a> {
         answer: &ApiRejection,
         elsewhere: Option<&str>,
     ) {
-        self.settle(pieces);
-        if !answer.is_of_cloudflare() {
-            if let [alone] = pieces {
-                // The next request begins with the other pieces, because they may be let through.
-                self.done.doubts.insert(key(&alone.content()), 1);
-            }
-            return self.leave_out_all(pieces, &in_between(answer.clone()));
-        }
-        if answer.is_missing_record() {
-            // The record existed when the snapshot was read.
-            let reason = Reason::Undecided(format!("a record of it has gone meanwhile: {answer}"));
+        if let Some(reason) = self.no_verdict(step, answer) {
             return self.leave_out_all(pieces, &reason);
         }
         let mut text = answer.to_string();
@@ -349,25 +247,42 @@ impl<'a> Execution<'a> {
         }
         let quota = match step.1 {
             Place::Zone(zone) if answer.is_record_quota() => {
-                self.full_zones.insert(zone.clone());
                 Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
             }
-            _ => None,
-        };
-        let document = match step.1 {
-            Place::Tunnel(tunnel) if !self.done.versions.contains_key(tunnel) => Some(tunnel.clone()),
             _ => None,
         };
         // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
         self.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
-            let refusal = self.leave_out(piece.hostname, Reason::Cloudflare(text.clone()));
+            let reason = Reason::Cloudflare(text.clone());
+            self.leave_out(piece.hostname, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
-            let (quota, document) = (quota.clone(), document.clone());
-            self.done.rejections.push(Rejection { refusal, work: piece.content(), quota, document });
+            let now = self.tools.clock.now();
+            self.tools.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }
+    }
+
+    /// The reason to leave work out for this request only, if the answer says nothing against its content.
+    fn no_verdict(&mut self, step: Step<'a>, answer: &ApiRejection) -> Option<Reason> {
+        if !answer.is_of_cloudflare() {
+            return Some(in_between(answer.clone()));
+        }
+        if answer.is_missing_record() {
+            // The record existed when the snapshot was read.
+            return Some(Reason::Undecided(format!("a record of it has gone meanwhile: {answer}")));
+        }
+        if answer.is_record_quota()
+            && let Place::Zone(zone) = step.1
+        {
+            self.full_zones.insert(zone.clone());
+            let makes_room = self.makes_room(step);
+            self.done.makes_room |= makes_room;
+            let text = format!("records that are deleted make room: {answer}");
+            return makes_room.then_some(Reason::Undecided(text));
+        }
+        None
     }
 
     /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
@@ -384,11 +299,10 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn leave_out(&mut self, hostname: &str, reason: Reason) -> Refusal {
+    fn leave_out(&mut self, hostname: &str, reason: Reason) {
         let refusal = Refusal::whole(hostname.into(), self.resource_of(hostname), reason);
         self.done.dropped.insert(hostname.into());
-        self.done.refusals.push(refusal.clone());
-        refusal
+        self.done.refusals.push(refusal);
     }
 
     /// The object that a hostname of the plan came from.
@@ -423,11 +337,6 @@ impl<'a> Execution<'a> {
     fn check_time(&self) -> Result<(), Stop> {
         if self.time_left() < limits::STEP_MINIMUM { Err(Stop::OutOfTime) } else { Ok(()) }
     }
-}
-
-/// The first of two failures, or the one that ended the run: only then something may not have been tried.
-fn first_failure(first: Result<(), Stop>, second: Result<(), Stop>) -> Result<(), Stop> {
-    if second.as_ref().is_err_and(Stop::ends_run) { second } else { first.and(second) }
 }
 
 /// The reason given when an answer is not Cloudflare's.

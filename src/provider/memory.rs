@@ -2,16 +2,14 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
-mod refused_work;
 mod said_lines;
 mod unapplied_rules;
-mod write_loops;
+mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
-pub(super) use self::refused_work::RefusedWork;
 pub(super) use self::said_lines::SaidLines;
 pub(super) use self::unapplied_rules::UnappliedRules;
-pub(super) use self::write_loops::WriteLoops;
+pub(super) use self::waiting_work::WaitingWork;
 
 #[cfg(test)]
 mod year {

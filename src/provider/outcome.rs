@@ -1,10 +1,9 @@
 //! The result of an execution.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::cloudflare::Error;
-use crate::model::{TunnelId, ZoneId};
 use crate::provider::writes::Write;
 use crate::reconcile::plan::Refusal;
 
@@ -36,36 +35,18 @@ impl fmt::Display for Stop {
     }
 }
 
-/// Work that was refused in a group and has not stood alone yet: its key, and how many of such to try together next.
-pub(super) type Doubts = HashMap<u64, usize>;
-
-/// Work that Cloudflare refused, as it is remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rejection {
-    pub(super) refusal: Refusal,
-    /// The refused work.
-    pub(super) work: Box<str>,
-    /// The full zone, and its number of records.
-    pub(super) quota: Option<(ZoneId, usize)>,
-    /// The tunnel whose document may itself be at fault, because none of our work has gone into it.
-    pub(super) document: Option<TunnelId>,
-}
-
 /// The results of an execution.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
-    pub(super) rejections: Vec<Rejection>,
-    /// Work still in doubt.
-    pub(super) doubts: Doubts,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
-    /// The tunnels and zones, by id, where a write failed, whatever it was to write.
-    pub(super) failed_places: BTreeSet<Box<str>>,
+    /// A write failed at a tunnel or a zone where the last one had not failed.
+    pub(super) fails_anew: bool,
     /// Rules that Cloudflare accepted but stored differently.
     pub(super) altered: Vec<Write>,
-    /// By document that this run wrote, the version after its writes; an earlier one where somebody else wrote it too.
-    pub(super) versions: BTreeMap<TunnelId, i64>,
+    /// A full zone refused records before others of it were deleted.
+    pub(super) makes_room: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(super) is_unfinished: bool,
     /// Cloudflare accepted a write, or refused one for its content.

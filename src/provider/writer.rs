@@ -1,7 +1,6 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,7 +16,7 @@ use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
-use crate::provider::memory::{RefusedWork, SaidLines, UnappliedRules, WriteLoops};
+use crate::provider::memory::{SaidLines, UnappliedRules, WaitingWork};
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -48,7 +47,6 @@ pub(super) struct Writer {
 pub(super) struct State {
     /// The lock that makes writing requests take turns.
     memory: Mutex<Memory>,
-    write_loops: Mutex<WriteLoops>,
     said_refusals: Mutex<SaidLines>,
     /// Those that leave something without protection.
     said_unprotected: Mutex<SaidLines>,
@@ -60,10 +58,8 @@ pub(super) struct State {
 /// The memory that only the writing request needs.
 #[derive(Debug, Default)]
 struct Memory {
-    refused_work: RefusedWork,
+    waiting_work: WaitingWork,
     applications: ApplicationMemory,
-    /// The tunnels and zones, by id, whose writes failed in the last run.
-    failed_places: BTreeSet<Box<str>>,
 }
 
 /// One request's turn to write.
@@ -85,7 +81,6 @@ enum Next {
 impl Writer {
     /// Begins a new loop of ExternalDNS. Work that it did not ask for in the last loop is no longer refused.
     pub(super) fn begin_loop(&self) {
-        lock(&self.state.write_loops).begin_turn();
         if !self.state.was_asked.swap(false, Ordering::Relaxed) {
             self.count_refusals([].iter());
             lock(&self.state.said_refusals).forget();
@@ -166,9 +161,7 @@ impl Writer {
         for Refusal { reason, .. } in refusals {
             values.add(Family::Refusals, &[reason.label()], 1);
             match reason {
-                Reason::Withheld { .. } | Reason::MassDeletion => {
-                    values.add(Family::WithheldDeletions, &[], 1)
-                }
+                Reason::Withheld { .. } | Reason::MassDeletion => values.add(Family::WithheldDeletions, &[], 1),
                 Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
                 _ => {}
             }
@@ -207,23 +200,19 @@ impl Turn<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| Next::Ended);
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
-        self.memory.refused_work.keep_doubts(&done);
-        // Another attempt helps where an answer was lost. A place that failed before would cost everybody's calls.
-        let is_news = done.failed_places.iter().any(|place| !self.memory.failed_places.contains(place));
-        self.memory.failed_places.clone_from(&done.failed_places);
         if !outcome.as_ref().is_err_and(Stop::ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
         match outcome {
             Ok(()) => {}
-            Err(Stop::Uncertain(_)) if may_repeat && is_news => return Ok(Next::Again),
+            Err(Stop::Uncertain(_)) if may_repeat && done.fails_anew => return Ok(Next::Again),
             Err(stop) => {
                 self.writer.report(&plan, &done);
                 return Err(stop.into());
             }
         }
-        // Their applications can go now.
-        if may_repeat && leaves_applications {
+        // Applications can go now, and records that had no room can come.
+        if may_repeat && (leaves_applications || done.makes_room) {
             self.writer.report(&plan, &done);
             return Ok(Next::Again);
         }
@@ -236,18 +225,14 @@ impl Turn<'_> {
 
     /// The plan without the work that is held back.
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
-        let settings = &self.resolved.settings;
-        let earlier = self.earlier(snapshot);
+        let (earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
         let plan =
             plan::plan(self.changes, snapshot, &earlier, settings).map_err(RequestError::WrongOwner)?;
         Ok(self.without_held_back(plan, snapshot))
     }
 
-    fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
-        let now = self.writer.clock.now();
-        let Memory { refused_work, .. } = &mut *self.memory;
-        refused_work.notice_other_writers(snapshot, now);
-        Earlier { refused: refused_work.reasons(snapshot, now) }
+    fn earlier(&self, snapshot: &Snapshot) -> Earlier {
+        Earlier { refused: self.memory.waiting_work.reasons(snapshot, self.writer.clock.now()) }
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
@@ -305,46 +290,42 @@ impl Turn<'_> {
         (Arc::new(snapshot), refusals)
     }
 
-    fn without_held_back(&mut self, plan: Plan, snapshot: &Snapshot) -> Plan {
-        let now = self.writer.clock.now();
-        hold_back(plan, snapshot, &self.memory.refused_work, &mut lock(&self.writer.state.write_loops), now)
+    fn without_held_back(&self, plan: Plan, snapshot: &Snapshot) -> Plan {
+        hold_back(plan, snapshot, &self.memory.waiting_work, self.writer.clock.now())
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
-        let Memory { refused_work, applications: _, failed_places } = &mut *self.memory;
-        let clock = &**clock;
-        let tools = Tools { client, clock, metrics, unapplied_rules, failed_places };
+        let (clock, waiting_work) = (&**clock, &mut self.memory.waiting_work);
+        let tools = Tools { client, clock, metrics, unapplied_rules, waiting_work };
         // From the first write on, earlier readings are outdated.
         readings.outdate();
-        let doubts = refused_work.doubts();
-        let execution = Execution::new(tools, self.resolved, plan, snapshot, doubts, self.deadline);
-        let (done, outcome) = execution.run();
+        let execution = Execution::new(tools, self.resolved, plan, snapshot, self.deadline);
+        let result = execution.run();
         // So are readings made meanwhile.
         readings.outdate();
-        refused_work.learn(&done, clock.now());
-        (done, outcome)
+        self.memory.waiting_work.tidy(clock.now());
+        result
     }
 
     /// Forgets the refusals of work that passed, and notes what was written or stored differently.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
         let owned = snapshot.owned(&plan.own);
-        let mut writes = Vec::new();
-        for host in &plan.hosts {
-            if done.dropped.contains(&host.hostname) {
-                continue;
-            }
-            for (work, write) in works(host, snapshot, &owned) {
-                self.memory.refused_work.forget(&work);
-                writes.extend(write);
+        let waiting_work = &mut self.memory.waiting_work;
+        for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
+            for work in works(host, snapshot, &owned) {
+                waiting_work.forget(work.content);
+                let is_kept = |place| done.altered.iter().all(|stored| stored.place != place);
+                if let Some(write) = work.write.filter(|write| is_kept(write.place)) {
+                    waiting_work.written(&write, now);
+                }
             }
         }
-        let mut loops = lock(&self.writer.state.write_loops);
-        loops.written(&writes, now);
         for write in &done.altered {
-            loops.stored_otherwise(*write, now);
+            waiting_work.not_kept(write, now);
         }
+        waiting_work.tidy(now);
     }
 }
 

@@ -1,76 +1,78 @@
-//! Identifies writes, so that they can be remembered: by their content, and by a fingerprint with what stood in their
+//! Identifies writes by fingerprints, so that they can be remembered: by their content, and by what stood in their
 //! place.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hasher};
 
 use crate::ingress::{Owned, Rule, RuleEdit};
+use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId, ZoneId};
-use crate::provider::description::describe_operation;
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, rule_work};
+use crate::provider::description::{describe_operation, differing_fields, differing_property};
+use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage, rule_work};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Every tunnel's rules, each marked as ours or not.
 pub(super) type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
-/// One write: its place, its content, and what stood there when it was decided. These are fingerprints, because a first
-/// loop may write thousands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One write: fingerprints of its place, and of its content with what stood there when it was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) place: u64,
-    pub(super) wanted: u64,
-    pub(super) found: u64,
+    pub(super) content: u64,
+    /// What differs from what stands there.
+    pub(super) field: Box<str>,
 }
 
-/// A fingerprint of texts. It distinguishes `["ab", "c"]` from `["a", "bc"]`.
-pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for text in texts {
-        hasher.write(text.as_bytes());
-        hasher.write_u8(0xff);
+impl Write {
+    /// The reason for which it waits where its effect does not last.
+    pub(super) fn not_kept(&self) -> Reason {
+        Reason::NotKept { field: self.field.clone() }
     }
-    hasher.finish()
 }
 
 /// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
 /// refused either way.
-pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> Box<str> {
+pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => rule_work(tunnel, rule),
-        RuleEdit::Remove { hostname, path } => format!("{tunnel} remove {hostname:?} {path:?}").into(),
+        RuleEdit::Remove { hostname, path } => {
+            fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
+        }
     }
 }
 
 /// The content of a hostname's operations, by which a refusal is remembered.
-pub(super) fn record_work(operations: &[RecordOperation]) -> Box<str> {
-    format!("{operations:?}").into()
+pub(super) fn record_work(operations: &[RecordOperation]) -> u64 {
+    fingerprint([&*format!("{operations:?}")])
 }
 
-/// The key by which work in doubt is remembered.
-pub(super) fn key(content: &str) -> u64 {
-    fingerprint([content])
+/// One piece of a hostname's work.
+pub(super) struct HostWork<'h> {
+    /// The path of a rule; `None` for records.
+    pub(super) path: Option<&'h str>,
+    /// The content by which a refusal is remembered.
+    pub(super) content: u64,
+    /// `None` if it stands as it is to be written.
+    pub(super) write: Option<Write>,
 }
 
-/// Every piece of a hostname's work: the content by which a refusal is remembered, and its write.
-pub(super) fn works(
-    host: &HostPlan,
-    snapshot: &Snapshot,
-    owned: &OwnedRules<'_>,
-) -> Vec<(Box<str>, Option<Write>)> {
-    let mut works = Vec::new();
-    for (tunnel, edit) in host.edits.values().flatten() {
-        works.push((tunnel_work(tunnel, edit), rule_write_against(tunnel, edit, snapshot, owned)));
-    }
-    for (batch, operations) in &host.operations {
-        let write = record_write(&host.hostname, batch, operations, snapshot);
-        works.push((record_work(operations), Some(write)));
-    }
-    works
+/// Every piece of a hostname's work.
+pub(super) fn works<'h>(host: &'h HostPlan, snapshot: &Snapshot, owned: &OwnedRules<'_>) -> Vec<HostWork<'h>> {
+    let edits = host.edits.values().flatten().map(|(tunnel, edit)| HostWork {
+        path: Some(edit.path().unwrap_or_default()),
+        content: tunnel_work(tunnel, edit),
+        write: rule_write_against(tunnel, edit, snapshot, owned),
+    });
+    let operations = host.operations.iter().map(|(batch, operations)| HostWork {
+        path: None,
+        content: record_work(operations),
+        write: Some(record_write(&host.hostname, batch, operations, snapshot)),
+    });
+    edits.chain(operations).collect()
 }
 
 /// The write of an edit. `None` if the rule already stands as wanted, and only other rules of the document are written.
-pub(super) fn rule_write_against(
+fn rule_write_against(
     tunnel: &TunnelId,
     edit: &RuleEdit,
     snapshot: &Snapshot,
@@ -89,7 +91,7 @@ pub(super) fn rule_write_against(
 }
 
 /// The write of an edit, where `standing` is the rule at its place.
-pub(crate) fn rule_write(
+pub(super) fn rule_write(
     tunnel: &TunnelId,
     edit: &RuleEdit,
     standing: Option<&Rule>,
@@ -98,23 +100,23 @@ pub(crate) fn rule_write(
     let found = standing.map(|rule| rule.raw().get()).unwrap_or_default();
     Write {
         place: fingerprint([tunnel.as_str(), edit.hostname().as_str(), edit.path().unwrap_or_default()]),
-        wanted: fingerprint([&*tunnel_work(tunnel, edit)]),
-        found: fingerprint([found, if is_shadowed { "shadowed" } else { "" }]),
+        content: fingerprint([
+            &*tunnel_work(tunnel, edit).to_string(),
+            found,
+            if is_shadowed { "shadowed" } else { "" },
+        ]),
+        field: differing_property(edit, standing).into(),
     }
 }
 
 /// The rule at the place of an edit.
-pub(super) fn standing_rule<'a>(
-    tunnel: &TunnelId,
-    edit: &RuleEdit,
-    snapshot: &'a Snapshot,
-) -> Option<&'a Rule> {
+fn standing_rule<'a>(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &'a Snapshot) -> Option<&'a Rule> {
     let rules = snapshot.tunnels.get(tunnel)?.rules_of(edit.hostname());
     rules.into_iter().find(|rule| rule.path() == edit.path())
 }
 
 /// The write of a hostname's records. Ids do not count, because a record that somebody made again has a new one.
-pub(super) fn record_write(
+fn record_write(
     hostname: &str,
     (stage, zone): &(Stage, ZoneId),
     operations: &[RecordOperation],
@@ -146,7 +148,66 @@ pub(super) fn record_write(
     };
     Write {
         place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
-        wanted: fingerprint([&*wanted]),
-        found: fingerprint([&*found]),
+        content: fingerprint([&*wanted, &*found]),
+        field: differing_fields(operations).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{document, put, tunnel};
+    use crate::model::{Hostname, RecordId, RecordPatch};
+    use crate::reconcile::plan::Subject;
+    use crate::reconcile::snapshot::TunnelSnapshot;
+
+    fn snapshot(rules: &str) -> Snapshot {
+        let tunnel_snapshot = TunnelSnapshot::new(document(rules), true, 1);
+        Snapshot { tunnels: [(tunnel(), tunnel_snapshot)].into(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_rule_that_stands_as_wanted_and_gets_its_requests_needs_no_write() {
+        let ours = r#"{"hostname":"a.example.com","service":"http://a:80"}"#;
+        let wildcard = r#"{"hostname":"*.example.com","service":"http://b:80"}"#;
+        let is_written = |rules: &str, edit: &RuleEdit| {
+            let snapshot = snapshot(rules);
+            let document = &snapshot.tunnels.values().next().expect("one tunnel").document;
+            let owned = [(snapshot.tunnels.keys().next().expect("one"), document.owned(&|_| true))].into();
+            rule_write_against(&tunnel(), edit, &snapshot, &owned).is_some()
+        };
+        let hostname = Hostname::parse("a.example.com").expect("a hostname");
+        let remove = RuleEdit::Remove { hostname, path: None };
+        for (rules, edit, written) in [
+            (String::new(), put("a.example.com", "http://a:80"), true),
+            (ours.to_owned(), put("a.example.com", "http://a:80"), false),
+            (ours.to_owned(), put("a.example.com", "http://c:80"), true),
+            (format!("{wildcard},{ours}"), put("a.example.com", "http://a:80"), true),
+            (format!("{ours},{wildcard}"), put("a.example.com", "http://a:80"), false),
+            (ours.to_owned(), remove.clone(), true),
+            (wildcard.to_owned(), remove, false),
+        ] {
+            assert_eq!(is_written(&rules, &edit), written, "{edit:?} with {rules}");
+        }
+    }
+
+    /// A record that one of two stages makes and the other takes away would go on for ever unseen.
+    #[test]
+    fn what_one_stage_writes_and_another_takes_back_is_one_place() {
+        let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
+        let delete = RecordOperation::Delete(RecordId::new("id"), subject());
+        let patch =
+            RecordPatch { id: RecordId::new("id"), content: None, proxied: None, comment: Some("x".into()) };
+        let patch = RecordOperation::Patch(patch);
+        let place = |stage: Stage, operation: &RecordOperation| {
+            let batch = (stage, ZoneId::new("zone"));
+            record_write("a.example.com", &batch, std::slice::from_ref(operation), &Snapshot::default()).place
+        };
+        assert_eq!(place(Stage::Unstamp, &delete), place(Stage::Stamp, &delete));
+        assert_ne!(
+            place(Stage::Unstamp, &patch),
+            place(Stage::Stamp, &patch),
+            "a step on the way to a deletion"
+        );
     }
 }

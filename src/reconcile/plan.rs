@@ -21,6 +21,7 @@ pub use request::{WrongOwner, concerns};
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
+use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 pub use crate::reconcile::plan::host::Comments;
 use crate::reconcile::plan::host::Situation;
@@ -63,12 +64,12 @@ pub struct Plan {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
     /// Rules that Cloudflare refused and would refuse again, by [`rule_work`], with the reasons.
-    pub refused: BTreeMap<Box<str>, Reason>,
+    pub refused: BTreeMap<u64, Reason>,
 }
 
-/// The content of a rule, by which a refusal is remembered.
-pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> Box<str> {
-    format!("{tunnel} {rule:?}").into()
+/// The fingerprint of a rule, by which a refusal is remembered.
+pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
+    fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
 /// Something foreign that becomes ours with the stamp.

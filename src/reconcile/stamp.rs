@@ -340,7 +340,6 @@ mod tests {
             "external-dns/http://a:80",
             "external-dns owner=default",
             "external-dns owner= rules",
-            "external-dns owner=default rules=",
             "external-dns owner=default rules=k3",
             "external-dns owner=default rules=K3F",
             "external-dns owner=%zz rules=-",

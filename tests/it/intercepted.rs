@@ -1,10 +1,13 @@
 //! What answers in Cloudflare's place, a proxy, a login page, a firewall, says nothing about a hostname: who is not
 //! caught by it is served, and nothing is held against the others.
 
+use std::time::Duration;
+
 use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, published};
 
+use crate::latency::ProgramWithLatency;
 use crate::shared_account::{SharedAccount, settle};
 
 /// What was met in place of an answer.
@@ -124,7 +127,7 @@ fn the_last_one_is_published_however_many_before_it_get_a_page() {
     }
 }
 
-/// Two of them are refused together, and are not taken for those that stood alone before.
+/// Two of them are refused together, and are not taken for those that failed alone before.
 #[test]
 fn a_newcomer_is_published_though_those_before_it_get_pages() {
     for (kind, matcher) in kinds_of_writes() {
@@ -141,6 +144,30 @@ fn a_newcomer_is_published_though_those_before_it_get_pages() {
             }
         }
         assert_eq!(served(&harness), [3], "{kind}");
+    }
+}
+
+/// With so little time a request has room for one write more than it needs, and each has to decide something.
+#[test]
+fn one_page_delays_a_hostname_for_a_few_loops_however_short_a_request_is() {
+    for timeout in ["2s", "3s"] {
+        for count in [1, 3] {
+            let harness = Harness::with_foreign();
+            let variables = [("REQUEST_TIMEOUT", timeout)];
+            let program = ProgramWithLatency::new(&harness, Duration::from_millis(100), &variables);
+            let desired: Vec<Endpoint> = all().into_iter().take(count).collect();
+            let answer = program.run_loop_with(&harness, &desired, |cloudflare| {
+                cloudflare.fault(Matcher::batch(), 1, page(403));
+            });
+            assert!(matches!(answer, Ok(_) | Err(503)), "{timeout} {count}: {answer:?}");
+            let mut loops = 0;
+            while served(&harness).len() < count {
+                program.clock.put_ahead(Duration::from_secs(60));
+                let _ = program.run_loop(&harness, &desired);
+                loops += 1;
+                assert!(loops <= 3, "{timeout}: {:?} of {count}", served(&harness));
+            }
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn a_list_of_records_that_is_null_opens_nothing() {
     assert!(matches!(visit, Visit::TurnedAway { .. }), "{visit:?}");
 }
 
-/// Trials that begin with the document before it would take it back.
+/// A smaller group that begins with the document before it would take it back.
 #[test]
 fn a_configuration_that_was_written_and_answered_by_a_page_is_not_taken_back() {
     let services = |service: &str| -> Vec<Endpoint> {

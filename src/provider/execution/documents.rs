@@ -1,14 +1,11 @@
 //! Writes a tunnel's configuration: GET, edit, PUT.
 
-use std::time::Instant;
-
 use log::warn;
 
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step};
 use crate::cloudflare::{ApiRejection, Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
-use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -17,16 +14,6 @@ use crate::provider::outcome::Stop;
 use crate::provider::writes::rule_write;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
-
-/// A document as it was at Cloudflare a moment ago.
-#[derive(Debug)]
-pub(super) struct Known {
-    tunnel: TunnelId,
-    document: Document,
-    version: i64,
-    /// The start of the call that read or wrote it.
-    seen_at: Instant,
-}
 
 /// An edit, and its piece.
 type Edit<'a> = (Piece<'a>, &'a RuleEdit);
@@ -39,16 +26,13 @@ impl<'a> Execution<'a> {
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
     ) -> Result<Sent<'a>, Stop> {
-        let known = match self.known_document(tunnel) {
-            Some(known) => known,
-            None => match self.read_document(tunnel)? {
-                Ok(known) => known,
-                Err(reason) => return Ok(Sent::Barred(reason)),
-            },
+        let (document, version_before) = match self.read_document(tunnel)? {
+            Ok(read) => read,
+            Err(reason) => return Ok(Sent::Barred(reason)),
         };
         let work: Vec<Edit<'a>> = pieces.iter().filter_map(|piece| Some((*piece, piece.edit()?))).collect();
         let edits: Vec<RuleEdit> = work.iter().map(|(_, edit)| (*edit).clone()).collect();
-        let edited = known.document.edit(&edits, &|rule| self.own.has(tunnel, rule));
+        let edited = document.edit(&edits, &|rule| self.own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some((piece, _)) = work.get(*index) {
                 self.drop_conflicting(step, piece.hostname, refusal);
@@ -66,12 +50,9 @@ impl<'a> Execution<'a> {
             .collect();
         if !edited.changed {
             self.note_edited(tunnel, &work);
-            self.known = Some(known);
             return Ok(Sent::Done);
         }
         self.check_time()?;
-        self.trials += 1;
-        let begun = self.tools.clock.now();
         let written = self.tools.client.put_configuration(
             &self.resolved.account,
             tunnel,
@@ -80,57 +61,35 @@ impl<'a> Execution<'a> {
         );
         if written.as_ref().err().is_none_or(Error::may_have_been_done) {
             // Without an answer, this is the version that the write would have made.
-            let version = written.as_ref().map_or(known.version + 1, |answer| answer.version);
+            let version = written.as_ref().map_or(version_before + 1, |answer| answer.version);
             self.note_unapplied(tunnel, version, &effective);
         }
         match written {
             Ok(answer) => {
                 self.done.is_answered = true;
                 self.note_edited(tunnel, &work);
-                self.note_written(tunnel, known.version, &answer, &effective);
+                self.note_written(tunnel, version_before, &answer, &effective);
                 self.note_altered(tunnel, &answer, &work);
-                // The next edit starts from what was sent, because nobody promises that the answer shows everything.
-                let (document, version) = (edited.document, answer.version);
-                self.known = Some(Known { tunnel: tunnel.clone(), document, version, seen_at: begun });
                 Ok(Sent::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
                     self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                match self.judge(error)? {
+                Ok(match self.judge(error)? {
                     Ok(answer) => {
-                        // A page that something else answered says nothing of whether it was done.
-                        self.known = answer.is_of_cloudflare().then_some(known);
                         let culprits = culprits(&answer, &edited.document, &work);
-                        Ok(Sent::Refused {
-                            pieces: work.into_iter().map(|(piece, _)| piece).collect(),
-                            answer,
-                            culprits,
-                        })
+                        Sent::Refused { answer, culprits }
                     }
-                    Err(reason) => Ok(Sent::Barred(reason)),
-                }
+                    Err(reason) => Sent::Barred(reason),
+                })
             }
         }
     }
 
-    /// The document of the last trial. It is reused only while a refused one is narrowed down, where it saves the calls
-    /// that fit most trials into a request, and only for a short time, because a write by somebody else in between
-    /// would be lost.
-    fn known_document(&mut self, tunnel: &TunnelId) -> Option<Known> {
-        let now = self.tools.clock.now();
-        self.known.take().filter(|known| {
-            self.is_narrowing
-                && known.tunnel == *tunnel
-                && now.saturating_duration_since(known.seen_at) < limits::DOCUMENT_REUSE_MAX
-        })
-    }
-
-    /// Reads the document anew, because others may have written it since the snapshot. A failure concerns this tunnel
-    /// only.
-    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<Known, Reason>, Stop> {
-        let seen_at = self.tools.clock.now();
+    /// Reads the document and its version anew, because others may have written it since the snapshot. A failure
+    /// concerns this tunnel only.
+    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Stop> {
         let unreadable = |cause: String| {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };
@@ -148,7 +107,7 @@ impl<'a> Execution<'a> {
             return Ok(Err(unreadable(format!("version {version} came after version {seen}"))));
         }
         Ok(match Document::parse(config.as_deref()) {
-            Ok(document) => Ok(Known { tunnel: tunnel.clone(), document, version, seen_at }),
+            Ok(document) => Ok((document, version)),
             Err(error) => Err(unreadable(error.to_string())),
         })
     }
@@ -217,18 +176,7 @@ impl<'a> Execution<'a> {
             );
             self.tools.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        // A piece of ours was refused, so the rest of the document is not what is wrong.
-        for rejection in &mut self.done.rejections {
-            rejection.document = rejection.document.take().filter(|document| document != tunnel);
-        }
         self.written.insert(tunnel.clone(), written.version);
-        // The snapshot may be older than the document that was edited.
-        let snapshot = self.snapshot.tunnels.get(tunnel);
-        let version_in_snapshot = snapshot.map_or(version_before, |snapshot| snapshot.version);
-        let seen = self.done.versions.entry(tunnel.clone()).or_insert(version_in_snapshot);
-        if *seen == version_before && written.version <= version_before + 1 {
-            *seen = written.version;
-        }
         for (piece, edit) in effective {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }

@@ -41,10 +41,8 @@ impl<'a> Execution<'a> {
                 message: "the zone's record quota is used up".into(),
                 chain: Vec::new(),
             };
-            let culprits = Culprits::Named(pieces.to_vec());
-            return Ok(Sent::Refused { pieces: pieces.to_vec(), answer, culprits });
+            return Ok(Sent::Refused { answer, culprits: Culprits::Named(pieces.to_vec()) });
         }
-        self.trials += 1;
         match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(posted) => {
                 self.done.is_answered = true;
@@ -64,9 +62,7 @@ impl<'a> Execution<'a> {
                     self.report_adoptions(pieces);
                 }
                 Ok(match self.judge(error)? {
-                    Ok(answer) => {
-                        Sent::Refused { pieces: pieces.to_vec(), answer, culprits: Culprits::Unknown }
-                    }
+                    Ok(answer) => Sent::Refused { answer, culprits: Culprits::Unknown },
                     Err(reason) => Sent::Barred(reason),
                 })
             }

@@ -1,7 +1,9 @@
 //! Divides an execution's work into pieces, each of which is refused or passes as a whole.
 
+use super::halving::Unit;
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
+use crate::model::text::fingerprint;
 use crate::model::{TunnelId, ZoneId};
 use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
@@ -16,12 +18,12 @@ pub(super) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Cloudflare's id. No tunnel has that of a zone.
-    pub(super) fn id(&self) -> &str {
-        match self {
+    /// The key by which the place is remembered. No tunnel has the id of a zone.
+    pub(super) fn key(&self) -> u64 {
+        fingerprint([match self {
             Self::Tunnel(tunnel) => tunnel.as_str(),
             Self::Zone(zone) => zone.as_str(),
-        }
+        }])
     }
 }
 
@@ -57,26 +59,15 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// True if it adds or changes something. A piece that only deletes is refused less often.
-    pub(super) fn adds(&self) -> bool {
-        match self.work {
-            Work::Edit(_, edit) => matches!(edit, RuleEdit::Put { .. }),
-            Work::Operations(_) => self.posts(),
-        }
-    }
-
     /// True if the zone holds more records afterwards.
     pub(super) fn grows(&self) -> bool {
+        let is_post = |operation: &RecordOperation| matches!(operation, RecordOperation::Post(_));
         let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete(..));
-        self.posts() && !self.operations().iter().any(is_delete)
+        self.operations().iter().any(is_post) && !self.operations().iter().any(is_delete)
     }
 
-    fn posts(&self) -> bool {
-        self.operations().iter().any(|operation| matches!(operation, RecordOperation::Post(_)))
-    }
-
-    /// The content, by which a refusal is remembered.
-    pub(super) fn content(&self) -> Box<str> {
+    /// The fingerprint of the content, by which a refusal is remembered.
+    pub(super) fn content(&self) -> u64 {
         match self.work {
             Work::Edit(tunnel, edit) => tunnel_work(tunnel, edit),
             Work::Operations(operations) => record_work(operations),
@@ -84,11 +75,11 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The number of first pieces that fit into one batch of `limit` operations. A hostname's operations are never split.
-pub(super) fn fitting(pieces: &[Piece<'_>], limit: usize) -> usize {
+/// The number of first units that fit into one batch of `limit` operations. A hostname's operations are never split.
+pub(super) fn fitting<'u>(units: impl IntoIterator<Item = &'u Unit<'u>>, limit: usize) -> usize {
     let mut operations = 0;
-    let fitting = pieces.iter().take_while(|piece| {
-        operations += piece.operations().len();
+    let fitting = units.into_iter().take_while(|unit| {
+        operations += unit.pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
         operations <= limit
     });
     fitting.count().max(1)
@@ -131,14 +122,11 @@ mod tests {
     /// A full zone takes a record in place of another, because the deletions of a batch come first.
     #[test]
     fn a_piece_that_also_deletes_needs_no_room_in_a_full_zone() {
-        for (operations, grows, adds) in [
-            (&[post()][..], true, true),
-            (&[delete(), post()], false, true),
-            (&[delete()], false, false),
-            (&[], false, false),
-        ] {
+        for (operations, grows) in
+            [(&[post()][..], true), (&[delete(), post()], false), (&[delete()], false), (&[], false)]
+        {
             let piece = Piece { hostname: "a.example.com", work: Work::Operations(operations) };
-            assert_eq!((piece.grows(), piece.adds()), (grows, adds), "{operations:?}");
+            assert_eq!(piece.grows(), grows, "{operations:?}");
         }
     }
 
@@ -147,8 +135,9 @@ mod tests {
         let (one, two) = ([post()], [delete(), post()]);
         let pieces = [&one[..], &two, &one]
             .map(|operations| Piece { hostname: "a.example.com", work: Work::Operations(operations) });
+        let units = pieces.map(|piece| Unit { pieces: vec![piece], is_suspect: false });
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            assert_eq!(fitting(&pieces, limit), expected, "{limit}");
+            assert_eq!(fitting(&units, limit), expected, "{limit}");
         }
         let batch = batch_of(&pieces);
         assert_eq!((batch.posts.len(), batch.deletes.len(), batch.patches.len()), (3, 1, 0));

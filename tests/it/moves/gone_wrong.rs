@@ -109,7 +109,7 @@ fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
     );
 }
 
-/// What stood alone is tried alone.
+/// What failed alone is sent alone.
 #[test]
 fn paths_that_are_withdrawn_one_by_one_lead_to_no_other_one_of_them() {
     let mut simulation = simulation(&[0], &[]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Emulator, Fault, Matcher, Plan, RuleText, Visit};
+use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Refusal, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
@@ -38,10 +38,6 @@ fn has_record(account: &SharedAccount, name: &str) -> bool {
     let zones = [&account.harness.zone, &account.organisation];
     let mut records = zones.into_iter().flat_map(|zone| account.cloudflare().records(zone));
     records.any(|record| record.name == name && stamp(&record).is_some())
-}
-
-fn puts(calls: &[Call]) -> usize {
-    calls.iter().filter(|call| call.method == "PUT").count()
 }
 
 fn configuration_of(account: &SharedAccount, method: &str, tunnel: &str) -> Matcher {
@@ -166,67 +162,6 @@ fn credentials_for_one_tunnel_alone_are_not_remembered() {
     account.cloudflare().clear_faults();
     settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
     assert_eq!(served(&account.harness, "home.example.com"), "http://web:80");
-}
-
-/// Cloudflare dislikes a hand-made rule from now on.
-fn dislike_the_foreign_rule(account: &SharedAccount, text: RuleText) {
-    account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(text, |rule| {
-            rule.hostname == "hand.example.com" && rule.service == "http://theirs:80"
-        });
-    });
-}
-
-fn mend_the_foreign_rule(account: &SharedAccount) {
-    let document = account.cloudflare().configuration(&account.harness.tunnel).expect("a document");
-    let mended = document.replace("http://theirs:80", "http://mended:80");
-    account.cloudflare().put_configuration(&account.harness.tunnel, &mended).expect("Cloudflare takes it");
-}
-
-#[test]
-fn what_a_foreign_rule_holds_up_is_tried_again_as_soon_as_somebody_changes_the_tunnel() {
-    for text in [RuleText::Numbered, RuleText::Unnamed] {
-        for count in [1, 3] {
-            let account = SharedAccount::new();
-            dislike_the_foreign_rule(&account, text);
-            let program = account.harness.start();
-            let desired: Vec<Endpoint> = (0..count)
-                .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
-                .collect();
-            for _ in 0..2 {
-                program.external_dns().run_loop(&desired).expect("refused by name");
-            }
-            account.cloudflare().take_calls();
-            program.external_dns().run_loop(&desired).expect("held back");
-            assert_eq!(puts(&account.cloudflare().take_calls()), 0, "{text:?}");
-            mend_the_foreign_rule(&account);
-            program.external_dns().run_loop(&desired).expect("published at once");
-            // None of them is in doubt any more.
-            assert_eq!(puts(&account.cloudflare().take_calls()), 1, "{text:?}");
-            settle(program.external_dns(), account.cloudflare(), &desired).expect("at rest");
-            for endpoint in &desired {
-                assert_eq!(served(&account.harness, &endpoint.dns_name), "http://web:80", "{text:?}");
-            }
-        }
-    }
-}
-
-/// Another change of ours would else send the refused ones again, in every loop that changes something.
-#[test]
-fn what_was_refused_alone_is_not_tried_again_because_we_write_the_tunnel_ourselves() {
-    let account = SharedAccount::new();
-    account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "bad.example.com");
-    });
-    let program = account.harness.start();
-    let mut desired = vec![published("bad.example.com", "http://web:80")];
-    program.external_dns().run_loop(&desired).expect("refused by name");
-    for number in 0..4 {
-        desired.push(published(&format!("h{number}.example.com"), "http://web:80"));
-        account.cloudflare().take_calls();
-        program.external_dns().run_loop(&desired).expect("the rest is done");
-        assert_eq!(puts(&account.cloudflare().take_calls()), 1, "the new one's");
-    }
 }
 
 /// A request that cannot go on remembers what it was told until then.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Cloudflare, Fault, Matcher, RateLimit, Refusal, RuleText};
+use cloudflare_emulator::{Call, Fault, Matcher, Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
@@ -45,97 +45,6 @@ fn a_path_beside_a_refused_one_of_another_object_is_published_and_the_refused_on
     }
 }
 
-fn change_the_foreign_rule(cloudflare: &mut Cloudflare, tunnel: &str) {
-    let document = cloudflare.configuration(tunnel).expect("a document").get();
-    let changed = document.replace("http://theirs:80", "http://changed:80");
-    cloudflare.put_configuration(tunnel, &changed).expect("Cloudflare takes it");
-}
-
-/// What was refused alone among ours is our own rule's fault, and stays so whoever writes the tunnel.
-#[test]
-fn what_was_refused_where_others_went_into_the_document_waits_though_somebody_changes_the_tunnel() {
-    for bad in ["a.example.com", "z.example.com"] {
-        let account = SharedAccount::new();
-        account.cloudflare().edit(|cloudflare| {
-            cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == bad);
-        });
-        let program = account.harness.start();
-        let desired = ["a", "m", "z"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
-        program.external_dns().run_loop(&desired).expect("refused by name");
-        assert_eq!(ruled(&account).len(), 2, "{bad}");
-        account.cloudflare().edit(|cloudflare| change_the_foreign_rule(cloudflare, &account.harness.tunnel));
-        account.cloudflare().take_calls();
-        program.external_dns().run_loop(&desired).expect("held back");
-        assert_eq!(writes(&account.cloudflare().take_calls(), "zones"), [0, 0], "{bad}");
-    }
-}
-
-/// What a foreign rule held up goes on, though its change came right before a write of our own.
-#[test]
-fn a_change_by_somebody_between_our_read_and_our_write_is_noticed_by_the_next_request() {
-    let account = SharedAccount::new();
-    account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.service == "http://theirs:80");
-    });
-    let program = account.harness.start();
-    let mut desired = vec![published("held-up.example.com", "http://web:80")];
-    program.external_dns().run_loop(&desired).expect("refused by name");
-    assert_eq!(ruled(&account).len(), 0);
-    desired.push(published("new.example.com", "http://web:80"));
-    let tunnel = account.harness.tunnel.clone();
-    // Two reads are for the snapshots of the loop.
-    account.cloudflare().edit_before(Matcher::get_configuration(), 3, move |cloudflare| {
-        change_the_foreign_rule(cloudflare, &tunnel);
-    });
-    program.external_dns().run_loop(&desired).expect("the new one is published");
-    assert_eq!(account.cloudflare().waiting_faults(), 0, "it was changed meanwhile");
-    assert_eq!(ruled(&account).len(), 1);
-    program.external_dns().run_loop(&desired).expect("published");
-    assert_eq!(ruled(&account).len(), 2);
-}
-
-/// Few calls are left for others to be found out. What was never in doubt does not wait.
-#[test]
-fn what_stood_beside_a_named_one_is_published_though_few_calls_are_left() {
-    let account = SharedAccount::new();
-    account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.hostname == "b.example.com");
-    });
-    let program = account.harness.start();
-    account.cloudflare().set_rate_limit(RateLimit { calls: 200, ..RateLimit::default() });
-    let desired = ["a", "b", "c"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
-    program.external_dns().run_loop(&desired).expect("refused by name");
-    assert_eq!(ruled(&account).len(), 2);
-}
-
-/// A document that is a second old may lack what somebody else wrote.
-#[test]
-fn a_trial_goes_by_the_last_ones_document_for_less_than_a_second() {
-    for (passes, reads) in [(999, 0), (1_000, 1)] {
-        let harness = Harness::new();
-        harness.cloudflare.edit(|cloudflare| {
-            cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "a.example.com");
-        });
-        harness.cloudflare.stop_clock();
-        let clock = Arc::new(SharedTime::of(harness.cloudflare.time()));
-        let program = harness.start_by(clock, &[]);
-        program.wait_until_ready();
-        let desired = ["a", "b"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
-        // The first trial reads it. The second one takes so long.
-        let passes = Duration::from_millis(passes);
-        harness
-            .cloudflare
-            .edit_after(Matcher::put_configuration(), 2, move |cloudflare| cloudflare.advance_clock(passes));
-        harness.cloudflare.take_calls();
-        program.external_dns().run_loop(&desired).expect("refused by name");
-        let calls = harness.cloudflare.take_calls();
-        let first_put = calls.iter().position(|call| call.method == "PUT").expect("a trial");
-        let gets = calls[first_put..].iter().filter(|call| call.path.ends_with("/configurations"));
-        let lines: Vec<&str> = gets.map(|call| &*call.method).collect();
-        assert_eq!(lines.iter().filter(|method| **method == "GET").count(), reads, "{passes:?}: {lines:?}");
-    }
-}
-
 /// The next request goes on; this one has nothing more that could help.
 #[test]
 fn a_request_whose_document_was_written_ends_with_the_first_failure() {
@@ -151,7 +60,7 @@ fn a_request_whose_document_was_written_ends_with_the_first_failure() {
     assert!(calls.last().is_some_and(|call| call.path.ends_with("/batch")), "{calls:#?}");
 }
 
-/// Each trial costs a call, and a refusal that nothing can change needs none.
+/// Each write costs a call, and a refusal that nothing can change needs none.
 #[test]
 fn what_a_full_zone_refuses_is_tried_again_only_where_something_leaves_that_zone_later() {
     let gone = |name: &str| published(&format!("gone.{name}"), "http://web:80");
@@ -222,7 +131,7 @@ fn a_refusal_by_cloudflare_names_the_object() {
     assert!(lines.len() == 1 && lines[0].contains("resource=\"ingress/shop/web\""), "{lines:#?}");
     let place = "zone=example.org hostnames=1";
     let lines = account.harness.log.lines_with(&["DEBUG", place, "refused: ", "cannot be proxied"]);
-    assert_eq!(lines.len(), 1, "each trial says where");
+    assert_eq!(lines.len(), 1, "each refusal says where");
 }
 
 /// A write whose answer could not be awaited does not begin.
@@ -278,7 +187,7 @@ fn a_name_below_a_wildcard_of_another_tunnel_is_led_over_in_the_same_request() {
     assert_eq!(batches, 2, "made, and led over");
 }
 
-/// Each trial costs a call: what was refused together is tried in halves.
+/// What was refused together is sent in halves.
 #[test]
 fn what_was_refused_together_is_not_sent_together_again() {
     let account = SharedAccount::new();

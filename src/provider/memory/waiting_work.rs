@@ -1,0 +1,345 @@
+//! Remembers the work that must wait: what Cloudflare refused, so that it is not sent again in every loop; what does not
+//! stay as it was written, because every written configuration makes every replica of `cloudflared` reload; and the
+//! places whose last writes failed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::limits;
+use crate::model::ZoneId;
+use crate::ordered::inserted;
+use crate::provider::writes::Write;
+use crate::reconcile::plan::Reason;
+use crate::reconcile::snapshot::Snapshot;
+
+/// Two equal writes within this time are a fight: in between something changed the first one back. The third one waits.
+const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
+
+/// Entries kept. A request of 5,000 hostnames writes twice as many pieces of work.
+const ENTRIES_MAX: usize = 10_000;
+
+/// The memory is lost with the process; then refused work is sent once more. Its keys are fingerprints: of refused work,
+/// of a write's place, and of the id of a tunnel or a zone.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingWork {
+    entries: HashMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    /// The work is not asked for any more, if nothing happens to it before.
+    forget_at: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The work with this content is not sent before `retry_at`.
+    Held { content: u64, reason: Reason, quota: Option<Quota>, retry_at: Instant, pause: Duration },
+    /// Something else than Cloudflare answered when the work was sent alone.
+    Unanswered,
+    /// The content that was written lately.
+    Written { content: u64 },
+    /// The number of hostnames to send together to a tunnel or a zone, and whether its last write failed.
+    Place { group: Option<usize>, is_failing: bool },
+}
+
+/// The zone that was full, and its number of records.
+pub(crate) type Quota = (ZoneId, usize);
+
+impl WaitingWork {
+    /// True if nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The reason why the content with this key must not be sent now.
+    pub(crate) fn reason(&self, key: u64, content: u64, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
+        let entry = self.entries.get(&key).filter(|entry| entry.state.holds(snapshot, now))?;
+        entry.state.held(content).map(|(reason, _)| reason.clone())
+    }
+
+    /// All that must not be sent now, with the reasons.
+    pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
+        inserted(self.entries.iter().filter_map(|(key, entry)| {
+            let State::Held { reason, .. } = &entry.state else { return None };
+            entry.state.holds(snapshot, now).then(|| (*key, reason.clone()))
+        }))
+    }
+
+    /// True if the work was refused when it was last sent, or got no answer of Cloudflare's.
+    pub(crate) fn has_failed(&self, work: u64) -> bool {
+        self.entries.contains_key(&work)
+    }
+
+    /// Cloudflare refused the work when it was sent alone.
+    pub(crate) fn refuse(&mut self, work: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        self.hold(work, work, reason, quota, now);
+    }
+
+    /// Something else answered in Cloudflare's place when the work was sent alone.
+    pub(crate) fn leave_unanswered(&mut self, work: u64, now: Instant) {
+        if !self.has_failed(work) {
+            self.insert(work, State::Unanswered, now + limits::REJECTION_PAUSE_MAX);
+        }
+    }
+
+    /// The work went through, or all work of a place was decided.
+    pub(crate) fn forget(&mut self, key: u64) {
+        self.entries.remove(&key);
+    }
+
+    /// The write was done.
+    pub(crate) fn written(&mut self, write: &Write, now: Instant) {
+        let is_repeated = self.entries.get(&write.place).is_some_and(|entry| match entry.state {
+            State::Written { content } => content == write.content && now < entry.forget_at,
+            State::Held { content, .. } => content == write.content,
+            State::Unanswered | State::Place { .. } => false,
+        });
+        if is_repeated {
+            return self.not_kept(write, now);
+        }
+        let state = State::Written { content: write.content };
+        self.insert(write.place, state, now + REPEATED_WRITES_APART_MAX);
+    }
+
+    /// The write was done, and will not last.
+    pub(crate) fn not_kept(&mut self, write: &Write, now: Instant) {
+        self.hold(write.place, write.content, write.not_kept(), None, now);
+    }
+
+    /// The number of hostnames to send together to a place; `None` for all.
+    pub(crate) fn group(&self, place: u64) -> Option<usize> {
+        self.place(place)?.0
+    }
+
+    /// Work of a place was refused in a group and is not decided yet.
+    pub(crate) fn set_group(&mut self, place: u64, group: usize, now: Instant) {
+        let is_failing = self.is_failing(place);
+        let state = State::Place { group: Some(group), is_failing };
+        self.insert(place, state, now + limits::REJECTION_PAUSE_MAX);
+    }
+
+    /// True if a write of the place failed, whatever it was to write.
+    pub(crate) fn is_failing(&self, place: u64) -> bool {
+        self.place(place).is_some_and(|(_, is_failing)| is_failing)
+    }
+
+    /// A write of the place failed.
+    pub(crate) fn set_failing(&mut self, place: u64, now: Instant) {
+        let group = self.group(place);
+        self.insert(place, State::Place { group, is_failing: true }, now + limits::REJECTION_PAUSE_MAX);
+    }
+
+    /// Drops what was not asked for in a long time, and the oldest entries if there are too many.
+    pub(crate) fn tidy(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| now < entry.forget_at);
+        let Some(surplus) = self.entries.len().checked_sub(ENTRIES_MAX).filter(|surplus| *surplus > 0) else {
+            return;
+        };
+        let mut oldest: Vec<(Instant, u64)> =
+            self.entries.iter().map(|(key, entry)| (entry.forget_at, *key)).collect();
+        oldest.sort_unstable();
+        for (_, key) in oldest.into_iter().take(surplus) {
+            self.entries.remove(&key);
+        }
+    }
+
+    fn place(&self, place: u64) -> Option<(Option<usize>, bool)> {
+        match self.entries.get(&place)?.state {
+            State::Place { group, is_failing } => Some((group, is_failing)),
+            _ => None,
+        }
+    }
+
+    fn hold(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        let earlier = self.entries.get(&key).and_then(|entry| entry.state.held(content));
+        let pause = earlier.map_or(limits::REJECTION_PAUSE_MIN, |(_, pause)| pause * 2);
+        let pause = pause.min(limits::REJECTION_PAUSE_MAX);
+        let retry_at = now + pause;
+        let state = State::Held { content, reason, quota, retry_at, pause };
+        self.insert(key, state, retry_at + limits::REJECTION_PAUSE_MAX);
+    }
+
+    fn insert(&mut self, key: u64, state: State, forget_at: Instant) {
+        self.entries.insert(key, Entry { state, forget_at });
+    }
+}
+
+impl State {
+    /// The reason and the pause of a content that waits, or waited.
+    fn held(&self, asked: u64) -> Option<(&Reason, Duration)> {
+        match self {
+            Self::Held { content, reason, pause, .. } if *content == asked => Some((reason, *pause)),
+            _ => None,
+        }
+    }
+
+    fn holds(&self, snapshot: &Snapshot, now: Instant) -> bool {
+        match self {
+            Self::Held { quota, retry_at, .. } => now < *retry_at && !has_room(quota.as_ref(), snapshot),
+            _ => false,
+        }
+    }
+}
+
+/// True if a zone that was full has fewer records now.
+fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
+    quota.is_some_and(|(full, records)| {
+        snapshot.zones.iter().any(|zone| zone.zone.id == *full && zone.records().len() < *records)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::memory::year;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn no() -> Reason {
+        Reason::Cloudflare("no".to_owned())
+    }
+
+    fn write(place: u64, content: u64) -> Write {
+        Write { place, content, field: "rule".into() }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// The numbers of the loops, a minute apart, that send what is refused each time or undone each time.
+    fn sent(loops: u32, send: impl Fn(&mut WaitingWork, Instant)) -> Vec<u32> {
+        let (mut waiting, start) = (WaitingWork::default(), now());
+        let is_sent = |number: &u32| {
+            let now = start + MINUTE * *number;
+            let is_held = waiting.reason(1, 1, &Snapshot::default(), now).is_some();
+            if !is_held {
+                send(&mut waiting, now);
+            }
+            waiting.tidy(now);
+            !is_held
+        };
+        (0..loops).filter(is_sent).collect()
+    }
+
+    #[test]
+    fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
+        let tries = sent(240, |waiting, now| waiting.refuse(1, no(), None, now));
+        assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
+    }
+
+    #[test]
+    fn what_is_undone_twice_waits_like_what_is_refused() {
+        let tries = sent(240, |waiting, now| waiting.written(&write(1, 1), now));
+        assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
+        let tries = sent(15, |waiting, now| waiting.not_kept(&write(1, 1), now));
+        assert_eq!(tries, [0, 10], "what is stored otherwise waits at once");
+    }
+
+    #[test]
+    fn a_write_undone_within_five_minutes_is_fought_over_and_later_it_is_not() {
+        for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
+            let (mut waiting, start) = (WaitingWork::default(), now());
+            let again = start + Duration::from_secs(apart);
+            waiting.written(&write(1, 1), start);
+            waiting.written(&write(1, 1), again);
+            let reason = waiting.reason(1, 1, &Snapshot::default(), again);
+            assert_eq!(reason.is_some(), is_fought_over, "{apart} s");
+        }
+    }
+
+    #[test]
+    fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
+        let (mut waiting, now) = (WaitingWork::default(), now());
+        let held =
+            |waiting: &WaitingWork, content| waiting.reason(1, content, &Snapshot::default(), now).is_some();
+        for _ in 0..5 {
+            waiting.written(&write(1, 1), now);
+            waiting.written(&write(1, 2), now);
+            assert!(!held(&waiting, 1) && !held(&waiting, 2), "published and withdrawn in turn");
+        }
+        waiting.written(&write(1, 2), now);
+        assert!(held(&waiting, 2) && !held(&waiting, 1));
+        waiting.written(&write(1, 1), now);
+        assert!(!held(&waiting, 2));
+    }
+
+    #[test]
+    fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
+        let (mut waiting, now) = (WaitingWork::default(), now());
+        let is_held = |waiting: &WaitingWork, now| waiting.reason(1, 1, &Snapshot::default(), now).is_some();
+        waiting.refuse(1, no(), None, now);
+        waiting.refuse(1, no(), None, now);
+        waiting.forget(2);
+        assert!(is_held(&waiting, now) && waiting.has_failed(1));
+        waiting.forget(1);
+        assert!(!is_held(&waiting, now) && !waiting.has_failed(1));
+        waiting.refuse(1, no(), None, now);
+        assert!(!is_held(&waiting, now + limits::REJECTION_PAUSE_MIN));
+        assert!(waiting.has_failed(1), "it is still tried apart");
+    }
+
+    #[test]
+    fn a_page_in_place_of_an_answer_holds_nothing_and_takes_nothing_back() {
+        let (mut waiting, now) = (WaitingWork::default(), now());
+        waiting.leave_unanswered(1, now);
+        assert!(waiting.has_failed(1) && waiting.reasons(&Snapshot::default(), now).is_empty());
+        waiting.refuse(2, no(), None, now);
+        waiting.leave_unanswered(2, now);
+        assert_eq!(waiting.reasons(&Snapshot::default(), now), [(2, no())].into());
+    }
+
+    #[test]
+    fn a_place_has_its_group_and_its_failure_until_all_of_it_is_decided() {
+        let (mut waiting, now) = (WaitingWork::default(), now());
+        waiting.set_group(1, 50, now);
+        waiting.set_failing(1, now);
+        waiting.set_group(1, 25, now);
+        waiting.set_failing(2, now);
+        assert_eq!((waiting.group(1), waiting.is_failing(1)), (Some(25), true));
+        assert_eq!((waiting.group(2), waiting.is_failing(2)), (None, true));
+        waiting.forget(1);
+        assert_eq!((waiting.group(1), waiting.is_failing(1)), (None, false));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_in_a_long_time_is_dropped() {
+        let (mut waiting, now) = (WaitingWork::default(), now());
+        waiting.refuse(1, no(), None, now);
+        let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
+        waiting.tidy(last - Duration::from_secs(1));
+        assert_eq!(waiting.entries.len(), 1);
+        waiting.tidy(last);
+        assert!(waiting.entries.is_empty());
+    }
+
+    /// An object may change each of its 64 refused rules in every loop, and each rule may be as long as an endpoint.
+    #[test]
+    fn refused_rules_that_change_in_every_loop_leave_no_more_than_the_newest() {
+        let (mut waiting, start) = (WaitingWork::default(), now());
+        for number in 0..36 {
+            let now = start + MINUTE * number;
+            (0..640).for_each(|rule| waiting.refuse(u64::from(number * 640 + rule), no(), None, now));
+            waiting.tidy(now);
+            assert!(waiting.entries.len() <= ENTRIES_MAX);
+        }
+        assert!(!waiting.has_failed(0) && waiting.has_failed(35 * 640), "the oldest go first");
+        assert!(size_of::<(u64, Entry)>() <= 192, "2 MB in all, but for the texts of Cloudflare's answers");
+    }
+
+    #[test]
+    fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
+        let mut waiting = WaitingWork::default();
+        for (number, now) in year::loops() {
+            waiting.refuse(4 * number, no(), None, now);
+            waiting.leave_unanswered(4 * number + 1, now);
+            waiting.written(&write(4 * number + 2, 1), now);
+            waiting.set_group(4 * number + 3, 1, now);
+            waiting.tidy(now);
+            assert!(waiting.entries.len() <= 21, "{}", waiting.entries.len());
+        }
+    }
+}
