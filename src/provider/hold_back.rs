@@ -4,42 +4,36 @@
 use std::time::Instant;
 
 use crate::provider::memory::WaitingWork;
-use crate::provider::writes::{OwnedRules, works};
-use crate::reconcile::plan::{HostPlan, Plan, Refusal};
+use crate::provider::writes::works;
+use crate::reconcile::plan::{Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The plan without the hostnames that wait, which become refusals.
+/// The plan without the hostnames that wait, which become refusals. What is not kept waits alone: beside anything else
+/// that is to be written of its hostname, it is written once more.
 pub(super) fn hold_back(mut plan: Plan, snapshot: &Snapshot, waiting: &WaitingWork, now: Instant) -> Plan {
     if waiting.is_empty() {
         return plan;
     }
     let owned = snapshot.owned(&plan.own);
-    let refused = |host: &HostPlan| refusals(host, snapshot, &owned, waiting, now);
-    let mut held = Vec::new();
+    let mut refusals = Vec::new();
     plan.hosts.retain(|host| {
-        let refusals = refused(host);
-        let is_free = refusals.is_empty();
-        held.extend(refusals);
-        is_free
+        let works = works(host, snapshot, &owned);
+        let mut held = Vec::new();
+        for work in &works {
+            let reason = |key, content| waiting.reason(key, content, snapshot, now);
+            let again = || work.write.as_ref().and_then(|write| reason(write.place, write.content));
+            held.extend(reason(work.content, work.content).or_else(again).map(|reason| (work.path, reason)));
+        }
+        let is_refused = held.iter().any(|(_, reason)| !matches!(reason, Reason::NotKept { .. }));
+        let is_held = is_refused || held.len() == works.len();
+        refusals.extend(held.into_iter().filter(|_| is_held).map(|(path, reason)| Refusal {
+            hostname: host.hostname.clone(),
+            set_identifier: path.map(Into::into),
+            resource: host.resource.clone(),
+            reason,
+        }));
+        !is_held
     });
-    plan.refusals.extend(held);
+    plan.refusals.extend(refusals);
     plan
-}
-
-/// The refusals of what must not be written of a hostname.
-fn refusals(
-    host: &HostPlan,
-    snapshot: &Snapshot,
-    owned: &OwnedRules<'_>,
-    waiting: &WaitingWork,
-    now: Instant,
-) -> Vec<Refusal> {
-    let held = works(host, snapshot, owned).into_iter().filter_map(|work| {
-        let held = |key, content| waiting.reason(key, content, snapshot, now);
-        let again = || work.write.as_ref().and_then(|write| held(write.place, write.content));
-        let reason = held(work.content, work.content).or_else(again)?;
-        let (hostname, resource) = (host.hostname.clone(), host.resource.clone());
-        Some(Refusal { hostname, set_identifier: work.path.map(Into::into), resource, reason })
-    });
-    held.collect()
 }

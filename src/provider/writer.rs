@@ -161,7 +161,9 @@ impl Writer {
         for Refusal { reason, .. } in refusals {
             values.add(Family::Refusals, &[reason.label()], 1);
             match reason {
-                Reason::Withheld { .. } | Reason::MassDeletion => values.add(Family::WithheldDeletions, &[], 1),
+                Reason::Withheld { .. } | Reason::MassDeletion => {
+                    values.add(Family::WithheldDeletions, &[], 1)
+                }
                 Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
                 _ => {}
             }

@@ -57,7 +57,11 @@ pub(super) struct HostWork<'h> {
 }
 
 /// Every piece of a hostname's work.
-pub(super) fn works<'h>(host: &'h HostPlan, snapshot: &Snapshot, owned: &OwnedRules<'_>) -> Vec<HostWork<'h>> {
+pub(super) fn works<'h>(
+    host: &'h HostPlan,
+    snapshot: &Snapshot,
+    owned: &OwnedRules<'_>,
+) -> Vec<HostWork<'h>> {
     let edits = host.edits.values().flatten().map(|(tunnel, edit)| HostWork {
         path: Some(edit.path().unwrap_or_default()),
         content: tunnel_work(tunnel, edit),

@@ -17,7 +17,6 @@ mod caps;
 mod conflicts;
 mod connectors;
 mod faults;
-mod given_back;
 mod intercepted;
 mod latency;
 mod lies;

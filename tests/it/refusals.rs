@@ -90,7 +90,7 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
     let records = account.harness.foreign_records();
 
     let held = ["a", "aaaa", "cname", "ns", "unstamped", "remarked", "stamped", "rule"];
-    let free = ["beside-mx", "beside-txt", "free", "path"];
+    let free = ["beside-mx", "beside-txt", "free"];
     let mut desired: Vec<Endpoint> = held
         .iter()
         .chain(&free)

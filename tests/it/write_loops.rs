@@ -85,7 +85,10 @@ fn a_fight_over_one_hostname_stops_no_other_and_no_new_wish() {
     for mark in ["http://new:80", "late.example.com", "calm.example.com"] {
         assert!(harness.rules().iter().any(|rule| rule.contains(mark)), "{mark}: {:?}", harness.rules());
     }
-    assert!(!harness.cloudflare.edit(|cloudflare| record(cloudflare)).expect("it is there").proxied);
+    assert!(
+        harness.cloudflare.edit(|cloudflare| record(cloudflare)).expect("it is there").proxied,
+        "once more"
+    );
 }
 
 /// The stamp is what says that the rule is ours: it has to outlive the rule.

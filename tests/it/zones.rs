@@ -1,8 +1,6 @@
 //! Zones that come later, go out of sight, or lie inside one in which hostnames were published before.
 
-mod inner;
-
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus, Visit};

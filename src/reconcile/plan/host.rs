@@ -83,12 +83,12 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     if !settings.policy.filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
-    let Some(zone) = snapshot.zone_of(name) else {
-        return refused(Reason::NoZone);
-    };
     // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
     let Ok(hostname) = Hostname::parse(name) else {
         return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
+    };
+    let Some(zone) = snapshot.zone_of(name) else {
+        return refused(Reason::NoZone);
     };
     let decision = decide(Host::of(situation, zone, hostname, request), request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
@@ -216,7 +216,13 @@ impl<'a> Host<'a> {
 
     /// True if the rule at the place would answer other requests if it were put again.
     fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        self.situation.owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(&self.hostname, path))
+        let is_adopted = |rule: &Rule| {
+            self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
+        };
+        self.situation.owned.get(tunnel).is_some_and(|owned| match &*self.adopted_rules {
+            [] => owned.is_shadowed(&self.hostname, path),
+            _ => owned.and(&is_adopted).is_shadowed(&self.hostname, path),
+        })
     }
 
     /// The seconds since a record was changed last; `None` if Cloudflare does not tell.
@@ -232,11 +238,15 @@ impl<'a> Host<'a> {
         self.age().is_none_or(|age| age >= i64::try_from(grace).unwrap_or(i64::MAX))
     }
 
+    /// True if a move has made no progress for so long that nothing waits for it any more.
+    fn is_overdue(&self) -> bool {
+        let patience = (self.policy().move_grace + MOVE_PATIENCE).as_secs();
+        self.age().is_some_and(|age| age >= i64::try_from(patience).unwrap_or(i64::MAX))
+    }
+
     /// The move of the records to a tunnel.
     fn moving_to(&self, tunnel: &TunnelId) -> Move {
-        let patience = (self.policy().move_grace + MOVE_PATIENCE).as_secs();
-        let is_overdue = self.age().is_some_and(|age| age >= i64::try_from(patience).unwrap_or(i64::MAX));
-        Move { tunnel: tunnel.clone(), is_overdue }
+        Move { tunnel: tunnel.clone(), is_overdue: self.is_overdue() }
     }
 
     fn note(&self, text: String) -> Note {

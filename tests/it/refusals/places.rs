@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Refusal, RuleText, Visit};
+use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};

@@ -126,8 +126,12 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, moves_to: Option<&Tunnel
         if is_wanted || !is_replaced && !withdrawn.contains(&path.unwrap_or_default()) {
             continue;
         }
-        let is_visited =
-            if led_to.as_ref() == Some(*tunnel) { moves_to.is_some() } else { !host.is_settled() };
+        let is_visited = if led_to.as_ref() == Some(*tunnel) {
+            // What is only withdrawn may be what moves under another path, but not for ever.
+            moves_to.is_some() && (is_replaced || !host.is_overdue())
+        } else {
+            !host.is_settled()
+        };
         let leaves = if is_visited && !ends { &mut leaving.later } else { &mut leaving.now };
         leaves.push((*tunnel, *rule));
     }
