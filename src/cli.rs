@@ -11,7 +11,7 @@
 use argh::{EarlyExit, FromArgs};
 
 use crate::limits;
-use crate::model::text::{differs_by_at_most, edit_distance, quoted};
+use crate::model::text::{nearest, quoted};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Command {
@@ -299,8 +299,8 @@ fn unknown(kind: &str, given: &str, dashes: &str, nearest: &str) -> String {
 /// A word is repeated only where it resembles a command or a setting: any other may be a secret that lost its flag.
 fn unknown_command(word: &str) -> String {
     let (name, _) = word.split_once('=').unwrap_or((word, ""));
-    match COMMANDS.iter().find(|(known, _)| differs_by_at_most(known.len() / 3, name, known)) {
-        Some((known, _)) => unknown("command", name, "", known),
+    match nearest(name, COMMANDS.iter().map(|(known, _)| *known), name.len() / 3) {
+        Some(known) => unknown("command", name, "", known),
         None => match nearest_flag(name) {
             HELP => "there is no such command; see --help".to_owned(),
             variable => unknown("command", name, "--", variable),
@@ -313,15 +313,12 @@ const HELP: &str = "HELP";
 /// The variable of the flag that a name resembles, or else `HELP`.
 fn nearest_flag(given: &str) -> &'static str {
     let name = given.trim_start_matches('-').to_ascii_uppercase().replace("-", "_");
-    let mut nearest = (HELP, name.len() / 3 + 1);
-    for flag in Arguments::VARIABLES.iter().filter(|_| name.len() <= limits::PROPERTY_NAME_MAX_BYTES) {
-        // A secret has no flag, but that of its file begins likewise.
-        let edits = if flag.starts_with(&name) { 1 } else { edit_distance(&name, flag) };
-        if edits < nearest.1 {
-            nearest = (flag, edits);
-        }
-    }
-    nearest.0
+    let flags = || Arguments::VARIABLES.iter().copied();
+    // A secret has no flag, but that of its file begins likewise.
+    let begins =
+        flags().filter(|flag| name.len() > 2 && flag.starts_with(&name)).min_by_key(|flag| flag.len());
+    let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
+    begins.or_else(|| nearest(&name, flags().filter(|_| !is_long), name.len() / 3)).unwrap_or(HELP)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::cli::Arguments;
 use crate::limits;
-use crate::model::text::{edit_distance, quoted};
+use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
 /// Settings without a flag, because any process on the machine can read a command line.
 const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
@@ -84,14 +84,6 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     })
 }
 
-/// The setting that replaces one of an earlier version.
-fn replacement(name: &str) -> Option<&'static str> {
-    match name {
-        "ALLOW_MASS_DELETION" => Some("set MASS_DELETION_LIMIT=0 to let any number of hostnames go at once"),
-        _ => None,
-    }
-}
-
 /// What is told of a variable that seems to be meant for this program but is unknown to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Hint {
@@ -102,26 +94,18 @@ pub(super) struct Hint {
 
 /// The hint about a variable, unless it is known or nothing of ours.
 pub(super) fn hint(name: &str, value: &str) -> Option<Hint> {
-    let warning = |text: String| Some(Hint { text, limit: None });
     // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
     let is_known = settings().any(|variable| all_names(variable).any(|known| known == name));
     if is_known || name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
     }
     let folded = name.to_ascii_uppercase();
-    if let Some(replacement) = replacement(&folded) {
-        return warning(format!("{} is no longer a setting and is ignored: {replacement}", quoted(name)));
-    }
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
-    let nearest = settings()
-        .filter(|_| !is_long)
-        .flat_map(all_names)
-        .map(|known| (edit_distance(&folded, known), known))
-        .min_by_key(|(edits, _)| *edits);
-    match nearest {
-        // Two edits turn HOST into PORT.
-        Some((edits, known)) if is_of_ours || edits <= (known.len() / 3).min(2) => {
+    // Two edits turn HOST into PORT.
+    let edits_max = if is_of_ours { usize::MAX } else { (name.len() / 3).min(MISSPELLING_MAX_EDITS) };
+    match nearest(&folded, settings().filter(|_| !is_long).flat_map(all_names), edits_max) {
+        Some(known) => {
             let limit = LIMITS.into_iter().find(|limit| *limit == known);
             let ignored = if limit.is_some() { "" } else { " and is ignored" };
             let name = quoted(name);
@@ -129,7 +113,8 @@ pub(super) fn hint(name: &str, value: &str) -> Option<Hint> {
             Some(Hint { text, limit })
         }
         None if is_of_ours => {
-            warning(format!("{} is no setting of this program and is ignored", quoted(name)))
+            let text = format!("{} is no setting of this program and is ignored", quoted(name));
+            Some(Hint { text, limit: None })
         }
         _ => None,
     }
@@ -169,15 +154,6 @@ mod tests {
         }
         let long = format!("CF_{}", "X".repeat(100_000));
         assert!(hint(&long, "x").is_some_and(|hint| hint.text.len() < 500 && !hint.text.contains("nearest")));
-    }
-
-    #[test]
-    fn a_setting_of_earlier_versions_is_told_of_with_what_took_its_place() {
-        for value in ["true", "false"] {
-            let Hint { text: hint, limit } = hint("ALLOW_MASS_DELETION", value).expect("it was a setting");
-            assert_eq!(limit, None, "what took its place is safe without it");
-            assert!(hint.contains("is ignored") && hint.contains("MASS_DELETION_LIMIT=0"), "{hint}");
-        }
     }
 
     /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its namespace.

@@ -327,7 +327,8 @@ fn every_option_of_a_rule_has_a_setting_for_its_default() {
     assert_eq!(settings, OriginOption::all().map(OriginOption::setting).collect::<Vec<_>>());
     for option in OriginOption::all() {
         let (_, help) = Arguments::HELP.iter().find(|(name, _)| *name == option.setting()).expect("a flag");
-        let expected = format!("default of {} [{}]", option.annotation(), option.setting());
+        let annotation = option.property().replace('/', "-");
+        let expected = format!("default of {annotation} [{}]", option.setting());
         assert_eq!(help.trim(), expected);
     }
 }

@@ -32,9 +32,7 @@ macro_rules! origin_options {
                 match self {
                     $(Self::$option => &Row {
                         kind: Kind::$kind,
-                        name: concat!("origin-", $name),
                         property: concat!("webhook/origin-", $name),
-                        annotation: concat!("webhook-origin-", $name),
                         setting: concat!("ORIGIN_", $setting),
                         field: $field,
                     },)+
@@ -68,9 +66,7 @@ origin_options! {
 /// A line of the table.
 struct Row {
     kind: Kind,
-    name: &'static str,
     property: &'static str,
-    annotation: &'static str,
     setting: &'static str,
     field: &'static str,
 }
@@ -137,19 +133,9 @@ impl OriginOption {
         Self::ALL.iter().copied()
     }
 
-    /// The name; those of property and annotation end with it.
-    pub const fn name(self) -> &'static str {
-        self.row().name
-    }
-
     /// The endpoint property that sets it.
     pub const fn property(self) -> &'static str {
         self.row().property
-    }
-
-    /// The annotation that sets it, behind the prefix of all of `ExternalDNS`'s annotations.
-    pub const fn annotation(self) -> &'static str {
-        self.row().annotation
     }
 
     /// The setting with its default for endpoints that do not set it.
@@ -349,7 +335,7 @@ mod tests {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             let [annotation, takes, field] = cells[..] else { panic!("{row}") };
             let option = options.next().expect("every row is an option");
-            assert_eq!(annotation, format!("`{}`", option.annotation()));
+            assert_eq!(annotation, format!("`{}`", option.property().replace('/', "-")));
             assert_eq!(field, format!("`{}`", option.field()));
             let (taken, refused) = match takes {
                 "duration" => ("9223372036s", "9223372037s"),

@@ -89,9 +89,24 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
 /// A word within this many edits of a known one counts as that one misspelled.
 pub(crate) const MISSPELLING_MAX_EDITS: usize = 2;
 
+/// The nearest of the known words within so many edits; of several, the first. Words with too different letters are
+/// rejected quickly.
+pub(crate) fn nearest<'k>(
+    word: &str,
+    known: impl IntoIterator<Item = &'k str>,
+    edits_max: usize,
+) -> Option<&'k str> {
+    // One edit replaces at most one character with another.
+    let has_the_letters =
+        |known: &&str| ((letters(word) ^ letters(known)).count_ones() as usize).div_ceil(2) <= edits_max;
+    let known = known.into_iter().filter(|known| known.len().abs_diff(word.len()) <= edits_max);
+    let edits = known.filter(has_the_letters).map(|known| (edit_distance(word, known), known));
+    edits.filter(|(edits, _)| *edits <= edits_max).min_by_key(|(edits, _)| *edits).map(|(_, known)| known)
+}
+
 /// The number of edits that turn `from` into `to`: characters omitted, added, replaced, or swapped with their neighbour
 /// (the optimal string alignment distance). It counts bytes, because names of properties and variables are ASCII.
-pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     /// Never taken, as every row has a cell for each column.
     const FAR: usize = 0xffff;
 
@@ -123,13 +138,6 @@ pub(crate) fn edit_distance(from: &str, to: &str) -> usize {
         previous = Some(character);
     }
     row.last().copied().unwrap_or_default()
-}
-
-/// True if `edit_distance` is at most `edits`. Words with too different letters are rejected quickly.
-pub(crate) fn differs_by_at_most(edits: usize, from: &str, to: &str) -> bool {
-    // One edit replaces at most one character with another.
-    let has_the_letters = || (letters(from) ^ letters(to)).count_ones() as usize <= 2 * edits;
-    from.len().abs_diff(to.len()) <= edits && has_the_letters() && edit_distance(from, to) <= edits
 }
 
 /// The set of bytes that occur, by their last five bits.
@@ -190,7 +198,8 @@ mod tests {
             assert_eq!(edit_distance(from, to), edits, "{from} {to}");
             assert_eq!(edit_distance(to, from), edits, "{to} {from}");
             for limit in 0..4 {
-                assert_eq!(differs_by_at_most(limit, from, to), edits <= limit, "{from} {to} within {limit}");
+                let expected = (edits <= limit).then_some(to);
+                assert_eq!(nearest(from, [to], limit), expected, "{from} {to} within {limit}");
             }
         }
     }

@@ -174,10 +174,9 @@ impl<'s> EndpointReader<'s> {
     /// True if a property that is misspelled may be the one for the path.
     fn may_be_path(&mut self, name: &str) -> bool {
         match self.meaning(name) {
-            Meaning::Misspelled { nearest: Some(nearest), limits: _ } => {
-                [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&nearest)
+            Meaning::Misspelled(nearest) => {
+                nearest.is_none_or(|nearest| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&nearest))
             }
-            Meaning::Misspelled { nearest: None, limits } => limits,
             Meaning::Known | Meaning::Unknown | Meaning::Foreign => false,
         }
     }
@@ -219,7 +218,7 @@ impl<'s> EndpointReader<'s> {
         }
         let mut unknown = 0;
         let is_meant = part.said.iter().any(|(name, _)| match self.meaning(name) {
-            Meaning::Known | Meaning::Misspelled { .. } => true,
+            Meaning::Known | Meaning::Misspelled(_) => true,
             Meaning::Unknown => {
                 unknown += 1;
                 unknown > limits::UNKNOWN_PROPERTIES_MAX

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::ingress::looks_like_service;
 use crate::ingress::service::WORDS;
 use crate::model::TunnelId;
-use crate::model::text::{MISSPELLING_MAX_EDITS, differs_by_at_most};
+use crate::model::text::{MISSPELLING_MAX_EDITS, nearest};
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
 /// The meaning of a target.
@@ -37,14 +37,14 @@ pub fn meaning(target: &str) -> Target {
     if is_no_name || looks_like_service(target) {
         return Target::Service;
     }
-    let is_word = WORDS.into_iter().any(|word| differs_by_at_most(MISSPELLING_MAX_EDITS, host, word));
+    let is_word = nearest(host, WORDS, MISSPELLING_MAX_EDITS).is_some();
     if is_word { Target::Service } else { Target::Other }
 }
 
 /// True if the name ends in the domain of the tunnels' hostnames, or was meant to.
 fn is_near_tunnel_domain(name: &str) -> bool {
     let mut ends = name.char_indices().filter_map(|(start, _)| name.get(start..));
-    ends.any(|end| differs_by_at_most(MISSPELLING_MAX_EDITS, end, TUNNEL_DOMAIN))
+    ends.any(|end| nearest(end, [TUNNEL_DOMAIN], MISSPELLING_MAX_EDITS).is_some())
 }
 
 #[cfg(test)]

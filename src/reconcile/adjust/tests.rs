@@ -164,12 +164,14 @@ fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
 }
 
 #[test]
-fn an_unknown_property_is_named_with_the_nearest_known_one() {
-    let endpoint =
-        endpoint("a.example.com", "CNAME", "http://web:80", &[("webhook/origin-no-tls-verfy", "true")]);
-    let notes = adjust(&[endpoint], &settings(), None).notes;
-    assert_eq!(notes.len(), 1);
-    assert!(notes[0].text.contains("did you mean webhook/origin-no-tls-verify?"), "{}", notes[0].text);
+fn an_unknown_property_is_named_and_a_misspelled_one_with_the_nearest_known_one() {
+    let with = |name| endpoint("a.example.com", "CNAME", "http://web:80", &[(name, "true")]);
+    let adjusted = adjust(&[with("webhook/comment")], &settings(), None);
+    assert_eq!(adjusted.notes.len(), 1);
+    assert!(adjusted.notes[0].text.contains("webhook/comment is left out: it is unknown"));
+    let misspelled = read_one(&with("webhook/origin-no-tls-verfy"), &settings()).publication;
+    let problem = misspelled.expect_err("a mistake").to_string();
+    assert!(problem.contains("did you mean webhook/origin-no-tls-verify?"), "{problem}");
 }
 
 #[test]

@@ -246,31 +246,30 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error)).ok()
     }
 
-    /// Checks the names. A misspelled name that limits what is published is a fault; any other unknown name is only
-    /// noted.
+    /// Checks the names. A misspelled name is a fault; any other unknown name is only noted.
     pub(super) fn names(&mut self) {
         let mut unknown = 0;
         let mut left_out = Vec::new();
         for (name, _) in &self.part.said {
-            let (nearest, limits) = match self.reader.meaning(name) {
-                Meaning::Known | Meaning::Foreign => continue,
-                Meaning::Misspelled { nearest, limits } => (nearest, limits),
-                Meaning::Unknown => (None, false),
-            };
+            let meaning = self.reader.meaning(name);
+            if matches!(meaning, Meaning::Known | Meaning::Foreign) {
+                continue;
+            }
             unknown += 1;
             if unknown > limits::UNKNOWN_PROPERTIES_MAX {
                 self.fault(property_name::PREFIX, "begins more unknown properties than are looked at");
                 break;
             }
-            if limits {
-                self.fault(name, format!("is unknown{}", hint(nearest)));
-            } else {
-                left_out.push((*name, nearest));
+            match meaning {
+                Meaning::Misspelled(Some(nearest)) => {
+                    self.fault(name, format!("is unknown; did you mean {nearest}?"));
+                }
+                Meaning::Misspelled(None) => self.fault(name, "is unknown"),
+                _ => left_out.push(*name),
             }
         }
         if !left_out.is_empty() {
-            let text =
-                |(name, nearest): &(&str, _)| format!("{name} is left out: it is unknown{}", hint(*nearest));
+            let text = |name: &&str| format!("{name} is left out: it is unknown");
             let texts = || left_out.iter().map(text).collect::<Vec<_>>().join("; ");
             self.reader.notes.add(self.endpoint, texts);
         }
@@ -281,8 +280,4 @@ impl PartReader<'_, '_> {
             self.fault(name, "is set twice, to different values");
         }
     }
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
 }
