@@ -188,7 +188,7 @@ arguments! {
     origin_proxy_port: "ORIGIN_PROXY_PORT",
     /// default of webhook-origin-ip-rules [ORIGIN_IP_RULES]
     origin_ip_rules: "ORIGIN_IP_RULES",
-    /// what may be taken over if it is in the way: identical, tunnel, access, owner=ID, all (default: nothing) [ADOPT]
+    /// what may be taken over if it is in the way: tunnel, access, owner=ID, all (default: nothing) [ADOPT]
     adopt: "ADOPT",
     /// let an object publish only services of its own namespace, on hostnames that no other namespace has (default: false) [NAMESPACE_GUARD]
     namespace_guard: "NAMESPACE_GUARD",

@@ -42,15 +42,9 @@ pub const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// An endpoint with longer JSON is not held. Texts of `ENDPOINT_MAX_BYTES` take less, however much of them is escaped.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 
-/// The time that a request waits, once everything else is done, for the connectors of tunnels that hostnames move to.
-/// They usually apply a configuration within half a second; the request has to be answered within `REQUEST_TIMEOUT`.
-pub const MOVE_WAIT: Duration = Duration::from_secs(4);
-
-/// The time for one such look. Tunnels are looked at one after the other.
+/// The time for one look at the connectors of a tunnel that hostnames move to. Tunnels are looked at one after the
+/// other.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The pause after the first look at these connectors. It doubles, so six looks fit into `MOVE_WAIT`.
-pub const MOVE_LOOK_PAUSE: Duration = Duration::from_millis(125);
 
 /// The time that a request waits for a new list of zones if there is an old one. Most of its time is for the records.
 pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);

@@ -9,6 +9,7 @@ mod description;
 mod execution;
 mod hold_back;
 mod memory;
+mod moves;
 mod outcome;
 mod policies;
 mod reader;

@@ -106,7 +106,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "at character"),
         ("ZONE_ID_FILTER", "example.com", "32 hexadecimal digits"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
-        ("ADOPT", "everything", "identical, tunnel, access, owner=<id> and all"),
+        ("ADOPT", "everything", "tunnel, access, owner=<id> and all"),
         ("NAMESPACE_GUARD", "1", "true and false"),
         ("ACCESS_GUARD", "on", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),

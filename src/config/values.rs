@@ -233,10 +233,7 @@ impl SettingsReader<'_> {
         let words = self.list("ADOPT");
         let adopt = Adopt::parse(&words).unwrap_or_else(|word| {
             let given = quoted(word);
-            self.mistake(
-                "ADOPT",
-                format!("has {given}; allowed are identical, tunnel, access, owner=<id> and all"),
-            );
+            self.mistake("ADOPT", format!("has {given}; allowed are tunnel, access, owner=<id> and all"));
             Adopt::default()
         });
         if adopt.all {

@@ -4,7 +4,6 @@
 mod claims;
 mod documents;
 mod halving;
-mod moves;
 mod records;
 mod work;
 
@@ -124,7 +123,6 @@ impl<'a> Execution<'a> {
         let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
             self.plan.hosts.iter().partition(is_failing);
         let mut outcome = Ok(());
-        self.leave_out_unready();
         for hosts in [others, failing] {
             self.hosts = hosts;
             let ran = self.run_stages();

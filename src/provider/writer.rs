@@ -17,6 +17,7 @@ use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
 use crate::provider::memory::{SaidLines, UnappliedRules, WaitingWork};
+use crate::provider::moves::{Looks, look_at};
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -69,6 +70,7 @@ struct Turn<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
+    looks: Looks,
 }
 
 /// The next step after a successful attempt.
@@ -98,7 +100,7 @@ impl Writer {
     ) -> Result<(), RequestError> {
         self.state.was_asked.store(true, Ordering::Relaxed);
         let memory = lock(&self.state.memory);
-        let mut turn = Turn { writer: self, memory, resolved, changes, deadline };
+        let mut turn = Turn { writer: self, memory, resolved, changes, deadline, looks: Looks::default() };
         if turn.has_nothing_to_write()? {
             return Ok(());
         }
@@ -227,14 +229,25 @@ impl Turn<'_> {
 
     /// The plan without the work that is held back.
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
-        let (earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
-        let plan =
-            plan::plan(self.changes, snapshot, &earlier, settings).map_err(RequestError::WrongOwner)?;
-        Ok(self.without_held_back(plan, snapshot))
+        let (mut earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
+        let plan = |earlier: &Earlier| {
+            plan::plan(self.changes, snapshot, earlier, settings).map_err(RequestError::WrongOwner)
+        };
+        let mut planned = plan(&earlier)?;
+        let Writer { client, clock, .. } = self.writer;
+        let account = &self.resolved.account;
+        earlier.unready = self.looks.unready(&planned, snapshot, |tunnel, version| {
+            look_at(client, &**clock, account, tunnel, version, self.deadline)
+        });
+        if !earlier.unready.is_empty() {
+            planned = plan(&earlier)?;
+        }
+        Ok(self.without_held_back(planned, snapshot))
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
-        Earlier { refused: self.memory.waiting_work.reasons(snapshot, self.writer.clock.now()) }
+        let refused = self.memory.waiting_work.reasons(snapshot, self.writer.clock.now());
+        Earlier { refused, ..Earlier::default() }
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.

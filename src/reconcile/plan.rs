@@ -60,11 +60,13 @@ pub struct Plan {
     pub own: OwnRules,
 }
 
-/// What is known from earlier requests.
+/// What is known besides what was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
     /// Rules that Cloudflare refused and would refuse again, by [`rule_work`], with the reasons.
     pub refused: BTreeMap<u64, Reason>,
+    /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
+    pub unready: BTreeMap<TunnelId, String>,
 }
 
 /// The fingerprint of a rule, by which a refusal is remembered.
@@ -94,8 +96,8 @@ pub struct HostPlan {
     pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
     /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
-    /// A record is led to another tunnel in [`Stage::Stamp`].
-    pub moves_to: Option<Move>,
+    /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
+    pub moves_to: Option<TunnelId>,
     /// What the records claim at the end, if all of it is done.
     pub claims: Claims,
     /// The comments that the hostname's record can have.
@@ -116,21 +118,6 @@ impl HostPlan {
             claims: Claims::default(),
             comments: None,
         }
-    }
-}
-
-/// A tunnel that a record is led to. Its connectors have to serve the hostname before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    pub tunnel: TunnelId,
-    /// The hostname has waited for it so long that requests do not fail for it any more.
-    pub is_overdue: bool,
-}
-
-impl Move {
-    /// The reason why the hostname stays where it is.
-    pub fn waits(&self, text: String) -> Reason {
-        if self.is_overdue { Reason::NotMoved(text) } else { Reason::Moving(text) }
     }
 }
 
@@ -196,9 +183,9 @@ pub fn preview(
 }
 
 fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
-    let Judge { snapshot, settings, own, earlier: _, is_preview: _ } = judge;
+    let Judge { snapshot, settings, own, earlier, is_preview: _ } = judge;
     let owned = snapshot.owned(own);
-    let situation = Situation { snapshot, settings, own, owned: &owned };
+    let situation = Situation { snapshot, settings, earlier, own, owned: &owned };
     let mut plan = Plan { own: own.clone(), ..Plan::default() };
     for (name, request) in &requests.by_hostname {
         let outcome = host::plan(name, request, situation);

@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const LISTING: Duration = Duration::from_secs(130);
 
 /// Loops after the last fault until nothing is planned: a place is posted again after 120 s.
-const LOOPS_TO_REST: usize = 4;
+const LOOPS_TO_REST: usize = 6;
 
 /// The same after a refused replacement, which is tried again after 600 s.
 const LOOPS_TO_REST_REFUSED: usize = 12;

@@ -138,27 +138,6 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
     }
 }
 
-/// Its record stands in the zone around the new one, and moves with the holder's next wish.
-#[test]
-fn who_has_a_hostname_keeps_it_when_a_zone_is_made_inside_its_own() {
-    let host = "web.dev.example.com";
-    for guard in ["true", "false"] {
-        let harness = Harness::new();
-        let guard = [("NAMESPACE_GUARD", guard)];
-        let program = harness.start_with(&guard);
-        run(&program, &[object("ingress/b/web", host, "http://web.b.svc:80")]);
-        drop(program);
-        harness.cloudflare.add_zone("dev.example.com", Plan::Pro);
-        let program = harness.start_with(&guard);
-        let desired = [
-            object("ingress/a/web", host, "http://web.a.svc:80"),
-            object("ingress/b/web", host, "http://web.b.svc:81"),
-        ];
-        run(&program, &desired);
-        assert_eq!(served(&harness, host, "/"), "http://web.b.svc:81", "{guard:?}");
-    }
-}
-
 /// Where ExternalDNS merges the holder's object with another namespace's, it shows one of them at a time.
 #[test]
 fn the_namespace_that_holds_a_hostname_changes_it_whenever_it_is_shown() {

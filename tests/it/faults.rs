@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Plan, Time};
+use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::ExternalDns;
@@ -89,8 +89,6 @@ struct Scenario {
     desired: Vec<Endpoint>,
     /// `ADOPT`, and what it takes over stands there.
     adopt: &'static str,
-    /// The status of a zone that is made inside the other before the loop, when something is published there.
-    inner: Option<&'static str>,
 }
 
 #[test]
@@ -163,24 +161,6 @@ fn an_adoption_survives_every_fault() {
     ];
     Scenario { desired, adopt: "tunnel,owner=default,owner=other", ..Scenario::default() }
         .survives_every_fault();
-}
-
-/// Hostnames that stand in the zone around a new one move into it, or follow what is there until it is active. One of them
-/// changes its tunnel meanwhile.
-#[test]
-fn a_zone_that_appears_inside_another_survives_every_fault() {
-    let service = ("tunnel-service", "http://web:80");
-    let in_tunnel = |tunnel: &str| {
-        vec![
-            published("web.inner.example.com", "http://web:80"),
-            path("web.inner.example.com", "/api", "http://api:80"),
-            endpoint("moves.inner.example.com", &[service, ("tunnel", tunnel)]),
-        ]
-    };
-    for inner in ["pending", "active"] {
-        let (before, desired) = (in_tunnel("home"), in_tunnel("office"));
-        Scenario { before, desired, inner: Some(inner), ..Scenario::default() }.survives_every_fault();
-    }
 }
 
 /// What the scenario's mode takes over.
@@ -263,7 +243,6 @@ impl Scenario {
         account.watch();
         let program = self.start(&account, None);
         settle(program.external_dns(), account.cloudflare(), &self.before).expect("the harness is set");
-        let program = self.with_inner_zone(&account, program, None);
         let external_dns = program.external_dns();
         account.cloudflare().take_calls();
         // What moves takes a few loops, each with an answer that makes ExternalDNS ask again.
@@ -284,24 +263,6 @@ impl Scenario {
             hold(&account);
         }
         account
-    }
-
-    /// Makes the zone, which the program knows of from its start on.
-    fn with_inner_zone(
-        &self,
-        account: &SharedAccount,
-        program: Program,
-        timeout: Option<Duration>,
-    ) -> Program {
-        let Some(status) = self.inner else {
-            return program;
-        };
-        drop(program);
-        account.cloudflare().add_zone("inner.example.com", Plan::Free);
-        account.cloudflare().edit(|cloudflare| {
-            status.clone_into(&mut cloudflare.zone_mut("inner.example.com").status);
-        });
-        self.start(account, timeout)
     }
 
     fn start(&self, account: &SharedAccount, timeout: Option<Duration>) -> Program {
@@ -346,8 +307,6 @@ impl Case<'_> {
             let set = program.external_dns().run_loop(&scenario.before);
             set.map_err(|status| format!("before the fault: {status}"))?;
         }
-        program = scenario.with_inner_zone(&account, program, timeout);
-
         cloudflare.take_calls();
         if timeout.is_some() {
             cloudflare

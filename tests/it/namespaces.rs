@@ -272,9 +272,9 @@ fn switched_on_later_the_guard_freezes_no_hostname_whose_comment_is_full() {
 
         let desired = [shop_paths(1..count, "other"), shop_paths(50..51, "web")].concat();
         let plan = run(&mut cloudflare, &desired);
-        let refused: Vec<_> =
-            plan.refusals.iter().map(|one| (one.set_identifier.as_deref(), one.reason.label())).collect();
-        assert_eq!(refused, [(Some("^/p50$"), "stamp_full")], "{count}");
+        let full = plan.refusals.iter().filter(|one| matches!(one.reason, Reason::StampFull { .. }));
+        assert_eq!((full.count(), services(&cloudflare).len()), (1, count), "{count}");
+        run(&mut cloudflare, &shop_paths(1..count, "other"));
         let served = services(&cloudflare);
         assert_eq!(served.len(), count - 1, "{count}, one withdrawn: {served:?}");
         assert!(
@@ -297,10 +297,10 @@ fn a_comment_that_is_filled_lets_go_of_no_namespace() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     run(&mut cloudflare, &shop_paths(0..21, "web"));
     let mut cloudflare = guard(cloudflare);
-    for (count, service) in [(22, "other"), (40, "web")] {
+    for (count, service) in [(22, "other"), (40, "third")] {
         let plan = run(&mut cloudflare, &shop_paths(0..count, service));
-        let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
-        assert_eq!((full.count(), namespace_in(&cloudflare)), (count - 21, None), "{count}");
+        let full = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
+        assert_eq!((full, namespace_in(&cloudflare)), (true, None), "{count}");
         assert_eq!(services(&cloudflare).len(), 21, "{count}");
     }
     run(&mut cloudflare, &shop_paths(0..19, "other"));

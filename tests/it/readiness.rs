@@ -350,7 +350,7 @@ fn the_first_lines_of_the_log_name_what_is_managed_and_every_unusual_setting() {
     };
     assert_eq!(said(&[]), [1, 0, 0, 0, 0, 1, 0]);
     assert_eq!(said(&[("DRY_RUN", "true")]), [1, 1, 0, 0, 0, 1, 0]);
-    assert_eq!(said(&[("ADOPT", "identical")]), [1, 0, 1, 0, 0, 1, 0]);
+    assert_eq!(said(&[("ADOPT", "tunnel")]), [1, 0, 1, 0, 0, 1, 0]);
     assert_eq!(said(&[("DEFAULT_ACCESS_POLICY", "staff")]), [1, 0, 0, 1, 0, 1, 0]);
     assert_eq!(said(&[("MASS_DELETION_LIMIT", "0")]), [1, 0, 0, 0, 1, 1, 0]);
     harness.cloudflare.edit(|cloudflare| {

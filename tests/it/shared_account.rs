@@ -36,7 +36,7 @@ const PATHS: [&str; 4] = ["/", "/api", "/theirs", "/picture.png"];
 const WATCHED_WRITES: usize = 60;
 
 /// Loops that ExternalDNS may need after the last fault until nothing changes.
-const LOOPS_TO_REST: usize = 4;
+const LOOPS_TO_REST: usize = 6;
 
 /// The account, what in it is not ours, and what went wrong so far.
 pub(crate) struct SharedAccount {

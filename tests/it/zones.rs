@@ -111,8 +111,25 @@ fn path(name: &str, prefix: &str) -> Endpoint {
     endpoint(name, &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix)])
 }
 
-fn web() -> [Endpoint; 1] {
-    [published(WEB, "http://web:80")]
+/// A name belongs to the longest active zone. The record that stands in the zone around leads nobody any more then, and
+/// stays until it is deleted by hand.
+#[test]
+fn a_hostname_is_published_again_in_a_zone_inside_its_own_once_that_is_active() {
+    let fixture = Fixture::new(Harness::new());
+    let desired = [published(WEB, "http://web:80")];
+    fixture.settle(&desired);
+    let (outer, rules) = (fixture.own(&fixture.harness.zone), fixture.harness.rules());
+    let inner = fixture.add_inner_zone("pending");
+    fixture.settle(&desired);
+    assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], outer.clone()));
+    fixture.set_status("active");
+    fixture.settle(&desired);
+    assert_eq!((&fixture.own(&inner), &fixture.own(&fixture.harness.zone)), (&outer, &outer));
+    assert_eq!(fixture.harness.rules(), rules, "one rule serves both");
+    let told = fixture.harness.log.lines_with(&[WEB, "example.com is left alone", "delete it there"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    fixture.settle(&[]);
+    assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], outer));
 }
 
 /// What the refusal tells the operator to do has to have an effect.

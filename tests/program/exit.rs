@@ -305,7 +305,7 @@ fn the_start_says_what_will_be_managed() {
     let variables = [
         ("CF_TUNNEL_ID", "home,office \"2\""),
         ("OWNER_ID", "cluster"),
-        ("ADOPT", "identical"),
+        ("ADOPT", "tunnel"),
         ("NAMESPACE_GUARD", "true"),
         ("DRY_RUN", "true"),
         ("MASS_DELETION_LIMIT", "0"),

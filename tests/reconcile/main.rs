@@ -10,6 +10,7 @@ mod access;
 mod access_guard;
 mod adoption;
 mod foreign_rules;
+mod hostname;
 mod laws;
 mod listing;
 mod mass_deletion;

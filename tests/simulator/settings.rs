@@ -73,7 +73,7 @@ impl Settings {
             tunnels: random.weighted(&[(2, "home"), (3, "home,office"), (1, "office,home")]),
             registry,
             policy: random.weighted(&[(4, SyncPolicy::Sync), (1, SyncPolicy::UpsertOnly)]),
-            adopt: random.weighted(&[(5, ""), (1, "identical"), (1, "tunnel"), (2, "all"), (1, "access")]),
+            adopt: random.weighted(&[(5, ""), (2, "tunnel"), (2, "all"), (1, "access")]),
             mass_deletion_limit: random.weighted(&[(3, 0), (2, 2), (1, 5)]),
             namespace_guard: random.chance(25),
             default_service: random.weighted(&[(10, None), (1, Some("annotated")), (1, Some("all"))]),

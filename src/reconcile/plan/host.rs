@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::ingress::{Owned, Rule};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan::{HostPlan, Move, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
@@ -32,6 +32,7 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
+    pub(super) earlier: &'a Earlier,
     /// The rules that are ours.
     pub(super) own: &'a OwnRules,
     /// All rules, each marked as ours or not.
@@ -244,9 +245,9 @@ impl<'a> Host<'a> {
         self.age().is_some_and(|age| age >= i64::try_from(patience).unwrap_or(i64::MAX))
     }
 
-    /// The move of the records to a tunnel.
-    fn moving_to(&self, tunnel: &TunnelId) -> Move {
-        Move { tunnel: tunnel.clone(), is_overdue: self.is_overdue() }
+    /// What is told of a move that goes on in a later request. Once it is overdue, requests do not fail for it.
+    fn moving(&self, text: String) -> Reason {
+        if self.is_overdue() { Reason::NotMoved(text) } else { Reason::Moving(text) }
     }
 
     fn note(&self, text: String) -> Note {

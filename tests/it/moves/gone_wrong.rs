@@ -122,6 +122,8 @@ fn patience_begins_with_the_move_that_waits() {
     run(&mut simulation, &at("office", "home")).0.ok();
     // Nothing is asked for, or nothing is written, for eleven minutes.
     pass(&simulation, 660);
+    run(&mut simulation, &at("office", "office")).0.ok();
+    pass(&simulation, 60);
     let (outcome, _) = run(&mut simulation, &at("office", "office"));
     let seen = got(&simulation, "second.example.org", "/");
     let said = simulation.account.harness.log.lines_with(&["not_moved", "second.example.org"]);
@@ -205,7 +207,9 @@ fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
     let host = "reopened.example.org";
     let mut simulation = simulation(&[0], &[("MOVE_GRACE", "3600s")]);
     simulation.run_to_rest(&[through("home", host, "http://open:80")]).expect("published");
-    run(&mut simulation, &[through("office", host, "http://closed:80")]).0.ok();
+    for _ in 0..2 {
+        run(&mut simulation, &[through("office", host, "http://closed:80")]).0.ok();
+    }
     simulation.account.cloudflare().edit(|cloudflare| {
         cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.service == "http://closed-too:80");
     });

@@ -109,7 +109,7 @@ fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_after_some_
     for (refuser, loops) in [
         (Refuser::Batch, 12),
         (Refuser::Document(RuleText::Unnamed), 24),
-        (Refuser::Document(RuleText::Numbered), 4),
+        (Refuser::Document(RuleText::Numbered), 5),
     ] {
         let fixture = Fixture::new(200, &spread(40, 200, SEED), refuser);
         let missing = fixture.missing_by_loop(&hostnames(200), loops);

@@ -213,68 +213,6 @@ fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
     settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is left to do");
 }
 
-/// A digest that could not be taken off a stamp still names somebody else's rule.
-#[test]
-fn a_foreign_rule_is_kept_though_its_digest_cannot_be_taken_off_our_stamp() {
-    let account = SharedAccount::new();
-    let program = account.harness.start();
-    let external_dns = program.external_dns();
-    let desired =
-        [published("web.example.com", "http://web:80"), published("other.example.com", "http://web:80")];
-    // Between the stamp and the rule somebody takes the rule's place, and from then on the record cannot be written.
-    let tunnel = account.harness.tunnel.clone();
-    account.cloudflare().edit_after(Matcher::batch(), 1, move |cloudflare| {
-        let document = r#"{"ingress":[{"hostname":"web.example.com","service":"http://theirs:1"},{"service":"http_status:503"}]}"#;
-        cloudflare.put_configuration(&tunnel, document).expect("Cloudflare takes it");
-    });
-    for nth in 2..30 {
-        account.cloudflare().fault(Matcher::batch(), nth, Fault::error(400, 9041, "no"));
-    }
-    for service in ["http://web:80", "http://web2:80", "http://web2:80", "http://web3:80"] {
-        let desired = [published("web.example.com", service), desired[1].clone()];
-        let answer = external_dns.run_loop(&desired);
-        assert!(matches!(answer, Ok(_) | Err(503)), "{answer:?}");
-        assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
-    }
-    assert_eq!(served(&account.harness, "other.example.com"), "http://web:80");
-    let _ = external_dns.run_loop(&[]);
-    assert!(
-        account.harness.rules().iter().any(|rule| rule.contains("http://theirs:1")),
-        "not withdrawn either"
-    );
-}
-
-/// The same where the zone cannot be written at all: the digest waits, and whoever has nothing to do with it does not.
-#[test]
-fn a_digest_that_cannot_be_taken_off_a_stamp_keeps_nobody_elsewhere_waiting() {
-    let account = SharedAccount::new();
-    let program = account.harness.start_with(&[BOTH]);
-    let external_dns = program.external_dns();
-    let tunnel = account.harness.tunnel.clone();
-    account.cloudflare().edit_after(Matcher::batch(), 1, move |cloudflare| {
-        let document = r#"{"ingress":[{"hostname":"web.example.com","service":"http://theirs:1"},{"service":"http_status:503"}]}"#;
-        cloudflare.put_configuration(&tunnel, document).expect("Cloudflare takes it");
-    });
-    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", account.harness.zone));
-    for nth in 2..30 {
-        account.cloudflare().fault(batch.clone(), nth, Fault::status(500));
-    }
-    let taken = published("web.example.com", "http://web:80");
-    let mut desired = vec![taken, in_office("first.example.org", "http://first:80")];
-    for name in ["second.example.org", "third.example.org"] {
-        assert_eq!(external_dns.run_loop(&desired).err(), Some(503), "the digest is left to do");
-        desired.push(in_office(name, "http://next:80"));
-    }
-    assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
-    assert_eq!(served(&account.harness, "first.example.org"), "http://first:80");
-    assert_eq!(served(&account.harness, "second.example.org"), "http://next:80");
-    account.cloudflare().clear_faults();
-    external_dns.run_loop(&desired).expect("the digest is taken off, and the rest is done");
-    assert_eq!(served(&account.harness, "web.example.com"), "http://theirs:1");
-    assert_eq!(served(&account.harness, "third.example.org"), "http://next:80");
-    assert!(!has_record(&account, "web.example.com"), "the place is somebody else's");
-}
-
 /// A configuration that takes as long to fail as a call may, beside one that takes a second.
 #[test]
 fn a_tunnel_whose_writes_fail_late_leaves_all_the_time_to_others_from_the_next_loop_on() {

@@ -173,20 +173,6 @@ fn a_write_without_an_answer_is_repeated_in_the_same_request() {
     }
 }
 
-/// Its record first leads where the wildcard's does, so that nobody is lost. Its id is known only from the next read.
-#[test]
-fn a_name_below_a_wildcard_of_another_tunnel_is_led_over_in_the_same_request() {
-    let account = SharedAccount::new();
-    let program = account.harness.start_with(&[("CF_TUNNEL_ID", "home,office")]);
-    let wanted = [("tunnel", "office"), ("tunnel-service", "http://web:80")];
-    program.external_dns().run_loop(&[endpoint("web.example.com", &wanted)]).expect("published");
-    let records = account.cloudflare().records(&account.harness.zone);
-    let ours = records.iter().find(|record| record.name == "web.example.com").expect("our record");
-    assert_eq!(ours.content, format!("{}.cfargotunnel.com", account.office));
-    let batches = writes(&account.cloudflare().take_calls(), &account.harness.zone)[0];
-    assert_eq!(batches, 2, "made, and led over");
-}
-
 /// What was refused together is sent in halves.
 #[test]
 fn what_was_refused_together_is_not_sent_together_again() {

@@ -322,6 +322,8 @@ impl FakeCloudflare {
                 let mut records =
                     self.records.iter_mut().filter(|record| places.get(&record.id) == Some(&zone));
                 let record = records.find(|record| record.id == patch.id).expect("81044");
+                let comment = patch.comment.as_deref().unwrap_or_default();
+                assert!(comment.len() <= 100, "9313: the comment is too long");
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
                 record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
                 record.proxied = patch.proxied.unwrap_or(record.proxied);

@@ -53,11 +53,20 @@ pub(super) struct Decision<'a, 'w> {
 struct Asked<'w> {
     wanted: &'w Wanted,
     outcome: Result<&'w Publication, Reason>,
+    /// Refused, it holds deletions back.
+    may_hold_back: bool,
 }
 
 impl<'w> Asked<'w> {
     fn resource(&self) -> Option<&'w str> {
         self.wanted.resource.as_deref()
+    }
+
+    /// True if the endpoint is refused, and may be what the withdrawn one of this object became. Endpoints of different
+    /// objects are different ones, and an object of another namespace holds nothing back.
+    fn holds_back(&self, withdrawn: Option<&str>) -> bool {
+        let is_other = matches!((self.resource(), withdrawn), (Some(one), Some(other)) if one != other);
+        self.may_hold_back && self.outcome.is_err() && !is_other
     }
 
     fn desired(&self) -> Option<Desired<'w>> {
@@ -70,15 +79,17 @@ impl<'w> Asked<'w> {
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
     let mut asked = one_a_path(request);
     let entitled = namespace_guard::entitled(&host, &desired(&asked));
-    for one in asked.iter_mut().filter(|one| one.outcome.is_ok()) {
-        if let Some(reason) = namespace_guard::refusal(&host, one.resource(), entitled.as_deref()) {
+    for one in &mut asked {
+        let refusal = namespace_guard::refusal(&host, one.resource(), entitled.as_deref());
+        one.may_hold_back = refusal.is_none();
+        if let Some(reason) = refusal.filter(|_| one.outcome.is_ok()) {
             one.outcome = Err(reason);
         }
     }
     let host = adoption::taking_over(host, &desired(&asked));
-    let mut withdrawn = withdrawable(&host, request, &asked);
+    let mut withdrawn = withdrawable(request, &asked);
     while refuse_more(&host, &withdrawn, &mut asked) {
-        withdrawn = withdrawable(&host, request, &asked);
+        withdrawn = withdrawable(request, &asked);
     }
     let refused = asked.iter().filter_map(|one| {
         let reason = one.outcome.as_ref().err()?.clone();
@@ -87,7 +98,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let object_of = |path: &str| request.withdrawn.get(path).and_then(Option::as_deref);
     let withheld = request.withdrawn.keys().map(|path| &**path).filter(|path| !withdrawn.contains(path));
     let withheld = withheld.filter(|path| has(&host, path)).map(|path| {
-        let holding = asked.iter().find(|one| holds_back(&host, one, object_of(path)));
+        let holding = asked.iter().find(|one| one.holds_back(object_of(path)));
         let by = holding.and_then(Asked::resource).map(Into::into);
         host.refusal(path, object_of(path), Reason::Withheld { by })
     });
@@ -102,8 +113,11 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
 fn one_a_path(request: &HostRequest) -> Vec<Asked<'_>> {
     let mut paths = BTreeSet::new();
     let asked = request.wanted.iter();
-    let asked =
-        asked.map(|wanted| Asked { wanted, outcome: wanted.publication.as_ref().map_err(Clone::clone) });
+    let asked = asked.map(|wanted| Asked {
+        wanted,
+        outcome: wanted.publication.as_ref().map_err(Clone::clone),
+        may_hold_back: true,
+    });
     asked.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
 }
 
@@ -118,17 +132,10 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
 }
 
 /// The withdrawn set identifiers, without those that a refused endpoint holds back.
-fn withdrawable<'w>(host: &Host<'_>, request: &'w HostRequest, asked: &[Asked<'_>]) -> Vec<&'w str> {
-    let is_free = |resource: Option<&str>| !asked.iter().any(|one| holds_back(host, one, resource));
+fn withdrawable<'w>(request: &'w HostRequest, asked: &[Asked<'_>]) -> Vec<&'w str> {
+    let is_free = |resource: Option<&str>| !asked.iter().any(|one| one.holds_back(resource));
     let withdrawn = request.withdrawn.iter();
     withdrawn.filter(|(_, resource)| is_free(resource.as_deref())).map(|(path, _)| &**path).collect()
-}
-
-/// True if the endpoint is refused, and may be what the withdrawn one of this object became. Endpoints of different
-/// objects are different ones, and an object of another namespace holds nothing back.
-fn holds_back(host: &Host<'_>, one: &Asked<'_>, withdrawn: Option<&str>) -> bool {
-    let is_other = matches!((one.resource(), withdrawn), (Some(one), Some(other)) if one != other);
-    one.outcome.is_err() && !is_other && namespace_guard::may_hold_back(host, one.resource())
 }
 
 /// Refuses what cannot be done beside what is refused already. Returns true if that is more than before.

@@ -45,11 +45,18 @@ pub(super) fn resource(host: &Host<'_>) -> Option<Box<str>> {
     found.filter_map(|found| found.heritage.resource).next()
 }
 
-/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them.
+/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. One under an old
+/// name may be about several records.
 pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
     let going =
         adopted(host).filter(|found| found.zone.zone.id == host.zone.zone.id && !found.record.read_only);
-    going.map(|found| RecordOperation::delete(found.record)).collect()
+    let mut deletions = Vec::new();
+    for deletion in going.map(|found| RecordOperation::delete(found.record)) {
+        if !deletions.contains(&deletion) {
+            deletions.push(deletion);
+        }
+    }
+    deletions
 }
 
 /// Notes about those that stay because they are in another zone.

@@ -20,14 +20,6 @@ pub(super) fn refusal(host: &Host<'_>, resource: Option<&str>, entitled: Option<
     (!is_entitled).then(|| Reason::NamespaceHeld { holder: entitled.unwrap_or_default().into() })
 }
 
-/// True if a refused endpoint of the object may hold back deletions of other paths: with the guard, only the namespace
-/// that has the hostname can.
-pub(super) fn may_hold_back(host: &Host<'_>, resource: Option<&str>) -> bool {
-    let holder = holder(host);
-    host.policy().namespace_guard.is_none()
-        || holder.is_some() && holder == resource.and_then(namespace::digest_of)
-}
-
 /// The namespace that gets a hostname which none has yet. The stamp of several rules may name no object; then only a
 /// namespace that asks for one of these rules can be the one that has them.
 fn first_namespace(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<Box<str>> {

@@ -7,7 +7,8 @@ use super::decide::{Decision, Desired};
 use super::{Host, Placed};
 use super::{adoption, heritage};
 use crate::ingress::{RuleEdit, WantedRule};
-use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId, ZoneId};
+use crate::ordered::push_lean;
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
@@ -20,73 +21,92 @@ struct Leaving<'a> {
     later: Vec<Placed<'a>>,
 }
 
-/// The writes of a decision, and what is left to a later request.
+/// The writes of a decision, and the reason if something is left to a later request.
 pub(super) fn host_plan(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Option<Reason>), Reason> {
     let Decision { host, desired, withdrawn, refusals: _ } = decision;
+    let (puts, ends) = (puts(host, desired), ends(decision));
     let target = desired.first().map(Desired::tunnel);
-    let puts = puts(host, desired);
-    let ends = ends(decision);
-    let moves_to = target.filter(|target| host.records.iter().any(|record| leads_past(record, target)));
-    let leaving = leaving(decision, ends, moves_to);
-    let mut edits: Vec<(TunnelId, RuleEdit)> = leaving
-        .now
-        .iter()
-        .map(|(tunnel, rule)| {
-            let path = rule.path().map(Into::into);
-            ((*tunnel).clone(), RuleEdit::Remove { hostname: host.hostname.clone(), path })
-        })
-        .collect();
-    edits.extend(puts.iter().map(|(tunnel, rule)| {
-        let replaces = host.own_rule(tunnel, rule.path_text()).is_some();
-        ((*tunnel).clone(), RuleEdit::Put { rule: (*rule).clone(), replaces })
-    }));
-    let later = leaving.later.iter().map(|(tunnel, _)| *tunnel);
-    let edited = edits.iter().map(|(tunnel, _)| tunnel).chain(later);
-    if let Some(tunnel) = edited.clone().find(|tunnel| !is_writable(host, tunnel)) {
+    let lead = lead(host, target, puts.is_empty());
+    let leaving = leaving(decision, ends, lead != Lead::Here);
+    let edits = edits(host, &puts, &leaving.now);
+    let edited =
+        edits.iter().map(|(tunnel, _)| tunnel).chain(leaving.later.iter().map(|(tunnel, _)| *tunnel));
+    if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
-    drop(edited);
     let first = comment::claims_with(host, desired, withdrawn);
     let mut last = first.clone();
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
-    let lead = match moves_to {
+    let comments = Comments::of(host, desired);
+    let records = Records { host, target, lead, comments: &comments };
+    let steps = if ends { records.deleted() } else { records.written(&first, &last) };
+    let mut operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>> = BTreeMap::new();
+    for (stage, operation) in steps {
+        push_lean(operations.entry((stage, host.zone.zone.id.clone())).or_default(), operation);
+    }
+    let plan = HostPlan {
+        vanishes: ends && host.has_record(),
+        edits: BTreeMap::from([(Stage::Publish, edits)]),
+        operations,
+        adoptions: adoption::adoptions(host),
+        moves_to: target.filter(|_| lead == Lead::First).cloned(),
+        claims: last,
+        comments: Some(comments),
+        ..HostPlan::empty(host.name(), resource)
+    };
+    Ok((plan, waiting(host, target, lead, &leaving)))
+}
+
+/// The edits of tunnels' documents: rules that go, and wanted ones.
+fn edits(
+    host: &Host<'_>,
+    puts: &[(&TunnelId, &WantedRule)],
+    going: &[Placed<'_>],
+) -> Vec<(TunnelId, RuleEdit)> {
+    let removed = going.iter().map(|(tunnel, rule)| {
+        let path = rule.path().map(Into::into);
+        ((*tunnel).clone(), RuleEdit::Remove { hostname: host.hostname.clone(), path })
+    });
+    let put = puts.iter().map(|(tunnel, rule)| {
+        let replaces = host.own_rule(tunnel, rule.path_text()).is_some();
+        ((*tunnel).clone(), RuleEdit::Put { rule: (*rule).clone(), replaces })
+    });
+    removed.chain(put).collect()
+}
+
+/// When the records are led to the wanted tunnel. What they lead to now serves visitors until the rules there stand as
+/// wanted and the connectors have them.
+fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
+    let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
+    match target.filter(|target| is_past(target)) {
         None => Lead::Here,
         // The next request would take its record for another instance's.
         Some(_) if !may_stay(host) => Lead::Last,
-        Some(_) if puts.is_empty() => Lead::First,
+        Some(target) if stands && !host.situation.earlier.unready.contains_key(target) => Lead::First,
         Some(_) => Lead::Later,
-    };
-    let comments = Comments::of(host, desired);
-    let mut plan = HostPlan {
-        vanishes: ends && host.has_record(),
-        edits: BTreeMap::from([(Stage::Publish, edits)]),
-        adoptions: adoption::adoptions(host),
-        moves_to: moves_to.filter(|_| lead == Lead::First).map(|tunnel| host.moving_to(tunnel)),
-        comments: Some(comments.clone()),
-        claims: last.clone(),
-        ..HostPlan::empty(host.name(), resource)
-    };
-    let records = Records { host, target, lead, comments: &comments };
-    let operations = if ends { records.deleted() } else { records.written(&first, &last) };
-    for (stage, operation) in operations {
-        plan.operations.entry((stage, host.zone.zone.id.clone())).or_default().push(operation);
     }
-    let waiting = match (lead, target, leaving.later.first()) {
-        (Lead::Later, Some(target), _) => Some(host.moving_to(target).waits(format!(
-            "its rules are put into tunnel {target} first: its record leads there in a later loop, once the connectors \
-             serve them"
-        ))),
-        (_, _, Some((tunnel, _))) => Some(host.moving_to(tunnel).waits(format!(
+}
+
+/// The reason if a later request has to go on.
+fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, leaving: &Leaving<'_>) -> Option<Reason> {
+    let text = match (target.filter(|_| lead == Lead::Later), leaving.later.first()) {
+        (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
+            format!(
+                "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
+                 connectors serve them"
+            )
+        }),
+        (None, Some((tunnel, _))) => format!(
             "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
-        ))),
-        _ => None,
+        ),
+        (None, None) => return None,
     };
-    Ok((plan, waiting))
+    Some(host.moving(text))
 }
 
 /// The wanted rules that do not stand as wanted.
@@ -114,7 +134,7 @@ fn ends(Decision { host, desired, withdrawn, refusals: _ }: &Decision<'_, '_>) -
     desired.is_empty() && !withdrawn.is_empty() && !claims.record_only && stays.is_empty()
 }
 
-fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, moves_to: Option<&TunnelId>) -> Leaving<'a> {
+fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, is_moving: bool) -> Leaving<'a> {
     let Decision { host, desired, withdrawn, refusals: _ } = decision;
     let led_to = host.led_to();
     let mut leaving = Leaving::default();
@@ -128,7 +148,7 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, moves_to: Option<&Tunnel
         }
         let is_visited = if led_to.as_ref() == Some(*tunnel) {
             // What is only withdrawn may be what moves under another path, but not for ever.
-            moves_to.is_some() && (is_replaced || !host.is_overdue())
+            is_moving && (is_replaced || !host.is_overdue())
         } else {
             !host.is_settled()
         };

@@ -1,0 +1,65 @@
+//! Looks whether the tunnels that records are to be led to serve their hostnames.
+
+use std::collections::BTreeMap;
+
+use crate::clock::{Clock, Deadline};
+use crate::cloudflare::Client;
+use crate::limits;
+use crate::model::{AccountId, TunnelId};
+use crate::reconcile::plan::Plan;
+use crate::reconcile::snapshot::Snapshot;
+
+/// The looks of one request, each at one version of a tunnel's configuration.
+#[derive(Debug, Default)]
+pub(super) struct Looks(BTreeMap<(TunnelId, i64), Result<(), String>>);
+
+impl Looks {
+    /// The tunnels to which the plan leads a record and which do not serve yet what was read of them, with the reasons.
+    pub(super) fn unready(
+        &mut self,
+        plan: &Plan,
+        snapshot: &Snapshot,
+        look: impl Fn(&TunnelId, i64) -> Result<(), String>,
+    ) -> BTreeMap<TunnelId, String> {
+        let mut unready = BTreeMap::new();
+        for tunnel in plan.hosts.iter().filter_map(|host| host.moves_to.as_ref()) {
+            let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
+            let seen = self.0.entry((tunnel.clone(), version)).or_insert_with(|| look(tunnel, version));
+            if let Err(reason) = seen {
+                unready.insert(tunnel.clone(), reason.clone());
+            }
+        }
+        unready
+    }
+}
+
+/// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
+/// that report no version are not waited for.
+pub(super) fn look_at(
+    client: &Client,
+    clock: &dyn Clock,
+    account: &AccountId,
+    tunnel: &TunnelId,
+    version: i64,
+    deadline: Deadline,
+) -> Result<(), String> {
+    // One slow tunnel must leave time for the others.
+    let left = deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+    let deadline = Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+    let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
+        format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
+    })?;
+    if connectors.is_empty() {
+        return Err(format!(
+            "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
+        ));
+    }
+    let applied = connectors.iter().filter_map(|connector| Some((connector.config_version?, &connector.id)));
+    match applied.min() {
+        Some((applied, connector)) if applied < version => Err(format!(
+            "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
+             yet, so what is to move there stays where it is: its log says what keeps it"
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,186 @@
+//! A hostname is decided on as a whole: what is refused of it, what waits with that, and what goes on.
+
+use external_dns_cloudflare_tunnel_webhook::model::Record;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+
+const NAME: &str = "a.example.com";
+const OBJECT: &str = "ingress/shop/web";
+const WEB: &str = "http://web:80";
+
+fn of(object: &str, name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    Endpoint {
+        dns_name: name.to_owned(),
+        targets: vec!["192.0.2.1".to_owned()],
+        record_type: "A".to_owned(),
+        labels: Labels::from_iter([("resource", object)]),
+        provider_specific: properties
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .collect(),
+        ..Endpoint::default()
+    }
+}
+
+fn on(tunnel: &str, path: &str) -> Endpoint {
+    of(OBJECT, NAME, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", WEB)])
+}
+
+fn rule(hostname: &str, path: &str) -> String {
+    format!(r#"{{"hostname":"{hostname}","path":"{path}","service":"http://theirs:80"}}"#)
+}
+
+fn labels(plan: &Plan) -> Vec<&'static str> {
+    plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
+}
+
+fn paths(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
+    let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
+    rules
+        .filter(|rule| rule.service() == WEB)
+        .map(|rule| rule.path().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn own_record(cloudflare: &mut FakeCloudflare) -> &mut Record {
+    cloudflare.records.iter_mut().find(|record| &*record.name == NAME).expect("it is published")
+}
+
+/// Another path of the hostname with the digest of this one.
+fn path_with_digest_of(path: &str) -> String {
+    let digest = Digest::of(&tunnel_id(HOME), Some(path));
+    let mut paths = (0..).map(|number| format!("^/{number}$"));
+    paths.find(|other| Digest::of(&tunnel_id(HOME), Some(other)) == digest).expect("there are few digests")
+}
+
+/// A path that changes is a creation and a deletion. The deletion was carried out although its creation was refused.
+#[test]
+fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
+    let twin = path_with_digest_of("^/new");
+    let mistake = of(OBJECT, NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "web")]);
+    let bank =
+        of("ingress/bank/web", NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "http_status:404")]);
+    type Obstacle<'a> = (&'a str, Endpoint, &'a dyn Fn(&mut FakeCloudflare));
+    let obstacles: [Obstacle<'_>; 6] = [
+        ("invalid", mistake, &|_| {}),
+        ("rule_held", on("home", "^/new"), &|all| {
+            all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/new")))
+        }),
+        ("edit", on("home", ""), &|all| all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "/")))),
+        ("digest_taken", on("home", "^/new"), &|all| {
+            all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, &twin)));
+        }),
+        ("tunnel_gone", on("office", "^/new"), &|all| {
+            all.documents.remove(&tunnel_id(OFFICE));
+        }),
+        ("record_held", on("home", "^/new"), &|all| {
+            let comment = "external-dns owner=other rules=-";
+            all.add(NAME, "CNAME", "elsewhere.test", comment);
+        }),
+    ];
+    for (label, desired, hinder) in obstacles {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[on("home", "^/old")], usize::MAX);
+        hinder(&mut cloudflare);
+        let before = cloudflare.clone();
+        for _ in 0..2 {
+            let plan = cloudflare.run_loop(std::slice::from_ref(&desired), usize::MAX);
+            let mut found = labels(&plan);
+            found.sort_unstable_by_key(|one| *one != "withheld");
+            assert_eq!(found, ["withheld", label], "{plan:?}");
+            let told = plan.refusals.iter().map(ToString::to_string).collect::<String>();
+            assert!(told.contains("refused endpoint of ingress/shop/web is mended"), "{told}");
+        }
+        assert_eq!(cloudflare, before, "{label}");
+    }
+    // An object of its own is no other path of this one.
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", "^/old")], usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/new")));
+    let plan = cloudflare.run_loop(&[bank], usize::MAX);
+    assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec!["rule_held"], vec![]));
+}
+
+/// With the rule for `/admin` missing, the other one of its object would take its requests.
+#[test]
+fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {
+    let other = of("ingress/shop/other", NAME, &[("tunnel-path", "^/other"), ("tunnel-service", WEB)]);
+    let mut cloudflare = FakeCloudflare::new(&[rule(NAME, "^/admin")], &[]);
+    let desired = [on("home", ""), on("home", "^/admin"), other];
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
+    assert_eq!(
+        (labels(&plan), paths(&cloudflare, HOME)),
+        (vec!["invalid", "rule_held"], vec!["^/other".to_owned()])
+    );
+    let told = plan.refusals[0].to_string();
+    assert!(
+        told.contains(r#"waits for the object's rule for path "^/admin", which is refused (rule_held)"#),
+        "{told}"
+    );
+
+    let rules = |rules: &mut Vec<String>| rules.retain(|rule| !rule.contains("theirs"));
+    cloudflare.edit_rules(HOME, rules);
+    assert_eq!(labels(&cloudflare.run_loop(&desired, usize::MAX)), [""; 0]);
+    assert_eq!(paths(&cloudflare, HOME).len(), 3);
+}
+
+/// A zone that goes from a paid plan to Free keeps its comments. Such a hostname was frozen.
+#[test]
+fn a_comment_that_is_longer_than_the_zone_allows_freezes_nothing() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", "^/a"), on("home", "^/b")], usize::MAX);
+    let long = format!("{} | {}", own_record(&mut cloudflare).comment, "x".repeat(100));
+    own_record(&mut cloudflare).comment = long.clone().into();
+    let changed = |path| of(OBJECT, NAME, &[("tunnel-path", path), ("tunnel-service", "http://new:80")]);
+    let plan = cloudflare.run_loop(&[changed("^/a"), changed("^/b")], usize::MAX);
+    assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec![], vec![]), "{plan:?}");
+    let plan = cloudflare.run_loop(&[changed("^/a")], usize::MAX);
+    assert_eq!((labels(&plan), cloudflare.document(&tunnel_id(HOME)).rules().len()), (vec![], 2), "{plan:?}");
+    assert_eq!(*own_record(&mut cloudflare).comment, *long, "there is no room for another one");
+    let (plan, writes) = (cloudflare.run_loop(&[changed("^/a")], usize::MAX), cloudflare.writes);
+    assert!(plan.is_empty(), "{plan:?}");
+    let plan = cloudflare.run_loop(&[changed("^/a"), changed("^/c")], usize::MAX);
+    assert_eq!((labels(&plan), cloudflare.writes), (vec!["stamp_full"], writes), "{plan:?}");
+    cloudflare.run_loop(&[], usize::MAX);
+    assert_eq!((cloudflare.records.len(), cloudflare.document(&tunnel_id(HOME)).rules().len()), (0, 1));
+}
+
+/// Whose the rule is, only its record could tell.
+#[test]
+fn a_rule_that_lost_its_record_by_hand_is_ours_if_it_stands_as_wanted_or_told_by_name() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", "^/a")], usize::MAX);
+    cloudflare.records.clear();
+    let edited = of(OBJECT, NAME, &[("tunnel-path", "^/a"), ("tunnel-service", "http://new:80")]);
+    let plan = cloudflare.clone().run_loop(std::slice::from_ref(&edited), usize::MAX);
+    assert_eq!(labels(&plan), ["rule_held"]);
+    assert!(plan.refusals[0].to_string().contains("set ADOPT=all to take it over"), "{plan:?}");
+    let mut adopting = cloudflare.clone().adopting(&["all"]);
+    assert_eq!(labels(&adopting.run_loop(&[edited], usize::MAX)), [""; 0]);
+    assert_eq!(labels(&cloudflare.run_loop(&[on("home", "^/a")], usize::MAX)), [""; 0]);
+    assert_eq!((paths(&cloudflare, HOME), cloudflare.records.len()), (vec!["^/a".to_owned()], 1));
+}
+
+/// The wildcard's withdrawal waited three minutes, with 503, for a name that took nothing over.
+#[test]
+fn a_wildcard_goes_at_once_whatever_becomes_of_a_name_below_it() {
+    let wildcard = of("ingress/shop/all", "*.example.com", &[("tunnel-service", WEB)]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[wildcard], usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/a")));
+    let plan = cloudflare.run_loop(&[on("home", "^/a")], usize::MAX);
+    assert_eq!(labels(&plan), ["rule_held"]);
+    assert_eq!((cloudflare.records.len(), paths(&cloudflare, HOME)), (0, vec![]));
+}
+
+/// A record that stood in for the wildcard's was never looked at again while the new tunnel had no connector.
+#[test]
+fn a_name_below_a_wildcard_record_that_leads_elsewhere_gets_a_record_of_its_own_at_once() {
+    let wildcard = [("*.example.com", "CNAME", "elsewhere.test")];
+    let mut cloudflare = FakeCloudflare::new(&[], &wildcard);
+    assert_eq!(labels(&cloudflare.run_loop(&[on("home", "")], usize::MAX)), [""; 0]);
+    assert_eq!(*own_record(&mut cloudflare).content, *tunnel_id(HOME).hostname());
+}
