@@ -12,6 +12,7 @@ use super::tunnel::ConfigSource;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
+use crate::model::json::number_in_any_form;
 
 /// The version of a configuration that was never written; cloudflared starts at the same one.
 const NEVER_CONFIGURED: i64 = -1;
@@ -30,6 +31,7 @@ pub struct Configuration {
 #[derive(Deserialize)]
 struct WireConfiguration {
     /// cloudflared takes no more than 32 bits.
+    #[serde(default, deserialize_with = "number_in_any_form")]
     version: Option<i32>,
     source: Option<Box<str>>,
     config: Option<Box<RawValue>>,
@@ -129,6 +131,23 @@ mod tests {
         assert_eq!((sent[0].method, &*sent[0].path, &sent[0].body), (Method::Get, PATH, &None));
         assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
         assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
+    }
+
+    #[test]
+    fn a_version_in_another_form_costs_no_tunnel() {
+        for (version, expected) in [
+            (r#""7""#, 7),
+            ("7.0", 7),
+            ("null", NEVER_CONFIGURED),
+            (r#""latest""#, NEVER_CONFIGURED),
+            ("[7]", NEVER_CONFIGURED),
+        ] {
+            let answer = success(&format!(r#"{{"version":{version},"config":{CONFIG}}}"#));
+            let fixture = Fixture::new([answer]);
+            let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
+            assert_eq!(read.version, expected, "{version}");
+            assert_eq!(read.config.unwrap().get(), CONFIG, "{version}");
+        }
     }
 
     /// cloudflared#1029 reports the first form, clients in use the second.

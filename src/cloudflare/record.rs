@@ -10,8 +10,11 @@ use super::transport::Method;
 use crate::clock::{Deadline, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
-use crate::model::json::null_is_default;
+use crate::model::json::{null_is_default, number_in_any_form};
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
+
+/// The TTL with which Cloudflare chooses one itself.
+const TTL_AUTOMATIC: u32 = 1;
 
 /// Changes to one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or
 /// nothing.
@@ -68,8 +71,8 @@ struct WireRecord {
     content: Box<str>,
     #[serde(default, deserialize_with = "null_is_default")]
     proxied: bool,
-    #[serde(default, deserialize_with = "null_is_default")]
-    ttl: u32,
+    #[serde(default, deserialize_with = "number_in_any_form")]
+    ttl: Option<u32>,
     #[serde(default, deserialize_with = "null_is_default")]
     comment: Box<str>,
     #[serde(default, deserialize_with = "null_is_default")]
@@ -96,7 +99,7 @@ impl<'de> Deserialize<'de> for Record {
             kind: wire.kind,
             content: wire.content,
             proxied: wire.proxied,
-            ttl: wire.ttl,
+            ttl: wire.ttl.unwrap_or(TTL_AUTOMATIC),
             comment: wire.comment,
             read_only: wire.meta.read_only,
             created_unix_seconds: seconds_of(&wire.created_on),
@@ -208,6 +211,23 @@ mod tests {
             ]
         );
         assert_eq!(fixture.script.paths(), ["/zones/z1/dns_records?page=1&per_page=5000"]);
+    }
+
+    #[test]
+    fn a_ttl_in_another_form_costs_no_zone() {
+        for (ttl, expected) in [
+            ("300.0", 300),
+            (r#""300""#, 300),
+            ("null", TTL_AUTOMATIC),
+            (r#""auto""#, TTL_AUTOMATIC),
+            ("-1", TTL_AUTOMATIC),
+        ] {
+            let fixture = Fixture::new([success(&format!(
+                r#"[{{"id":"r1","name":"a.example.com","type":"A","ttl":{ttl}}}]"#
+            ))]);
+            let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline()).unwrap();
+            assert_eq!(records[0].ttl, expected, "{ttl}");
+        }
     }
 
     /// A record created between two page reads pushes the last one of the first page onto the second.

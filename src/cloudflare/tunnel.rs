@@ -10,7 +10,7 @@ use super::run_token::RunToken;
 use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::AccountId;
-use crate::model::json::null_is_default;
+use crate::model::json::{null_is_default, number_in_any_form};
 use crate::model::{TunnelId, TunnelIdError};
 
 /// Tunnels per page; the API allows no more.
@@ -57,6 +57,7 @@ pub struct Connector {
     #[serde(default, deserialize_with = "null_is_default")]
     pub id: Box<str>,
     /// The version of the tunnel's configuration that it has applied, if it reports one.
+    #[serde(default, deserialize_with = "number_in_any_form")]
     pub config_version: Option<i64>,
 }
 
@@ -269,6 +270,7 @@ mod tests {
             ("null", &[][..]),
             ("[]", &[]),
             (r#"[{"id":"x","config_version":7,"conns":[]},{"id":"y"}]"#, &[Some(7), None]),
+            (r#"[{"id":"x","config_version":7.0},{"id":"y","config_version":"8"}]"#, &[Some(7), Some(8)]),
         ] {
             let fixture = Fixture::new([success(result)]);
             let connectors = fixture.client.connectors(&account(), &id(), fixture.deadline()).unwrap();

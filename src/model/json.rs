@@ -1,6 +1,7 @@
-//! Reads the `null` that Go and Cloudflare write in JSON for nothing.
+//! Reads JSON as Go and Cloudflare write it: `null` for nothing, and numbers in several forms.
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// Reads `null` like a missing member.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -9,4 +10,55 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Reads a number that may be written as an integer, as a decimal fraction or as text; `None` if the value is none that
+/// `T` can hold.
+pub(crate) fn number_in_any_form<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<i64>,
+{
+    let number = match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let number = number.filter(|number: &f64| number.is_finite());
+    Ok(number.and_then(|number| T::try_from(number as i64).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_read_in_any_form_and_anything_else_as_none() {
+        #[derive(Deserialize)]
+        struct Wire {
+            #[serde(default, deserialize_with = "number_in_any_form")]
+            number: Option<u32>,
+        }
+        for (json, expected) in [
+            (r#"{"number":7}"#, Some(7)),
+            (r#"{"number":7.0}"#, Some(7)),
+            (r#"{"number":"7"}"#, Some(7)),
+            (r#"{"number":"7.0"}"#, Some(7)),
+            (r#"{"number":3e2}"#, Some(300)),
+            ("{}", None),
+            (r#"{"number":null}"#, None),
+            (r#"{"number":""}"#, None),
+            (r#"{"number":"auto"}"#, None),
+            (r#"{"number":"NaN"}"#, None),
+            (r#"{"number":-1}"#, None),
+            (r#"{"number":4294967296}"#, None),
+            (r#"{"number":1e300}"#, None),
+            (r#"{"number":[7]}"#, None),
+            (r#"{"number":{"a":7}}"#, None),
+            (r#"{"number":true}"#, None),
+        ] {
+            let wire: Wire = serde_json::from_str(json).expect("no form is an error");
+            assert_eq!(wire.number, expected, "{json}");
+        }
+    }
 }
