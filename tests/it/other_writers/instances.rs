@@ -1,8 +1,10 @@
 //! Two instances of the program at one account.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Refusal, Visit};
+use test_support::clock::ManualClock;
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
 
@@ -74,23 +76,35 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     assert_eq!(account.state(), SharedAccount::new().state());
 }
 
-/// Only the code 1002 says that there is no such tunnel.
+/// Only the code 1002 says that there is no such tunnel. The token may well be valid for everything else.
 #[test]
-fn a_tunnel_of_another_instance_that_is_not_found_for_any_other_reason_is_left_alone() {
+fn a_tunnel_of_another_instance_that_cannot_be_looked_up_is_left_alone_and_stops_nothing() {
     let account = SharedAccount::new();
-    let [home, office] =
-        ["home", "office"].map(|tunnel| account.harness.start_with(&[("CF_TUNNEL_ID", tunnel)]));
+    let office = account.harness.start_with(&[("CF_TUNNEL_ID", "office")]);
     let of_office = [published("office.example.com", "http://office:80")];
     settle(office.external_dns(), account.cloudflare(), &of_office).expect("published");
+    drop(office);
+    let clock = Arc::<ManualClock>::default();
+    let home = account.harness.start_by(Arc::clone(&clock) as _, &[("CF_TUNNEL_ID", "home")]);
+    home.wait_until_ready();
     let before = account.state();
     let lookup = Matcher::call("GET", &format!("/accounts/*/cfd_tunnel/{}", account.office));
-    for code in [4711, 7003] {
-        account.cloudflare().fault_every(lookup.clone(), Fault::error(404, code, "not found"));
+    for (status, code) in [(404, 4711), (404, 7003), (400, 1003), (403, 10000)] {
+        account.cloudflare().take_calls();
+        account.cloudflare().fault_every(lookup.clone(), Fault::error(status, code, "not for you"));
         home.external_dns().run_loop(&[]).expect("nothing is to be done");
         assert_eq!(account.state(), before, "{code}");
+        clock.await_watch();
+        assert!(home.is_ready(), "{code}");
+        home.external_dns().run_loop(&[published("new.example.com", "http://home:80")]).expect("published");
+        home.external_dns().run_loop(&[]).expect("withdrawn");
+        let calls = account.cloudflare().take_calls();
+        let lookups = calls.iter().filter(|call| call.path.ends_with(&account.office)).count();
+        assert_eq!(lookups, 1, "{code}");
         account.cloudflare().clear_faults();
-        account.cloudflare().advance_clock(Duration::from_secs(600));
+        clock.put_ahead(Duration::from_secs(600));
     }
+    assert_eq!(account.harness.log.lines_with(&["not ready"]), [""; 0]);
 }
 
 /// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
