@@ -28,6 +28,14 @@ pub struct Configuration {
     pub config: Option<Box<RawValue>>,
 }
 
+impl Configuration {
+    /// True if a file beside its cloudflared configures the tunnel: so the configuration says, or else the tunnel
+    /// itself, which alone can tell while it was never configured at Cloudflare.
+    pub fn is_local(&self, is_local_tunnel: bool) -> bool {
+        self.source.map_or(is_local_tunnel, |source| source == ConfigSource::Local)
+    }
+}
+
 #[derive(Deserialize)]
 struct WireConfiguration {
     /// cloudflared takes no more than 32 bits.
@@ -131,6 +139,19 @@ mod tests {
         assert_eq!((sent[0].method, &*sent[0].path, &sent[0].body), (Method::Get, PATH, &None));
         assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
         assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
+    }
+
+    #[test]
+    fn a_configuration_that_does_not_name_its_owner_has_the_one_that_the_tunnel_names() {
+        for (source, of_local, of_remote) in [
+            (None, true, false),
+            (Some(ConfigSource::Local), true, true),
+            (Some(ConfigSource::Cloudflare), false, false),
+        ] {
+            let configuration = Configuration { version: 1, source, config: None };
+            let told = [true, false].map(|is_local_tunnel| configuration.is_local(is_local_tunnel));
+            assert_eq!(told, [of_local, of_remote], "{source:?}");
+        }
     }
 
     #[test]

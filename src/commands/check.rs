@@ -216,8 +216,10 @@ impl Check<'_> {
         let Tunnel { id, name, config_src, deleted: _ } = tunnel;
         self.calls += 1;
         let configuration = self.client.configuration(account, id, self.deadline);
-        let source = configuration.as_ref().ok().and_then(|configuration| configuration.source);
-        self.config_source(tunnel, [Some(*config_src), source].contains(&Some(ConfigSource::Local)));
+        let is_local = *config_src == ConfigSource::Local;
+        let is_local =
+            configuration.as_ref().map_or(is_local, |configuration| configuration.is_local(is_local));
+        self.config_source(tunnel, is_local);
         self.run_token(account, tunnel);
 
         let what = format!("configuration of {name}");

@@ -9,19 +9,14 @@ use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::reader::is_of_account;
 use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
+use crate::reconcile::Policy;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
-use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::{ConfiguredTunnel, Policy};
 
 /// Logs what will be managed, and anything unusual about it.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
-    let tunnels = resolved.settings.tunnels();
     announce_tunnels(resolved);
     announce_modes(settings);
-    if !settings.allow_local_config {
-        warn_of_local_tunnels(tunnels);
-    }
     match zones {
         Ok(zones) => announce_zones(zones, resolved, settings),
         Err(error) => warn!("the zones could not be read yet: {error}"),
@@ -74,15 +69,6 @@ fn announce_modes(settings: &ProviderSettings) {
     }
     if settings.policy.mass_deletion_limit == 0 {
         warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
-    }
-}
-
-fn warn_of_local_tunnels(tunnels: &[ConfiguredTunnel]) {
-    for ConfiguredTunnel { id, name, .. } in tunnels.iter().filter(|tunnel| tunnel.is_local) {
-        warn!(
-            tunnel:% = id;
-            "({name:?}) is configured by a file beside its cloudflared, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}"
-        );
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use log::{debug, info, warn};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, ConfigSource, Configuration, Error};
+use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::{Document, DocumentError};
 use crate::limits;
 use crate::locks::lock;
@@ -18,9 +18,9 @@ use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
 use crate::provider::access_reader::{AccessAnswer, AccessReader, AccessTask, Budget};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
+use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
-use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
@@ -221,8 +221,8 @@ impl SnapshotReader {
     ) -> Result<TunnelSnapshot, ReadError> {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| ReadError::Document(id.clone(), error))?;
-        let is_local = is_configured_locally(configuration.source, id, settings.tunnels());
-        let writable = self.allow_local_config || !is_local;
+        let is_local_tunnel = settings.tunnels().iter().any(|tunnel| tunnel.id == *id && tunnel.is_local);
+        let writable = self.allow_local_config || !configuration.is_local(is_local_tunnel);
         Ok(TunnelSnapshot::new(document, writable, configuration.version))
     }
 
@@ -266,14 +266,6 @@ impl SnapshotReader {
             }
         }
         Ok(live)
-    }
-}
-
-/// True if a file beside its cloudflared configures the tunnel: so its configuration says, or else the tunnel itself.
-fn is_configured_locally(source: Option<ConfigSource>, id: &TunnelId, tunnels: &[ConfiguredTunnel]) -> bool {
-    match source {
-        Some(source) => source == ConfigSource::Local,
-        None => tunnels.iter().any(|tunnel| tunnel.id == *id && tunnel.is_local),
     }
 }
 
@@ -425,28 +417,6 @@ mod tests {
         });
         assert!(answers.is_err());
         assert!(begun.into_inner() <= limits::PARALLEL_READS);
-    }
-
-    #[test]
-    fn a_tunnel_whose_configuration_does_not_say_so_is_configured_as_the_tunnel_itself_says() {
-        let tunnel = |id: &str, is_local| ConfiguredTunnel {
-            id: TunnelId::parse(id).expect("an id"),
-            name: "a".into(),
-            is_local,
-        };
-        let [local, remote] = [
-            tunnel("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415", true),
-            tunnel("00000000-a4ef-4643-bbbc-4a0ed4fc8415", false),
-        ];
-        let tunnels = [local.clone(), remote.clone()];
-        for (source, of_local, of_remote) in [
-            (None, true, false),
-            (Some(ConfigSource::Local), true, true),
-            (Some(ConfigSource::Cloudflare), false, false),
-        ] {
-            assert_eq!(is_configured_locally(source, &local.id, &tunnels), of_local, "{source:?}");
-            assert_eq!(is_configured_locally(source, &remote.id, &tunnels), of_remote, "{source:?}");
-        }
     }
 
     /// Two pages of the list of zones come first, a tunnel is among the reads, and a step's time is left over.

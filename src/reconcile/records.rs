@@ -15,6 +15,7 @@ use crate::reconcile::access_reading::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN, protection_properties};
 use crate::reconcile::applications::{self, Place};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -163,9 +164,11 @@ fn unreachable_rules<'s>(
 
 fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
-        let note =
-            |text: &str| Note { hostname: id.hostname().into(), resource: None, text: text.to_owned() };
-        surprises(&tunnel.document).map(note)
+        let note = |text: String| Note { hostname: id.hostname().into(), resource: None, text };
+        let local = (!tunnel.writable).then(|| {
+            format!("a file beside its cloudflared configures the tunnel, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}")
+        });
+        surprises(&tunnel.document).map(str::to_owned).chain(local).map(note)
     })
 }
 

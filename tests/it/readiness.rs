@@ -336,7 +336,7 @@ fn the_first_lines_of_the_log_name_what_is_managed_and_every_unusual_setting() {
     harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&tunnel).config_source = ConfigSource::Local);
     let said = |variables: &[(&'static str, &str)]| {
         harness.log.forget();
-        drop(harness.start_with(variables));
+        harness.start_with(variables).external_dns().records().expect("shown");
         let marks = [
             "are managed",
             "DRY_RUN is set",

@@ -8,7 +8,7 @@ mod steps;
 
 use std::collections::BTreeSet;
 
-use cloudflare_emulator::{ConfigSource, Emulator, Plan, Unconfigured};
+use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Unconfigured};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::ExternalDns;
@@ -385,10 +385,31 @@ fn a_tunnel_with_a_configuration_file_is_not_written_unless_that_is_allowed() {
     assert_eq!((harness.cloudflare.count_calls().reads, harness.cloudflare.count_calls().writes), (2, 0));
     drop(program);
 
+    let told = || harness.log.lines_with(&["WARN", "a file beside its", "nothing is written to it"]).len();
+    assert_eq!(told(), 1);
     let program = harness.start_with(&[("ALLOW_LOCAL_CONFIG", "true")]);
     program.external_dns().run_loop(&desired).expect("published");
     assert_eq!(harness.rules().len(), 2);
     assert_eq!(harness.cnames().len(), 2);
+    assert_eq!(told(), 1);
+}
+
+/// The list of tunnels may say otherwise.
+#[test]
+fn a_tunnel_whose_configuration_says_that_cloudflare_has_it_is_written_and_not_told_of() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.tunnel_mut(&harness.tunnel).config_source = ConfigSource::Local;
+    });
+    let configuration =
+        r#"{"version":0,"config":{"ingress":[{"service":"http_status:404"}]},"source":"cloudflare"}"#;
+    let body = format!(r#"{{"success":true,"errors":[],"messages":[],"result":{configuration}}}"#);
+    let answer = Fault::Status { code: 200, headers: Vec::new(), body };
+    harness.cloudflare.fault_every(Matcher::get_configuration(), answer);
+    let program = harness.start();
+    program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
+    assert_eq!(harness.rules().len(), 2);
+    assert_eq!(harness.log.lines_with(&["nothing is written to it"]), [""; 0]);
 }
 
 /// Cloudflare has no configuration of it that could say so, only the list of tunnels does.
