@@ -20,11 +20,12 @@ use crate::cloudflare::{ApiRejection, Client, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId, ZoneId};
+use crate::model::{LogLine, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::memory::{UnappliedRules, WaitingWork};
 use crate::provider::outcome::{Done, Stop};
+use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -34,6 +35,7 @@ pub(super) struct Tools<'a> {
     pub(super) client: &'a Client,
     pub(super) clock: &'a dyn Clock,
     pub(super) metrics: &'a Metrics,
+    pub(super) readings: &'a Readings,
     /// The look at the connectors reads it at the same time.
     pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
     pub(super) waiting_work: &'a mut WaitingWork,
@@ -58,8 +60,6 @@ pub(super) struct Execution<'a> {
     undecided_places: BTreeSet<Place<'a>>,
     /// The writes that looked for the bad pieces of a refused group.
     halving_writes: usize,
-    /// The versions that were written.
-    written: BTreeMap<TunnelId, i64>,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
 }
@@ -108,7 +108,6 @@ impl<'a> Execution<'a> {
             places: BTreeSet::new(),
             undecided_places: BTreeSet::new(),
             halving_writes: 0,
-            written: BTreeMap::new(),
             full_zones: BTreeSet::new(),
             record_counts,
         }

@@ -312,7 +312,7 @@ impl Turn<'_> {
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
         let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
         let (clock, waiting_work) = (&**clock, &mut self.memory.waiting_work);
-        let tools = Tools { client, clock, metrics, unapplied_rules, waiting_work };
+        let tools = Tools { client, clock, metrics, readings, unapplied_rules, waiting_work };
         // From the first write on, earlier readings are outdated.
         readings.outdate();
         let execution = Execution::new(tools, self.resolved, plan, snapshot, self.deadline);

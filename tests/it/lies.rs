@@ -1,8 +1,12 @@
 //! Answers that are well-formed and untrue: of another shape, older than what was seen, or a page for what was done.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cloudflare_emulator::{Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program, endpoint, published};
 
 use crate::access_strangers::Stage;
@@ -60,6 +64,39 @@ fn a_configuration_older_than_the_one_just_seen_is_not_written_back() {
     let three = all(&["a.example.com", "b.example.com", "c.example.com"]);
     assert_eq!(program.external_dns().run_loop(&three).map(drop), Err(503));
     assert!(harness.rules().iter().any(|rule| rule.contains("added.example.com")));
+}
+
+/// A request that sees nothing but old answers would take out what came since; after ten minutes an operator has put an
+/// old one back.
+#[test]
+fn a_configuration_older_than_one_seen_in_an_earlier_request_is_not_written_back_for_ten_minutes() {
+    let harness = Harness::with_foreign();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let external_dns = program.external_dns();
+    let two = all(&["a.example.com", "b.example.com"]);
+    settle(external_dns, &harness.cloudflare, &two).expect("published");
+    let old = harness.cloudflare.configuration(&harness.tunnel).expect("a configuration");
+    let version = harness.cloudflare.version(&harness.tunnel);
+    let rule = r#""ingress":[{"hostname":"added.example.com","service":"http://added:80"},"#;
+    let new = old.replace(r#""ingress": ["#, r#""ingress":["#).replacen(r#""ingress":["#, rule, 1);
+    harness.cloudflare.put_configuration(&harness.tunnel, &new).expect("Cloudflare takes it");
+    external_dns.run_loop(&two).expect("nothing to do");
+
+    let stale = result(&format!(r#"{{"version":{version},"config":{old}}}"#));
+    harness.cloudflare.fault_every(Matcher::get_configuration(), stale);
+    let three = all(&["a.example.com", "b.example.com", "c.example.com"]);
+    for passed in [0, 599] {
+        clock.put_ahead(Duration::from_secs(passed));
+        assert_eq!(external_dns.run_loop(&three).map(drop), Err(503), "after {passed} s");
+        assert!(harness.rules().iter().any(|rule| rule.contains("added.example.com")), "after {passed} s");
+    }
+    let came_after = format!("version {version} came after version {}", version + 1);
+    assert_eq!(harness.log.lines_with(&["refused=undecided", &came_after]).len(), 1);
+    clock.put_ahead(Duration::from_secs(1));
+    let _ = external_dns.run_loop(&three);
+    assert!(harness.rules().iter().any(|rule| rule.contains("c.example.com")));
 }
 
 /// With a list without the record that stands behind our wildcard, nobody would rely on its application.

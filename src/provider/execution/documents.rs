@@ -101,10 +101,8 @@ impl<'a> Execution<'a> {
                     return self.judge(error).map(|_| Err(unreadable(text)));
                 }
             };
-        // Written back, an old document would take out what came since.
-        let seen = self.snapshot.tunnels.get(tunnel).map(|tunnel| tunnel.version);
-        if let Some(seen) = seen.max(self.written.get(tunnel).copied()).filter(|seen| version < *seen) {
-            return Ok(Err(unreadable(format!("version {version} came after version {seen}"))));
+        if let Err(highest) = self.tools.readings.see_version(tunnel, version) {
+            return Ok(Err(unreadable(format!("version {version} came after version {highest}"))));
         }
         Ok(match Document::parse(config.as_deref()) {
             Ok(document) => Ok((document, version)),
@@ -176,7 +174,7 @@ impl<'a> Execution<'a> {
             );
             self.tools.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        self.written.insert(tunnel.clone(), written.version);
+        let _ = self.tools.readings.see_version(tunnel, written.version);
         for (piece, edit) in effective {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }
