@@ -216,9 +216,11 @@ pub const CONNECTORS_FIRST_LOOK: Duration = Duration::from_secs(30);
 /// The time between two looks if nothing is written.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(300);
 
-/// The looks after each write of a tunnel's configuration, until every connector has applied it. A connector applies it
-/// within seconds; one that has not by the second look will not.
-pub const CONNECTORS_AFTER_WRITE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(45)];
+/// The time from a change of a tunnel's configuration to a look. A connector applies it within seconds.
+pub const CONNECTORS_AFTER_CHANGE: Duration = Duration::from_secs(15);
+
+/// The time from a look that found a connector behind to the next one. A connector that is still behind then stays so.
+pub const CONNECTORS_SECOND_LOOK: Duration = Duration::from_secs(30);
 
 /// The shortest time between two looks at one tunnel, however often it is written.
 pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(15);

@@ -94,7 +94,6 @@ impl Provider {
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
             readings: Arc::clone(&readings),
-            unapplied_rules: Arc::default(),
             is_dry_run: settings.dry_run,
             state: writer::State::default(),
         };
@@ -123,7 +122,6 @@ impl Provider {
             metrics: Arc::clone(&self.metrics),
             readings: Arc::clone(&self.readings),
             resolved: Arc::clone(&self.resolved),
-            unapplied_rules: Arc::clone(&self.writer.unapplied_rules),
         }
     }
 

@@ -2,7 +2,6 @@
 //! depends on it; a look that fails shows nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use log::{debug, warn};
@@ -10,10 +9,8 @@ use log::{debug, warn};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
 use crate::limits;
-use crate::locks::lock;
 use crate::model::{AccountId, TunnelId};
 use crate::observe::metrics::{Family, Metrics, VERSION_BOUNDS};
-use crate::provider::memory::UnappliedRules;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::ConfiguredTunnel;
 
@@ -27,6 +24,8 @@ pub(super) struct ConnectorWatch {
 /// The results of the looks at one tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
+    /// The version that was read or written last, and the time since which it is known.
+    version: Option<(i64, Instant)>,
     /// The last look, or the last time at which one would have been due.
     looked_at: Option<Instant>,
     /// The version written before the last look, if a connector had not applied it yet.
@@ -42,13 +41,15 @@ enum Trouble {
 }
 
 /// The connectors of a tunnel at one look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     connectors: usize,
     /// The lowest version of the tunnel's configuration that a connector reports as applied.
     lowest: Option<i64>,
     /// The highest such version.
     highest: Option<i64>,
+    /// The id of the connector with the lowest version.
+    slowest: Box<str>,
 }
 
 impl ConnectorWatch {
@@ -64,16 +65,16 @@ impl ConnectorWatch {
         &mut self,
         client: &Client,
         Resolved { account, settings }: &Resolved,
-        unapplied_rules: &Mutex<UnappliedRules>,
         metrics: &Metrics,
         clock: &dyn Clock,
     ) {
         self.tunnels.retain(|tunnel, _| settings.is_configured(tunnel));
-        lock(unapplied_rules).retain(|tunnel| settings.is_configured(tunnel));
         for ConfiguredTunnel { id, name, is_local: _ } in settings.tunnels() {
-            let writes = lock(unapplied_rules).writes(id);
             let seen = self.tunnels.entry(id.clone()).or_default();
-            if !seen.is_due(self.first_at, &writes, clock.now()) {
+            // Read before the look, because no connector can have applied what is written meanwhile.
+            let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
+            seen.note_version(version, clock.now());
+            if !seen.is_due(self.first_at, clock.now()) {
                 continue;
             }
             seen.looked_at = Some(clock.now());
@@ -81,11 +82,9 @@ impl ConnectorWatch {
                 debug!(tunnel:% = id; "few calls are left, so nobody looks at its connectors");
                 continue;
             }
-            // Read before the look, because no connector can have applied what is written meanwhile.
-            let written = metrics.update().get(Family::ConfigurationVersion, &[name]);
             let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
             let look = Look::of(client, account, id, deadline);
-            show(metrics, name, look.as_ref().ok().copied());
+            show(metrics, name, look.as_ref().ok());
             let look = match look {
                 Ok(look) => look,
                 Err(error) => {
@@ -93,45 +92,37 @@ impl ConnectorWatch {
                     continue;
                 }
             };
-            let before = std::mem::replace(seen, seen.after(look, written));
-            if let Some(trouble) = seen.trouble
-                && seen.trouble != before.trouble
-            {
-                warn!(tunnel:% = id; "({name:?}) {}", explained(trouble, id, &lock(unapplied_rules)));
-            }
-            if let Some(applied) = look.applied() {
-                lock(unapplied_rules).forget_applied(id, applied);
+            let before = std::mem::replace(seen, seen.after(&look));
+            match seen.trouble.filter(|trouble| before.trouble != Some(*trouble)) {
+                Some(Trouble::NoConnector) => warn!(
+                    tunnel:% = id;
+                    "({name:?}) has no connector: nobody reaches its hostnames until a cloudflared runs for it"
+                ),
+                Some(Trouble::Behind(lowest)) => warn!(
+                    tunnel:% = id;
+                    "({name:?}) has the connector {:?}, which serves version {lowest} and not {}: its log says what \
+                     keeps it",
+                    look.slowest,
+                    version.unwrap_or(lowest)
+                ),
+                None => {}
             }
         }
     }
 }
 
-fn show(metrics: &Metrics, tunnel_name: &str, look: Option<Look>) {
+fn show(metrics: &Metrics, tunnel_name: &str, look: Option<&Look>) {
     let mut values = metrics.update();
     values.clear(Family::Connectors, &[tunnel_name]);
     values.clear(Family::ConnectorVersion, &[tunnel_name]);
-    let Some(Look { connectors, lowest, highest }) = look else {
+    let Some(Look { connectors, lowest, highest, slowest: _ }) = look else {
         return;
     };
-    values.set(Family::Connectors, &[tunnel_name], connectors as i64);
+    values.set(Family::Connectors, &[tunnel_name], *connectors as i64);
     for (bound, version) in VERSION_BOUNDS.into_iter().zip([lowest, highest]) {
         if let Some(version) = version {
-            values.set(Family::ConnectorVersion, &[tunnel_name, bound], version);
+            values.set(Family::ConnectorVersion, &[tunnel_name, bound], *version);
         }
-    }
-}
-
-fn explained(trouble: Trouble, tunnel: &TunnelId, unapplied: &UnappliedRules) -> String {
-    match trouble {
-        Trouble::NoConnector => {
-            "has no connector: nobody reaches its hostnames until a cloudflared runs for it".to_owned()
-        }
-        Trouble::Behind(lowest) => format!(
-            "has a connector that did not apply a configuration written half a minute ago or more: it serves version \
-             {lowest}, and where a rule keeps it from a later one, it answers 503 to everything once it is started \
-             anew: its log says why. Came or changed since: {}",
-            unapplied.since(tunnel, lowest)
-        ),
     }
 }
 
@@ -144,40 +135,46 @@ impl Look {
         deadline: Deadline,
     ) -> Result<Self, Error> {
         let connectors = client.connectors(account, tunnel, deadline)?;
-        let versions = || connectors.iter().filter_map(|connector| connector.config_version);
-        Ok(Self { connectors: connectors.len(), lowest: versions().min(), highest: versions().max() })
-    }
-
-    /// The version that every connector has applied. Connectors that report none are not waited for.
-    fn applied(self) -> Option<i64> {
-        let Self { connectors, lowest, highest: _ } = self;
-        (connectors > 0).then(|| lowest.unwrap_or(i64::MAX))
+        let versions = connectors.iter().filter_map(|one| Some((one.config_version?, &one.id)));
+        let (lowest, slowest) = versions.clone().min().unzip();
+        let highest = versions.map(|(version, _)| version).max();
+        let slowest = slowest.cloned().unwrap_or_default();
+        Ok(Self { connectors: connectors.len(), lowest, highest, slowest })
     }
 }
 
 impl Seen {
-    /// True if a look is due, given the times of the writes that may not be applied everywhere.
-    fn is_due(self, first_at: Instant, writes: &[Instant], now: Instant) -> bool {
-        let last = self.looked_at;
-        if last.is_some_and(|last| now < last + limits::CONNECTORS_PAUSE) {
-            return false;
+    fn note_version(&mut self, version: Option<i64>, now: Instant) {
+        if version != self.version.map(|(version, _)| version) {
+            self.version = version.map(|version| (version, now));
         }
-        let is_new = |due: Instant| due <= now && last.is_none_or(|last| last < due);
-        let mut after_writes = writes
-            .iter()
-            .flat_map(|written_at| limits::CONNECTORS_AFTER_WRITE.map(|pause| *written_at + pause));
-        is_new(last.map_or(first_at, |last| last + limits::CONNECTORS_PERIOD)) || after_writes.any(is_new)
     }
 
-    /// The state after another look. `written` is the version that all connectors should have.
-    fn after(self, look: Look, written: Option<i64>) -> Self {
+    fn is_due(self, first_at: Instant, now: Instant) -> bool {
+        let Some(last) = self.looked_at else {
+            return now >= first_at || self.is_due_since_change(None, now);
+        };
+        let may_come_late = self.awaited.is_some() && self.trouble.is_none();
+        let pause = if may_come_late { limits::CONNECTORS_SECOND_LOOK } else { limits::CONNECTORS_PERIOD };
+        now >= last + limits::CONNECTORS_PAUSE
+            && (now >= last + pause || self.is_due_since_change(Some(last), now))
+    }
+
+    fn is_due_since_change(self, last: Option<Instant>, now: Instant) -> bool {
+        let due = self.version.map(|(_, changed_at)| changed_at + limits::CONNECTORS_AFTER_CHANGE);
+        due.is_some_and(|due| due <= now && last.is_none_or(|last| last < due))
+    }
+
+    /// The state after another look.
+    fn after(self, look: &Look) -> Self {
         let is_behind = |version: &i64| look.lowest.is_some_and(|lowest| lowest < *version);
         let trouble = match (look.connectors, self.awaited.filter(is_behind)) {
             (0, _) => Some(Trouble::NoConnector),
             (_, Some(_)) => look.lowest.map(Trouble::Behind),
             (_, None) => None,
         };
-        Self { awaited: written.filter(is_behind), trouble, ..self }
+        let awaited = self.version.map(|(version, _)| version).filter(is_behind);
+        Self { awaited, trouble, ..self }
     }
 }
 
@@ -190,10 +187,12 @@ mod tests {
     /// A look: the number of connectors, the lowest applied version, and the written version.
     type Told = (usize, Option<i64>, Option<i64>);
 
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn troubles(looks: &[Told]) -> Vec<Option<Trouble>> {
         let mut seen = Seen::default();
         let after = |&(connectors, lowest, written): &Told| {
-            seen = seen.after(Look { connectors, lowest, highest: None }, written);
+            seen.note_version(written, Instant::now());
+            seen = seen.after(&Look { connectors, lowest, ..Look::default() });
             seen.trouble
         };
         looks.iter().map(after).collect()
@@ -245,45 +244,38 @@ mod tests {
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn looks(written_at: &[u64], applied_at: u64, until: u64) -> Vec<u64> {
         let start = Instant::now();
-        let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let (mut seen, mut looks, mut unapplied) = (Seen::default(), Vec::new(), Vec::new());
+        let (mut seen, mut looks, mut version) = (Seen::default(), Vec::new(), None);
         for second in 0..until {
-            unapplied.extend(written_at.iter().filter(|written| **written == second).map(|_| at(second)));
-            if seen.is_due(ConnectorWatch::new(start).first_at, &unapplied, at(second)) {
-                seen.looked_at = Some(at(second));
+            if written_at.contains(&second) {
+                version = Some(version.unwrap_or_default() + 1);
+            }
+            let now = start + Duration::from_secs(second);
+            seen.note_version(version, now);
+            if seen.is_due(ConnectorWatch::new(start).first_at, now) {
+                seen.looked_at = Some(now);
                 looks.push(second);
-                if second >= applied_at {
-                    unapplied.clear();
-                }
+                let lowest = if second >= applied_at { version } else { Some(0) };
+                seen = seen.after(&Look { connectors: 1, lowest, ..Look::default() });
             }
         }
         looks
     }
 
     #[test]
-    fn a_look_is_due_now_and_then_and_after_each_write_until_it_is_applied() {
+    fn a_look_is_due_now_and_then_and_after_a_change_and_again_if_a_connector_was_behind() {
         for (label, written_at, applied_at, expected) in [
             ("nothing is written", &[][..], 0, &[30, 330, 630][..]),
             ("applied at the first look", &[100], 100, &[30, 115, 415]),
             ("applied at the second", &[100], 116, &[30, 115, 145, 445]),
             ("never applied", &[100], 900, &[30, 115, 145, 445]),
             ("written before the first look", &[5], 900, &[20, 50, 350, 650]),
-            ("two writes close together", &[100, 105], 900, &[30, 115, 130, 145, 160, 460]),
-            ("a write between two looks", &[100, 140], 900, &[30, 115, 145, 160, 185, 485]),
+            ("two writes close together", &[100, 105], 900, &[30, 120, 150, 450]),
+            ("a write between two looks", &[100, 140], 900, &[30, 115, 145, 160, 460]),
         ] {
             assert_eq!(looks(written_at, applied_at, 700), expected, "{label}");
         }
-        let always: Vec<u64> = (0..700).collect();
+        let often: Vec<u64> = (0..700).step_by(16).collect();
         let pause = limits::CONNECTORS_PAUSE.as_secs();
-        assert!(looks(&always, 900, 700).len() as u64 <= 700 / pause, "however often it is written");
-    }
-
-    #[test]
-    fn what_every_connector_has_applied_is_the_lowest_version() {
-        for (connectors, lowest, applied) in
-            [(2, Some(6), Some(6)), (1, None, Some(i64::MAX)), (0, None, None)]
-        {
-            assert_eq!(Look { connectors, lowest, highest: None }.applied(), applied);
-        }
+        assert!(looks(&often, 900, 700).len() as u64 <= 700 / pause, "however often it is written");
     }
 }

@@ -8,7 +8,6 @@ mod records;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use log::Level;
@@ -23,7 +22,7 @@ use crate::logging;
 use crate::model::{LogLine, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
-use crate::provider::memory::{UnappliedRules, WaitingWork};
+use crate::provider::memory::WaitingWork;
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
@@ -36,8 +35,6 @@ pub(super) struct Tools<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) metrics: &'a Metrics,
     pub(super) readings: &'a Readings,
-    /// The look at the connectors reads it at the same time.
-    pub(super) unapplied_rules: &'a Mutex<UnappliedRules>,
     pub(super) waiting_work: &'a mut WaitingWork,
 }
 

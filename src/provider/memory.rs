@@ -4,13 +4,11 @@
 mod last_snapshot;
 mod said_lines;
 mod seen_versions;
-mod unapplied_rules;
 mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::said_lines::SaidLines;
 pub(super) use self::seen_versions::SeenVersions;
-pub(super) use self::unapplied_rules::UnappliedRules;
 pub(super) use self::waiting_work::WaitingWork;
 
 #[cfg(test)]

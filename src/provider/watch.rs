@@ -17,7 +17,6 @@ use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::memory::UnappliedRules;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
 use crate::provider::settings::ProviderSettings;
@@ -55,7 +54,6 @@ pub struct Watch {
     pub(super) metrics: Arc<Metrics>,
     pub(super) readings: Arc<Readings>,
     pub(super) resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
-    pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
 }
 
 /// The schedule for checks of the token and the tunnels.
@@ -171,9 +169,8 @@ impl Watch {
     }
 
     fn look_at_connectors(&self, connectors: &mut ConnectorWatch) {
-        let Self { client, clock, metrics, unapplied_rules, .. } = self;
         if let Some(resolved) = self.known() {
-            connectors.look(client, &resolved, unapplied_rules, metrics, &**clock);
+            connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
         }
     }
 }

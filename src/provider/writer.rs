@@ -16,7 +16,7 @@ use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
-use crate::provider::memory::{SaidLines, UnappliedRules, WaitingWork};
+use crate::provider::memory::{SaidLines, WaitingWork};
 use crate::provider::moves::{Looks, look_at};
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
@@ -37,7 +37,6 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readings: Arc<Readings>,
-    pub(super) unapplied_rules: Arc<Mutex<UnappliedRules>>,
     /// Writes are only logged.
     pub(super) is_dry_run: bool,
     pub(super) state: State,
@@ -310,9 +309,9 @@ impl Turn<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
-        let Writer { client, clock, metrics, readings, unapplied_rules, .. } = self.writer;
+        let Writer { client, clock, metrics, readings, .. } = self.writer;
         let (clock, waiting_work) = (&**clock, &mut self.memory.waiting_work);
-        let tools = Tools { client, clock, metrics, readings, unapplied_rules, waiting_work };
+        let tools = Tools { client, clock, metrics, readings, waiting_work };
         // From the first write on, earlier readings are outdated.
         readings.outdate();
         let execution = Execution::new(tools, self.resolved, plan, snapshot, self.deadline);

@@ -127,8 +127,8 @@ func TestCloudflaredServesWhatIsPublished(t *testing.T) {
 }
 
 // Cloudflare takes a document with a file that cloudflared cannot read, and cloudflared refuses it as a whole. Only what the
-// operator lists can do that, and the log then names it.
-func TestCloudflaredRefusesADocumentAndTheLogNamesTheRule(t *testing.T) {
+// operator lists can do that, and the log then names the connector.
+func TestCloudflaredRefusesADocumentAndTheLogNamesTheConnector(t *testing.T) {
 	t.Parallel()
 	const missing = "/etc/nowhere/authority.pem"
 	cloudflare := startEmulator(t)
@@ -152,9 +152,9 @@ func TestCloudflaredRefusesADocumentAndTheLogNamesTheRule(t *testing.T) {
 		t.Errorf("cloudflared took %s", last.Tunnel.Config)
 	}
 	// The program looks at its connectors every half minute.
-	harness.EventuallyWithin(t, 2*time.Minute, "the log names the rule", func() error {
+	harness.EventuallyWithin(t, 2*time.Minute, "the log names the connector", func() error {
 		pod.Alive(t)
-		if !pod.program.Tells("WARN", "did not apply", "stop.example.com", missing) {
+		if !pod.program.Tells("WARN", "has the connector", "its log says what keeps it") {
 			return errors.New("it does not")
 		}
 		return nil

@@ -1,4 +1,4 @@
-//! No rule of one endpoint stops a tunnel, and where one does nevertheless, an operator reads which.
+//! No rule of one endpoint stops a tunnel, and where one does nevertheless, an operator reads which connector it keeps.
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
 
@@ -148,62 +148,47 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
 
 /// The operator's own list may be wrong.
 #[test]
-fn a_rule_that_stops_a_tunnel_is_named_within_a_minute() {
-    name_the_rule_that_stops_a_tunnel(None);
-}
+fn a_connector_that_does_not_take_a_version_is_named_within_a_minute() {
+    for fault in [None, Some(Fault::DoneButUnanswered)] {
+        let harness = harness();
+        let clock = Arc::new(ManualClock::default());
+        let program = harness.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
+        program.wait_until_ready();
+        let looks = || {
+            let calls = harness.cloudflare.calls();
+            calls.iter().filter(|call| call.path.ends_with("/connections")).count()
+        };
+        let pass = |seconds: u64| {
+            // The watch has seen the version that was written.
+            clock.await_watch();
+            let before = looks();
+            clock.put_ahead(Duration::from_secs(seconds));
+            eventually("a look", || looks() > before);
+            clock.await_watch();
+        };
+        let told = || harness.log.lines_with(&["WARN", "(\"home\")", "serves version"]);
+        run(&program, &[published("before.example.com", "http://web:80")]);
+        pass(15);
 
-#[test]
-fn a_rule_that_stops_a_tunnel_is_named_though_its_write_was_not_answered() {
-    name_the_rule_that_stops_a_tunnel(Some(Fault::DoneButUnanswered));
-}
+        let mut desired = vec![published("before.example.com", "http://web:81")];
+        run(&program, &desired);
+        desired.push(with_file("stop.example.com", MISSING));
+        if let Some(fault) = fault {
+            harness.cloudflare.fault(Matcher::put_configuration(), 1, fault);
+        }
+        run(&program, &desired);
+        pass(16);
+        assert_eq!(told(), [""; 0], "late once is no trouble");
+        pass(30);
+        let [line] = &*told() else { panic!("{:#?}", told()) };
+        assert!(line.contains("serves version 2 and not 3: its log says"), "{line}");
 
-fn name_the_rule_that_stops_a_tunnel(fault: Option<Fault>) {
-    let harness = harness();
-    let clock = Arc::new(ManualClock::default());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[("ORIGIN_CA_POOLS", MISSING)]);
-    program.wait_until_ready();
-    let looks = || {
-        let calls = harness.cloudflare.calls();
-        calls.iter().filter(|call| call.path.ends_with("/connections")).count()
-    };
-    let pass = |time: Duration, expected: usize| {
+        run(&program, &[published("before.example.com", "http://web:81")]);
+        pass(16);
+        assert_eq!(served(&harness, "before.example.com").as_deref(), Some("http://web:81"));
         let before = looks();
-        clock.put_ahead(time);
-        eventually("a look", || looks() >= before + expected);
-    };
-    let told = || {
-        harness.log.lines_with(&[
-            "WARN",
-            "did not apply",
-            "stop.example.com (caPool \"/etc/nowhere/ca.pem\")",
-        ])
-    };
-    run(&program, &[published("before.example.com", "http://web:80")]);
-    pass(Duration::from_secs(15), 1);
-    eventually("what it shows", || {
-        program.observe("GET", "/metrics").is_ok_and(|answer| answer.body.contains("connectors{"))
-    });
-
-    let mut desired = vec![published("before.example.com", "http://web:81")];
-    run(&program, &desired);
-    desired.push(with_file("stop.example.com", MISSING));
-    if let Some(fault) = fault {
-        harness.cloudflare.fault(Matcher::put_configuration(), 1, fault);
+        clock.put_ahead(Duration::from_secs(30));
+        clock.await_watch();
+        assert_eq!(looks(), before, "what every connector has applied is not looked at again");
     }
-    run(&program, &desired);
-    pass(Duration::from_secs(16), 1);
-    assert_eq!(told().len(), 0, "late once is no trouble");
-    pass(Duration::from_secs(30), 1);
-    eventually("the warning", || told().len() == 1);
-    let line = told().remove(0);
-    // The change of the other rule came with an earlier version, which they have applied.
-    assert!(line.contains("serves version 2,") && !line.contains("before.example.com"), "{line}");
-
-    run(&program, &[published("before.example.com", "http://web:81")]);
-    pass(Duration::from_secs(16), 1);
-    assert_eq!(served(&harness, "before.example.com").as_deref(), Some("http://web:81"));
-    let before = looks();
-    clock.put_ahead(Duration::from_secs(30));
-    clock.await_watch();
-    assert_eq!(looks(), before, "what every connector has applied is not looked at again");
 }

@@ -4,9 +4,8 @@ use log::warn;
 
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step};
-use crate::cloudflare::{ApiRejection, Configuration, Error};
+use crate::cloudflare::{ApiRejection, Configuration};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
-use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_edit, differing_property};
@@ -59,11 +58,6 @@ impl<'a> Execution<'a> {
             &edited.document.to_raw(),
             self.deadline,
         );
-        if written.as_ref().err().is_none_or(Error::may_have_been_done) {
-            // Without an answer, this is the version that the write would have made.
-            let version = written.as_ref().map_or(version_before + 1, |answer| answer.version);
-            self.note_unapplied(tunnel, version, &effective);
-        }
         match written {
             Ok(answer) => {
                 self.done.is_answered = true;
@@ -133,11 +127,6 @@ impl<'a> Execution<'a> {
                 self.done.altered.push(rule_write(tunnel, edit, Some(standing), false));
             }
         }
-    }
-
-    fn note_unapplied(&self, tunnel: &TunnelId, version: i64, work: &[Edit<'a>]) {
-        let edits = work.iter().map(|(_, edit)| *edit);
-        lock(self.tools.unapplied_rules).add(tunnel, version, self.tools.clock.now(), edits);
     }
 
     /// The rules stand as they were to, and those that came are ours.
