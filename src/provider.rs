@@ -52,6 +52,7 @@ use crate::reconcile::access_reading::AccessReading;
 use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::strays::Strays;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
 use crate::webhook::{Failure, Service};
@@ -70,6 +71,7 @@ pub struct Provider {
     policies: PolicyReader,
     adjustments: Adjustments,
     writer: Writer,
+    strays: Mutex<Strays>,
     said_notes: Mutex<SaidLines>,
 }
 
@@ -108,6 +110,7 @@ impl Provider {
             policies: PolicyReader::default(),
             adjustments: Adjustments::default(),
             writer,
+            strays: Mutex::default(),
             said_notes: Mutex::default(),
         }
     }
@@ -187,6 +190,8 @@ impl Provider {
 
     fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let resolved = self.with_policies(self.resolved()?, deadline);
+        let own_before =
+            self.readings.last().map(|last| last.own_rules(&resolved.settings)).unwrap_or_default();
         let mut snapshot = self.readings.read(&resolved, deadline)?;
         if self.looks_for_applications(&snapshot, &resolved, deadline) {
             self.readings.outdate();
@@ -194,12 +199,13 @@ impl Provider {
         }
         self.writer.begin_loop();
         let shown = records::records(&snapshot, &resolved.settings);
+        let strays = lock(&self.strays).look(&own_before, &snapshot, &resolved.settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.left_applications as i64);
         }
-        warn_of_news(&self.said_notes, shown.notes.iter().map(Note::line));
+        warn_of_news(&self.said_notes, shown.notes.iter().chain(&strays).map(Note::line));
         Ok(shown.endpoints)
     }
 

@@ -26,6 +26,7 @@ pub mod records;
 pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
+pub mod strays;
 pub mod target;
 mod winner;
 

@@ -2,6 +2,8 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
+use external_dns_cloudflare_tunnel_webhook::reconcile::strays::Strays;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{endpoint, published};
@@ -43,4 +45,39 @@ fn a_rule_that_gets_no_request_is_told_of() {
     let [Note { hostname, text, .. }] = &*told else { panic!("{told:?}") };
     assert_eq!(&**hostname, "a.example.com");
     assert!(text.contains(r#"the one for "a.example.com" "/" in front takes them all"#), "{text}");
+}
+
+/// The hostnames that looks at these snapshots tell of, one after another.
+fn strays(cloudflare: &FakeCloudflare, snapshots: &[Snapshot]) -> Vec<Vec<String>> {
+    let (settings, mut strays) = (cloudflare.settings(), Strays::default());
+    let pairs = snapshots.iter().zip(&snapshots[1..]);
+    pairs
+        .map(|(before, now)| {
+            let notes = strays.look(&before.own_rules(&settings), now, &settings);
+            notes.into_iter().map(|note| format!("{} {}", note.hostname, note.text)).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn a_rule_whose_record_was_deleted_at_cloudflare_is_told_of_once_no_request_has_taken_it_back() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let desired = [published("a.example.com", "http://web:80"), with_path("a.example.com", "/api", "home")];
+    cloudflare.run_loop(&[&desired[..], &[published("b.example.com", "http://web:80")]].concat(), usize::MAX);
+    let before = cloudflare.snapshot();
+    cloudflare.records.retain(|record| &*record.name != "a.example.com");
+    let without = cloudflare.snapshot();
+    let told = strays(&cloudflare, &[before.clone(), before.clone(), without.clone(), without.clone()]);
+    assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 2], "{told:#?}");
+    let is_told = |path: &str| told[2].iter().any(|line| line.contains(path) && line.contains("ADOPT=all"));
+    assert!(is_told("a.example.com path=\"\"") && is_told("a.example.com path=\"/api\""), "{told:#?}");
+
+    let still = strays(&cloudflare, &[before.clone(), without.clone(), without.clone(), without.clone()]);
+    assert_eq!(still.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2, 2]);
+    let back = strays(&cloudflare, &[before.clone(), without.clone(), before.clone(), before.clone()]);
+    assert_eq!(back.concat(), [""; 0], "taken back");
+    let mut out_of_sight = without;
+    out_of_sight.zones.clear();
+    let gone = strays(&cloudflare, &[before, out_of_sight.clone(), out_of_sight.clone(), out_of_sight]);
+    assert_eq!(gone.concat(), [""; 0], "nothing is known of a zone that is out of sight");
 }

@@ -3,7 +3,7 @@
 use cloudflare_emulator::Cloudflare;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
-use test_support::harness::{endpoint, published};
+use test_support::harness::{Harness, endpoint, published};
 
 use super::{Edit, before, desired, edit_rules, patch};
 use crate::shared_account::{SharedAccount, settle};
@@ -217,4 +217,28 @@ fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
         "{:?}",
         account.harness.rules()
     );
+}
+
+/// ExternalDNS is shown no endpoint that it could withdraw.
+#[test]
+fn a_rule_whose_record_is_deleted_while_its_object_goes_is_told_of() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let [goes, stays] =
+        ["goes.example.com", "stays.example.com"].map(|name| published(name, "http://web:80"));
+    settle(external_dns, &harness.cloudflare, &[goes, stays.clone()]).expect("published");
+    harness.cloudflare.edit(|cloudflare| {
+        for id in cloudflare.records("example.com").iter().map(|record| record.id.clone()).collect::<Vec<_>>()
+        {
+            cloudflare.delete_record("example.com", &id).expect("it is there");
+        }
+    });
+    for _ in 0..3 {
+        external_dns.run_loop(&[stays.clone()]).expect("the other one comes back");
+    }
+    assert_eq!((harness.rules().len(), harness.cnames().len()), (3, 1));
+    let told = harness.log.lines_with(&["WARN", "no record of ours names it"]);
+    let [line] = &*told else { panic!("{told:#?}") };
+    assert!(line.contains("\"goes.example.com\"") && line.contains("tunnel home"), "{line}");
 }
