@@ -16,12 +16,12 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
     hosts
         .flat_map(|host| {
             // A rule that is taken over unchanged is only looked at.
-            let edits = host.edits.values().flatten().filter(|(_, edit)| {
+            let edits = host.edits.iter().filter(|(_, edit)| {
                 let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
                 let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
                 !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
             });
-            let operations = host.operations.values().flatten();
+            let operations = host.operations();
             let adoptions = host.adoptions.iter();
             let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
             let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
@@ -88,7 +88,7 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
 }
 
 /// The fields of the record that have to be written again.
-pub(super) fn differing_fields(operations: &[RecordOperation]) -> String {
+pub(super) fn differing_fields(operations: &[&RecordOperation]) -> String {
     let [RecordOperation::Patch(patch)] = operations else {
         return "record".to_owned();
     };
@@ -189,8 +189,8 @@ mod tests {
             (patch(Some("x"), Some(true), Some("x")), "record's target and proxied and comment"),
             (patch(None, Some(true), None), "record's proxied"),
         ] {
-            assert_eq!(differing_fields(std::slice::from_ref(&operation)), named);
-            assert_eq!(differing_fields(&[operation.clone(), operation]), "record");
+            assert_eq!(differing_fields(&[&operation]), named);
+            assert_eq!(differing_fields(&[&operation, &operation]), "record");
         }
         let document = document(r#"{"hostname":"a.example.com","service":"http://a:80"}"#);
         let standing = document.rules().first();

@@ -340,14 +340,13 @@ fn in_between(answer: ApiRejection) -> Reason {
 
 /// A hostname's steps, with its piece of each.
 fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
-    let hostname = &*host.hostname;
-    let edits = host.edits.iter().flat_map(move |(stage, edits)| {
-        edits.iter().map(move |(tunnel, edit)| {
-            ((*stage, Place::Tunnel(tunnel)), Piece { hostname, work: Work::Edit(tunnel, edit) })
-        })
+    let piece = |work| Piece { hostname: &host.hostname, work };
+    let edits = host.edits.iter().map(move |(tunnel, edit)| {
+        ((Stage::Publish, Place::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
     });
-    let operations = host.operations.iter().filter(|(_, operations)| !operations.is_empty());
-    edits.chain(operations.map(move |((stage, zone), operations)| {
-        ((*stage, Place::Zone(zone)), Piece { hostname, work: Work::Operations(operations) })
+    let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
+    let batches = batches.filter(|(_, operations)| !operations.is_empty());
+    edits.chain(batches.map(move |(stage, operations)| {
+        ((stage, Place::Zone(&host.zone)), piece(Work::Operations(operations)))
     }))
 }

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use crate::ingress::{Owned, Rule, RuleEdit};
 use crate::model::text::fingerprint;
-use crate::model::{Record, TunnelId, ZoneId};
+use crate::model::{Record, TunnelId};
 use crate::provider::description::{describe_operation, differing_fields, differing_property};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage, rule_work};
+use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, rule_work};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Every tunnel's rules, each marked as ours or not.
@@ -62,15 +62,17 @@ pub(super) fn works<'h>(
     snapshot: &Snapshot,
     owned: &OwnedRules<'_>,
 ) -> Vec<HostWork<'h>> {
-    let edits = host.edits.values().flatten().map(|(tunnel, edit)| HostWork {
+    let edits = host.edits.iter().map(|(tunnel, edit)| HostWork {
         path: Some(edit.path().unwrap_or_default()),
         content: tunnel_work(tunnel, edit),
         write: rule_write_against(tunnel, edit, snapshot, owned),
     });
-    let operations = host.operations.iter().map(|(batch, operations)| HostWork {
+    let mut write = Some(record_write(host, snapshot));
+    let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
+    let operations = batches.map(|operations| HostWork {
         path: None,
         content: record_work(operations),
-        write: Some(record_write(&host.hostname, batch, operations, snapshot)),
+        write: write.take(),
     });
     edits.chain(operations).collect()
 }
@@ -119,41 +121,22 @@ fn standing_rule<'a>(tunnel: &TunnelId, edit: &RuleEdit, snapshot: &'a Snapshot)
     rules.into_iter().find(|rule| rule.path() == edit.path())
 }
 
-/// The write of a hostname's records. Ids do not count, because a record that somebody made again has a new one.
-fn record_write(
-    hostname: &str,
-    (stage, zone): &(Stage, ZoneId),
-    operations: &[RecordOperation],
-    snapshot: &Snapshot,
-) -> Write {
-    let wanted: String =
-        operations.iter().map(|operation| describe_operation(hostname, operation).to_string()).collect();
+/// The writes of a hostname's records, as one. Ids do not count, because a record that somebody made again has a new one.
+fn record_write(host: &HostPlan, snapshot: &Snapshot) -> Write {
+    let operations: Vec<&RecordOperation> = host.operations().collect();
+    let wanted: String = operations
+        .iter()
+        .map(|operation| describe_operation(&host.hostname, operation).to_string())
+        .collect();
     let mut found = String::new();
-    for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(hostname)) {
-        let Record {
-            id: _,
-            name: _,
-            kind,
-            content,
-            proxied,
-            ttl: _,
-            comment,
-            read_only: _,
-            created_unix_seconds: _,
-            modified_unix_seconds: _,
-        } = record;
+    for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
+        let Record { kind, content, proxied, comment, .. } = record;
         let _ = writeln!(found, "{kind} {content} {proxied} {comment}");
     }
-    // What one of the two stages writes in a zone, the other takes back.
-    let is_deletion = operations.iter().all(|one| matches!(one, RecordOperation::Delete(..)));
-    let stage = match *stage {
-        Stage::Unstamp if is_deletion => Stage::Stamp,
-        stage => stage,
-    };
     Write {
-        place: fingerprint([hostname, zone.as_str(), &*format!("{stage:?}")]),
+        place: fingerprint([&*host.hostname]),
         content: fingerprint([&*wanted, &*found]),
-        field: differing_fields(operations).into(),
+        field: differing_fields(&operations).into(),
     }
 }
 
@@ -161,8 +144,7 @@ fn record_write(
 mod tests {
     use super::*;
     use crate::fixture::{document, put, tunnel};
-    use crate::model::{Hostname, RecordId, RecordPatch};
-    use crate::reconcile::plan::Subject;
+    use crate::model::Hostname;
     use crate::reconcile::snapshot::TunnelSnapshot;
 
     fn snapshot(rules: &str) -> Snapshot {
@@ -193,25 +175,5 @@ mod tests {
         ] {
             assert_eq!(is_written(&rules, &edit), written, "{edit:?} with {rules}");
         }
-    }
-
-    /// A record that one of two stages makes and the other takes away would go on for ever unseen.
-    #[test]
-    fn what_one_stage_writes_and_another_takes_back_is_one_place() {
-        let subject = || Subject { kind: "CNAME".into(), name: "a.example.com".into() };
-        let delete = RecordOperation::Delete(RecordId::new("id"), subject());
-        let patch =
-            RecordPatch { id: RecordId::new("id"), content: None, proxied: None, comment: Some("x".into()) };
-        let patch = RecordOperation::Patch(patch);
-        let place = |stage: Stage, operation: &RecordOperation| {
-            let batch = (stage, ZoneId::new("zone"));
-            record_write("a.example.com", &batch, std::slice::from_ref(operation), &Snapshot::default()).place
-        };
-        assert_eq!(place(Stage::Unstamp, &delete), place(Stage::Stamp, &delete));
-        assert_ne!(
-            place(Stage::Unstamp, &patch),
-            place(Stage::Stamp, &patch),
-            "a step on the way to a deletion"
-        );
     }
 }

@@ -82,7 +82,7 @@ pub struct Adoption {
     pub was: String,
 }
 
-/// The writes that one hostname needs in each stage.
+/// The writes that one hostname needs: records, then rules, then records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
     pub hostname: Box<str>,
@@ -90,10 +90,14 @@ pub struct HostPlan {
     pub resource: Option<Box<str>>,
     /// The hostname will be gone.
     pub vanishes: bool,
-    /// Edits of tunnels' documents by stage.
-    pub edits: BTreeMap<Stage, Vec<(TunnelId, RuleEdit)>>,
-    /// Operations on a zone's records by stage; those of one hostname belong in one batch.
-    pub operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>>,
+    /// The zone of its records.
+    pub zone: ZoneId,
+    /// Operations on records in [`Stage::Stamp`], which belong in one batch.
+    pub stamp: Vec<RecordOperation>,
+    /// Edits of tunnels' documents.
+    pub edits: Vec<(TunnelId, RuleEdit)>,
+    /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
+    pub unstamp: Vec<RecordOperation>,
     /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
     /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
@@ -101,23 +105,17 @@ pub struct HostPlan {
     /// What the records claim at the end, if all of it is done.
     pub claims: Claims,
     /// The comments that the hostname's record can have.
-    pub comments: Option<Comments>,
+    pub comments: Comments,
 }
 
 impl HostPlan {
-    /// One that writes nothing.
-    pub fn empty(hostname: &str, resource: Option<Box<str>>) -> Self {
-        Self {
-            hostname: hostname.into(),
-            resource,
-            vanishes: false,
-            edits: BTreeMap::new(),
-            operations: BTreeMap::new(),
-            adoptions: Vec::new(),
-            moves_to: None,
-            claims: Claims::default(),
-            comments: None,
-        }
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.operations().next().is_none()
+    }
+
+    /// The operations on records of both stages.
+    pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
+        self.stamp.iter().chain(&self.unstamp)
     }
 }
 
@@ -220,17 +218,12 @@ impl Plan {
     }
 }
 
-impl HostPlan {
-    pub fn is_empty(&self) -> bool {
-        self.edits.values().all(Vec::is_empty) && self.operations.values().all(Vec::is_empty)
-    }
-}
-
 /// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
-    let made = plan.hosts.iter().filter(|host| {
-        host.operations.values().flatten().any(|operation| matches!(operation, RecordOperation::Post(_)))
-    });
+    let made = plan
+        .hosts
+        .iter()
+        .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
     made.filter_map(|host| {
         let zone = &snapshot.zone_of(&host.hostname)?.zone.name;
         let below = host.hostname.strip_suffix(&**zone)?;
@@ -245,16 +238,4 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         })
     })
     .collect()
-}
-
-impl Plan {
-    /// The edits of one tunnel in one stage, and the hostname of each.
-    pub fn edits_of(&self, stage: Stage, tunnel: &TunnelId) -> (Vec<Box<str>>, Vec<RuleEdit>) {
-        self.hosts
-            .iter()
-            .flat_map(|host| host.edits.get(&stage).into_iter().flatten().map(move |edit| (host, edit)))
-            .filter(|(_, (id, _))| id == tunnel)
-            .map(|(host, (_, edit))| (host.hostname.clone(), edit.clone()))
-            .unzip()
-    }
 }

@@ -23,7 +23,7 @@ fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier)
 
 /// The services of the rules that are written.
 fn written(plan: &Plan) -> BTreeSet<String> {
-    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let rules = edits.filter_map(|(_, edit)| match edit {
         RuleEdit::Put { rule, .. } => Some(rule.service.as_str().to_owned()),
         RuleEdit::Remove { .. } => None,
@@ -33,7 +33,7 @@ fn written(plan: &Plan) -> BTreeSet<String> {
 
 /// What is remembered when Cloudflare refuses the rules to this service.
 fn refused(plan: &Plan, service: &str) -> Earlier {
-    let edits = plan.hosts.iter().flat_map(|host| host.edits.values().flatten());
+    let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let works = edits.filter_map(|(tunnel, edit)| match edit {
         RuleEdit::Put { rule, .. } if rule.service.as_str() == service => Some(rule_work(tunnel, rule)),
         _ => None,

@@ -10,7 +10,7 @@ use crate::foreign;
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::rest;
 use crate::settings::DEFAULT_SERVICE;
-use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS, WILD};
+use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS};
 use crate::touched::Touched;
 use crate::world::World;
 
@@ -93,10 +93,7 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
     let is_touched_here =
         |one: &Watched| hosts_of(&one.url).any(|host| here.has(host, &world.claims, &world.settings));
     watched.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| stays_closed(world, one))?;
-    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| {
-        keeps_requests(world, one)?;
-        gives_way(world, one)
-    })?;
+    by_members.iter().filter(|one| !is_touched_here(one)).try_for_each(|one| keeps_requests(world, one))?;
     let mut looked_at = Share::default();
     for one in &by_members {
         if hosts_of(&one.url).next().is_none() || !is_by(one.changes.first(), is_of_objects) {
@@ -161,31 +158,39 @@ fn is_below_change(world: &World, address: &str) -> bool {
     address.contains(BELOW_WILDCARD) && is_changed
 }
 
+/// Whether a record of its own comes or goes for a name below the wildcard, or may do so.
+fn is_of_another_rule(watched: &Watched) -> bool {
+    let services = |change: Option<&VisitChange>| -> Vec<Option<String>> {
+        change
+            .into_iter()
+            .flat_map(|change| &change.got)
+            .map(|visit| service(visit).map(str::to_owned))
+            .collect()
+    };
+    watched.url.contains(BELOW_WILDCARD)
+        && services(watched.changes.first()) != services(watched.changes.last())
+}
+
 /// Whether who was let in by one application, or by none, needs another one now.
 fn needs_another_login(watched: &Watched) -> bool {
     watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
 }
 
-/// Who is served at the beginning, and by ours at the end or by the wildcard of a tunnel that takes over, is served so all
-/// the time. Who comes to need a login, or another one, is not promised that: the rule refuses until the application is at
-/// the edge. Says whether it is promised.
+/// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that come
+/// to need a login, or another one, are not promised that: the rule refuses until the application is at the edge. Nor are
+/// those of a name that is published below a wildcard record or withdrawn from under it. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if needs_another_login(watched)
         || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
         || is_below_change(world, &watched.url)
+        || is_of_another_rule(watched)
         || changes_namespace(world, &watched.url)
     {
         return Ok(false);
     }
-    let is_handed_over = is_by(first, is_of_objects) && is_by(last, |service| service == WILD);
-    // What Cloudflare refuses, or does not take for minutes, cannot be led anywhere, and is withdrawn all the same.
-    let is_disliked = hosts_of(&watched.url).any(|host| world.disliked.contains(&host));
-    let is_led = !world.had_refusal && !world.had_outage && !is_disliked;
-    let is_promised = is_by(last, is_of_objects) || (is_handed_over && is_led);
-    // What stood beside what is withdrawn may get its requests until it goes.
-    let is_between = |change: &VisitChange| is_handed_over && is_by(Some(change), is_ours_or_wild);
-    if is_promised && !watched.lost().into_iter().all(is_between) {
+    let is_promised = is_by(first, is_of_objects) && is_by(last, is_of_objects);
+    if is_promised && !watched.lost().is_empty() {
         return Err(Violation::new("lost", watched.to_string()));
     }
     Ok(is_promised)
@@ -193,31 +198,6 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
 
 fn is_by(change: Option<&VisitChange>, is_meant: fn(&str) -> bool) -> bool {
     change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
-}
-
-fn is_ours_or_wild(service: &str) -> bool {
-    service == WILD || is_of_objects(service)
-}
-
-/// Who is served by somebody's wildcard or address at the beginning and by ours at the end, is served by one of them all
-/// the time. Who comes to need a login is not promised that.
-fn gives_way(world: &World, watched: &Watched) -> Result<(), Violation> {
-    let is_elsewhere = |visit: &Visit| matches!(visit, Visit::Elsewhere { .. });
-    let is_theirs = |change: &VisitChange| {
-        change.got.iter().all(|visit| is_elsewhere(visit) || service(visit) == Some(WILD))
-    };
-    let is_either = |change: &VisitChange| {
-        change.got.iter().all(|visit| is_elsewhere(visit) || service(visit).is_some_and(is_ours_or_wild))
-    };
-    let is_promised = hosts_of(&watched.url).next().is_some()
-        && watched.changes.first().is_some_and(is_theirs)
-        && is_by(watched.changes.last(), is_of_objects)
-        && !needs_another_login(watched)
-        && !changes_namespace(world, &watched.url);
-    if is_promised && !watched.changes.iter().all(is_either) {
-        return Err(Violation::new("lost", watched.to_string()));
-    }
-    Ok(())
 }
 
 /// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the

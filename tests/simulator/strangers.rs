@@ -9,9 +9,6 @@ use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::CONTESTED;
 use crate::random::Random;
 
-/// The service of a wildcard that serves what nobody publishes.
-pub(crate) const WILD: &str = "http://wild:80";
-
 /// The services of rules that somebody else makes.
 pub(crate) const THEIRS: &str = "http://theirs-";
 

@@ -61,7 +61,7 @@ impl Written {
             return None;
         }
         let mut claims = host.claims.clone();
-        let edits = host.edits.values().flatten();
+        let edits = host.edits.iter();
         for (tunnel, edit) in edits.filter(|(tunnel, edit)| !self.has_edited(&host.hostname, tunnel, edit)) {
             let digest = Digest::of(tunnel, edit.path());
             match edit {
@@ -95,7 +95,7 @@ impl Execution<'_> {
             else {
                 continue;
             };
-            let Some(comment) = host.comments.as_ref().and_then(|comments| comments.with(&claims)) else {
+            let Some(comment) = host.comments.with(&claims) else {
                 continue;
             };
             for (zone, id) in stamped {

@@ -95,12 +95,13 @@ impl<'a> Execution<'a> {
                     return self.judge(error).map(|_| Err(unreadable(text)));
                 }
             };
-        if let Err(highest) = self.tools.readings.see_version(tunnel, version) {
-            return Ok(Err(unreadable(format!("version {version} came after version {highest}"))));
-        }
-        Ok(match Document::parse(config.as_deref()) {
-            Ok(document) => Ok((document, version)),
-            Err(error) => Err(unreadable(error.to_string())),
+        let document = match Document::parse(config.as_deref()) {
+            Ok(document) => document,
+            Err(error) => return Ok(Err(unreadable(error.to_string()))),
+        };
+        Ok(match self.tools.readings.see_version(tunnel, version) {
+            Ok(()) => Ok((document, version)),
+            Err(highest) => Err(unreadable(format!("version {version} came after version {highest}"))),
         })
     }
 

@@ -287,7 +287,7 @@ fn excludes_cname(record: &Record, is_apex: bool) -> bool {
 /// A name more than one label below a wildcard takes the names between from it, and all below these (RFC 4592).
 fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     let name = host.name();
-    let mut operations = plan.operations.values().flatten();
+    let mut operations = plan.operations();
     let is_new = !host.has_record()
         && operations
             .any(|operation| matches!(operation, RecordOperation::Post(record) if *record.name == *name));

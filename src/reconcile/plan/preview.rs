@@ -2,7 +2,7 @@
 
 use super::judge::Judge;
 use super::request::{HostRequest, Requests, Wanted};
-use super::{Plan, Reason, Stage};
+use super::{Plan, Reason};
 use crate::ingress::RuleEdit;
 use crate::model::Hostname;
 use crate::reconcile::Note;
@@ -167,10 +167,7 @@ impl Preview {
 
     /// True if the plan writes the rule.
     fn puts_rule(&self, hostname: &str, path: Option<&str>) -> bool {
-        let Some(host) = self.plan.host(hostname) else {
-            return false;
-        };
-        let mut edits = host.edits.get(&Stage::Publish).into_iter().flatten();
+        let mut edits = self.plan.host(hostname).into_iter().flat_map(|host| &host.edits);
         edits.any(|(_, edit)| matches!(edit, RuleEdit::Put { rule, .. } if rule.path_text() == path))
     }
 }

@@ -228,14 +228,13 @@ fn a_rule_whose_record_is_deleted_while_its_object_goes_is_told_of() {
     let [goes, stays] =
         ["goes.example.com", "stays.example.com"].map(|name| published(name, "http://web:80"));
     settle(external_dns, &harness.cloudflare, &[goes, stays.clone()]).expect("published");
-    harness.cloudflare.edit(|cloudflare| {
-        for id in cloudflare.records("example.com").iter().map(|record| record.id.clone()).collect::<Vec<_>>()
-        {
-            cloudflare.delete_record("example.com", &id).expect("it is there");
-        }
-    });
+    for record in harness.cloudflare.records(&harness.zone) {
+        let deleted =
+            harness.cloudflare.edit(|cloudflare| cloudflare.delete_record(&harness.zone, &record.id));
+        deleted.expect("it is there");
+    }
     for _ in 0..3 {
-        external_dns.run_loop(&[stays.clone()]).expect("the other one comes back");
+        external_dns.run_loop(std::slice::from_ref(&stays)).expect("the other one comes back");
     }
     assert_eq!((harness.rules().len(), harness.cnames().len()), (3, 1));
     let told = harness.log.lines_with(&["WARN", "no record of ours names it"]);

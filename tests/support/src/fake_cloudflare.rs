@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
+use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
@@ -277,7 +278,11 @@ impl FakeCloudflare {
         let last = self.writes.saturating_add(limit);
         for stage in Stage::ALL {
             for (id, document) in &mut self.documents {
-                let (_, edits) = plan.edits_of(stage, id);
+                let edits = plan.hosts.iter().flat_map(|host| &host.edits);
+                let edits: Vec<RuleEdit> = edits
+                    .filter(|(tunnel, _)| tunnel == id && stage == Stage::Publish)
+                    .map(|(_, edit)| edit.clone())
+                    .collect();
                 let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
                 assert_eq!(edited.refused, [], "the plan has refused such edits already");
                 if edited.changed {
@@ -289,10 +294,15 @@ impl FakeCloudflare {
                 }
             }
             for zone in self.zones.clone() {
-                let key = (stage, ZoneId::new(zone));
-                let hosts = plan.hosts.iter();
-                let operations: Vec<RecordOperation> =
-                    hosts.filter_map(|host| host.operations.get(&key)).flatten().cloned().collect();
+                let hosts = plan.hosts.iter().filter(|host| host.zone == ZoneId::new(zone));
+                let operations: Vec<RecordOperation> = hosts
+                    .flat_map(|host| match stage {
+                        Stage::Stamp => &*host.stamp,
+                        Stage::Publish => &[],
+                        Stage::Unstamp => &*host.unstamp,
+                    })
+                    .cloned()
+                    .collect();
                 if operations.is_empty() {
                     continue;
                 }

@@ -1,15 +1,12 @@
 //! Turns the decision about one hostname into writes: records, then rules, then records.
 
-use std::collections::BTreeMap;
-
 use super::comment::{self, Comments};
 use super::decide::{Decision, Desired};
 use super::{Host, Placed};
 use super::{adoption, heritage};
 use crate::ingress::{RuleEdit, WantedRule};
-use crate::model::{NewRecord, Record, RecordPatch, TunnelId, ZoneId};
-use crate::ordered::push_lean;
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Stage};
+use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
+use crate::reconcile::plan::{HostPlan, Reason, RecordOperation};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 /// What becomes of the rules that the decision no longer wants.
@@ -44,20 +41,20 @@ pub(super) fn host_plan(
     }
     let comments = Comments::of(host, desired);
     let records = Records { host, target, lead, comments: &comments };
-    let steps = if ends { records.deleted() } else { records.written(&first, &last) };
-    let mut operations: BTreeMap<(Stage, ZoneId), Vec<RecordOperation>> = BTreeMap::new();
-    for (stage, operation) in steps {
-        push_lean(operations.entry((stage, host.zone.zone.id.clone())).or_default(), operation);
-    }
+    let (stamp, unstamp) =
+        if ends { (Vec::new(), records.deleted()) } else { records.written(&first, &last) };
     let plan = HostPlan {
+        hostname: host.name().into(),
+        resource,
         vanishes: ends && host.has_record(),
-        edits: BTreeMap::from([(Stage::Publish, edits)]),
-        operations,
+        zone: host.zone.zone.id.clone(),
+        stamp,
+        edits,
+        unstamp,
         adoptions: adoption::adoptions(host),
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
         claims: last,
-        comments: Some(comments),
-        ..HostPlan::empty(host.name(), resource)
+        comments,
     };
     Ok((plan, waiting(host, target, lead, &leaving)))
 }
@@ -199,17 +196,15 @@ struct Records<'r, 'a> {
 }
 
 impl Records<'_, '_> {
-    fn deleted(&self) -> Vec<(Stage, RecordOperation)> {
-        let records = self.host.records.iter();
-        records.map(|record| (Stage::Unstamp, RecordOperation::delete(record))).collect()
+    fn deleted(&self) -> Vec<RecordOperation> {
+        self.host.records.iter().map(|record| RecordOperation::delete(record)).collect()
     }
 
     /// Makes the comment claim `first` before the rules are written and `last` afterwards, and the record lead to its
     /// target.
-    fn written(&self, first: &Claims, last: &Claims) -> Vec<(Stage, RecordOperation)> {
+    fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
-        let mut operations = heritage::deletions(host);
-        let mut later = Vec::new();
+        let (mut stamp, mut unstamp) = (heritage::deletions(host), Vec::new());
         let comment = |claims: &Claims| self.comments.with(claims);
         match host.records.iter().find(|record| is_cname(record)) {
             Some(record) => {
@@ -217,15 +212,13 @@ impl Records<'_, '_> {
                 let stamped = comment(first).filter(|text| !only_goes && self.changes_stamp(record, text));
                 let before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped = comment(last).filter(|text| self.meaning(&before) != self.meaning(text));
-                operations.extend(patch(record, self.target_in(Lead::First), self.repaired(record), stamped));
+                stamp.extend(patch(record, self.target_in(Lead::First), self.repaired(record), stamped));
                 let unstamped = unstamped.filter(|_| first != last);
-                later.extend(patch(record, self.target_in(Lead::Last), None, unstamped));
+                unstamp.extend(patch(record, self.target_in(Lead::Last), None, unstamped));
             }
-            None => operations.extend(self.without_cname(comment(first))),
+            None => stamp.extend(self.without_cname(comment(first))),
         }
-        let stage = |stage| move |operation| (stage, operation);
-        let operations = operations.into_iter().map(stage(Stage::Stamp));
-        operations.chain(later.into_iter().map(stage(Stage::Unstamp))).collect()
+        (stamp, unstamp)
     }
 
     /// Makes a CNAME in place of records of other types, or gives these the comment until its tunnel serves.
