@@ -79,6 +79,7 @@ proptest! {
     }
 
     /// Design 6: a request changes its rule only from one that covers ours to ours, and back.
+    /// Invariant 3 of docs/how-it-works.md.
     #[test]
     fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours(case in case()) {
         let before = case.document();

@@ -49,6 +49,7 @@ fn pass(simulation: &Simulation, seconds: u64) {
     simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
 }
 
+/// Invariant 7 of docs/how-it-works.md.
 #[test]
 fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     let host = "lagging.example.org";
@@ -123,6 +124,7 @@ fn a_hostname_whose_rule_the_new_tunnel_refuses_does_not_move() {
     assert_eq!(simulation.account.harness.log.lines_with(&["refused=cloudflare", host]).len(), 1);
 }
 
+/// Invariant 7 of docs/how-it-works.md.
 #[test]
 fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     let host = "graceful.example.org";
@@ -164,6 +166,7 @@ fn a_hostname_that_is_withdrawn_on_its_way_is_gone_at_once_from_both_tunnels() {
     assert_eq!(standing.collect::<Vec<_>>(), [""; 0]);
 }
 
+/// Invariant 6 of docs/how-it-works.md.
 #[test]
 fn what_comes_and_what_goes_is_one_version_of_a_document() {
     let mut simulation = simulation(&[0]);

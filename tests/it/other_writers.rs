@@ -198,6 +198,7 @@ fn run_until_idle(
     Err("it does not come to rest".to_owned())
 }
 
+/// Invariant 3 of docs/how-it-works.md.
 #[test]
 fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_kept() {
     let calls = {

@@ -47,6 +47,7 @@ fn a_hostname_is_published_changed_and_withdrawn() {
     assert_eq!(harness.cloudflare.records(&harness.zone).len(), records_before);
 }
 
+/// Invariant 10 of docs/how-it-works.md.
 #[test]
 fn a_loop_without_changes_costs_one_call_a_tunnel_and_one_a_zone_and_writes_nothing() {
     let harness = Harness::with_foreign();
@@ -178,6 +179,7 @@ fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
 }
 
 /// What other objects ask for of the hostname is published beside the refused rule, and is ours.
+/// Invariant 2 of docs/how-it-works.md.
 #[test]
 fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
     let harness = Harness::new();

@@ -166,6 +166,7 @@ fn an_endpoint_that_became_invalid_keeps_what_is_published() {
     }
 }
 
+/// Invariant 5 of docs/how-it-works.md.
 #[test]
 fn a_deletion_beside_an_invalid_endpoint_of_the_hostname_is_withheld() {
     let account = SharedAccount::new();

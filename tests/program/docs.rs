@@ -1,5 +1,5 @@
 //! The documents hold together: every link from one to another leads to a file and a heading that are there, every
-//! document that the code names is there, and no line is longer than 120 characters.
+//! document that the code names is there, no line is longer than 120 characters, and tests cite each invariant.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,10 @@ use regex_lite::Regex;
 
 const LINE_MAX_CHARS: usize = 120;
 
-/// Their tables have a claim, or a decision, a row, and are read across.
-const WITH_LONG_ROWS: [&str; 3] = ["docs/protocol.md", "docs/design.md", "docs/museum.md"];
+const HOW_IT_WORKS: &str = "docs/how-it-works.md";
+
+/// Their tables have a claim or an accident a row, and are read across.
+const WITH_LONG_ROWS: [&str; 2] = ["docs/protocol.md", "docs/museum.md"];
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -109,21 +111,21 @@ fn every_link_of_a_document_leads_to_a_file_and_a_heading() {
 
 #[test]
 fn a_link_to_nowhere_is_found() {
-    let text = "# A `word`: two\n[one](docs/design.md) [two\nlines](#a-word-two) `[no](link)` [out](https://x)\n\
+    let text = "# A `word`: two\n[one](docs/how-it-works.md) [two\nlines](#a-word-two) `[no](link)` [out](https://x)\n\
                 ```\n# no heading\n[no](link)\n```\n";
-    assert_eq!(links(text), ["docs/design.md", "#a-word-two"]);
+    assert_eq!(links(text), ["docs/how-it-works.md", "#a-word-two"]);
     assert_eq!(anchors(text), ["a-word-two"]);
     let readme = repository().join("README.md");
-    assert_eq!(problem(&readme, "docs/design.md#layers"), None);
+    assert_eq!(problem(&readme, "docs/how-it-works.md#layers"), None);
     assert_eq!(problem(&readme, "deploy"), None);
-    for broken in ["docs/nowhere.md", "docs/design.md#nowhere", "#nowhere", "deploy#nowhere"] {
+    for broken in ["docs/nowhere.md", "docs/how-it-works.md#nowhere", "#nowhere", "deploy#nowhere"] {
         assert!(problem(&readme, broken).is_some(), "{broken}");
     }
 }
 
 #[test]
 fn every_document_that_the_code_names_is_there() {
-    let name = Regex::new(r"\bdocs/[a-z-]+\.md\b").expect("the expression is fixed");
+    let name = Regex::new(r"\bdocs/[a-z0-9/-]+\.md\b").expect("the expression is fixed");
     let endings = [".rs", ".go", ".yaml", ".yml", ".json", ".toml", "justfile", "run", "check", "build"];
     let mut count = 0;
     for file in files(repository(), &endings) {
@@ -137,6 +139,27 @@ fn every_document_that_the_code_names_is_there() {
         }
     }
     assert!(count > 0, "no document is named: are they found?");
+}
+
+/// The numbered list under the heading.
+fn invariants() -> Vec<usize> {
+    let text = read(&repository().join(HOW_IT_WORKS));
+    let numbered = Regex::new(r"^([0-9]+)\. \*\*").expect("the expression is fixed");
+    let section = text.lines().skip_while(|line| *line != "## Invariants").skip(1);
+    let section = section.take_while(|line| !line.starts_with("## "));
+    section.filter_map(|line| numbered.captures(line)?[1].parse().ok()).collect()
+}
+
+#[test]
+fn a_test_cites_each_invariant() {
+    let texts: Vec<String> =
+        files(&repository().join("tests"), &[".rs"]).iter().map(|file| read(file)).collect();
+    let invariants = invariants();
+    assert_eq!(invariants, Vec::from_iter(1..=10));
+    for number in invariants {
+        let citation = format!("Invariant {number} of {HOW_IT_WORKS}.");
+        assert!(texts.iter().any(|text| text.contains(&citation)), "no test says {citation:?}");
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn paths_with_one_digest(first: &TunnelId, second: &TunnelId) -> (String, String
 }
 
 /// Somebody makes a rule whose digest is that of ours, in the same tunnel or in another one, in front of it or behind.
+/// Invariant 1 of docs/how-it-works.md.
 #[test]
 fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
     for (ours_in, theirs_in) in [(HOME, HOME), (HOME, OFFICE), (OFFICE, HOME)] {

@@ -271,6 +271,7 @@ fn foreign_is_untouched(before: &FakeCloudflare, after: &FakeCloudflare) -> Resu
 }
 
 proptest! {
+    /// Invariant 10 of docs/how-it-works.md.
     #[test]
     fn what_was_applied_reads_back_as_what_was_adjusted_and_a_second_run_writes_nothing(
         mut cloudflare in any_cloudflare(),
@@ -297,6 +298,7 @@ proptest! {
         }
     }
 
+    /// Invariant 2 of docs/how-it-works.md.
     #[test]
     fn a_crash_after_any_write_leaves_nothing_unclaimed_and_the_next_loops_converge(
         cloudflare in any_cloudflare(),

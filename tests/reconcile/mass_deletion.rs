@@ -83,7 +83,7 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
 }
 
 /// A changed --fqdn-template: from the second loop on as many new hostnames stand beside the old ones, and nothing but
-/// the age of their records tells.
+/// the age of their records tells. Invariant 8 of docs/how-it-works.md.
 #[test]
 fn a_rename_of_everything_is_withheld_in_every_loop() {
     for all in [LIMIT + 1, 13, 30] {

@@ -149,7 +149,7 @@ fn an_option_that_no_rule_may_hold_is_left_out_or_invalid_before_any_rule_is_pla
     }
 }
 
-/// As those of a DNSEndpoint, which are read each for itself.
+/// As those of a DNSEndpoint, which are read each for itself. Invariant 4 of docs/how-it-works.md.
 #[test]
 fn an_endpoint_with_a_mistake_holds_back_what_its_object_asks_for_beside_it() {
     let web = endpoint(&[("tunnel-service", "http://web:80")]);
@@ -179,6 +179,7 @@ fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
 }
 
 /// Of the object of a refused rule nothing is changed, nor withdrawn. What other objects have on the hostname goes on.
+/// Invariant 4 of docs/how-it-works.md.
 #[test]
 fn a_rule_that_the_document_does_not_allow_holds_back_its_object_and_no_other() {
     let of = |resource: &str, mut endpoint: Endpoint| {
@@ -343,6 +344,7 @@ fn what_stands_as_it_is_wanted_is_in_no_plan_though_its_tunnel_is_written() {
 }
 
 /// A record at another name with a copied comment was taken for ours, and deleted in the next loop.
+/// Invariant 1 of docs/how-it-works.md.
 #[test]
 fn a_comment_that_was_copied_to_another_name_makes_nothing_ours() {
     for kind in ["A", "CNAME"] {

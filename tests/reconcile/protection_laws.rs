@@ -382,6 +382,7 @@ fn is_for_more_names(
 }
 
 proptest! {
+    /// Invariant 9 of docs/how-it-works.md.
     #[test]
     fn only_the_word_that_opens_opens_what_is_protected_whatever_happens(
         mut cloudflare in any_cloudflare(),

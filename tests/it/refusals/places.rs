@@ -268,7 +268,7 @@ fn a_rate_limit_ends_a_request_with_one_line() {
     assert_eq!(limited.len(), 1, "{limited:#?}");
 }
 
-/// Ninety of the hundred zones that docs/design.md says fit into a minute, one of which answers no write.
+/// Ninety of the hundred zones that docs/operations.md says fit into a minute, one of which answers no write.
 #[test]
 fn a_zone_that_cannot_be_written_uses_up_nobodys_calls() {
     let account = SharedAccount::holding(|cloudflare| {

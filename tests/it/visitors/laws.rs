@@ -208,6 +208,7 @@ proptest! {
         end(&simulation, &before, &after, !holder.is_empty()).map_err(TestCaseError::fail)?;
     }
 
+    /// Invariant 8 of docs/how-it-works.md.
     #[test]
     fn nobody_is_lost_whatever_fails_and_wherever_the_program_ends(
         (before, after) in any_change(),
