@@ -169,38 +169,62 @@ pub(crate) fn may_be_published(world: &World, object: &Object) -> bool {
     excuses(world, object).into_iter().all(|excuse| excuse == FOREIGN_RULE)
 }
 
-/// What stands in the object's way, of all that the documents name.
+/// What stands in the object's way: preconditions of the world that the documents name.
 fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
     let settings = &world.settings;
     let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
     let history = world.claims.history(object.host);
-    // What is withdrawn may stay, and then hold what comes. The registry `crd` never asks for it again where the request
-    // failed, for whatever else.
-    let lets_go = settings.policy == SyncPolicy::Sync && settings.sees_drift();
     let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
     let is_rival = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() > 1;
-    let holds = world.claims.holds(object);
+    let are_rivals = object.rules().any(is_rival)
+        || on_host.iter().any(|other| other.tunnel != object.tunnel)
+        || (settings.namespace_guard && history.namespaces.len() > 1);
+    let has_left_over = is_left_over(world, object);
     let foreign = world.foreign();
     let all = [
+        ("not asked for", !settings.lets_in(object.host)),
+        ("not withdrawn", has_left_over),
         ("drifted", !settings.sees_drift() && world.has_drifted(object.host)),
-        ("contested", foreign.is_contested(object.host)),
+        ("rivals", are_rivals && (!world.claims.holds(object) || history.is_contested())),
+        ("mistake", !object.is_sound()),
+        ("access", !claims::is_said(object, &history) || !is_access_there(world, object)),
         ("disliked", world.disliked.contains(&object.host)),
+        ("contested", foreign.is_contested(object.host)),
         ("orphaned", foreign.is_orphaned(object.host)),
         ("covered", foreign.is_covered(object.host)),
         (FOREIGN_RULE, foreign.has_rules_of(object.host)),
-        ("rival", object.rules().any(is_rival) && (!holds || history.is_contested())),
-        ("mistake", !object.is_sound()),
-        ("mistake beside it", on_host.iter().any(|other| !other.is_sound()) && !holds),
-        ("two tunnels", on_host.iter().any(|other| other.tunnel != object.tunnel)),
-        ("earlier tunnel", !lets_go && history.tunnels.len() > 1),
-        ("earlier namespace", settings.namespace_guard && history.namespaces.len() > 1 && !holds),
-        ("access unsaid", on_host.iter().any(|other| !claims::is_said(other, &history))),
-        ("access guard", settings.access_guard && !matches!(object.access, Access::Policies(_))),
-        ("nobody's token", on_host.iter().any(|other| other.access == Access::Required)),
-        ("filter", !settings.lets_in(object.host)),
-        ("policy", world.lacks_policy && object.access != Access::Silent),
     ];
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
+}
+
+/// Whether a rule of the hostname's stands there that no object asks for: where ExternalDNS never asks for its deletion
+/// (`upsert-only`), or asks no more (`crd`).
+fn is_left_over(world: &World, object: &Object) -> bool {
+    let asked: Vec<&str> = world
+        .objects
+        .iter()
+        .filter(|other| other.host == object.host)
+        .flat_map(|other| other.rules().map(|(_, service)| service).collect::<Vec<_>>())
+        .collect();
+    let lets_go = world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift();
+    !lets_go
+        && world.cloudflare().edit(|cloudflare| {
+            let foreign = world.foreign();
+            let rules = cloudflare.tunnels().iter().flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
+            rules
+                .filter(|rule| place(rule).hostname == object.host)
+                .any(|rule| !asked.iter().any(|service| rule.contains(service)))
+        })
+}
+
+/// Whether all is there that the object asks of Access, and it asks for as much as `ACCESS_GUARD` demands.
+fn is_access_there(world: &World, object: &Object) -> bool {
+    match object.access {
+        Access::Required => false,
+        Access::Policies(_) => !world.lacks_policy,
+        Access::Open => !world.lacks_policy && !world.settings.access_guard,
+        Access::Silent => !world.settings.access_guard,
+    }
 }
 
 pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
