@@ -85,16 +85,6 @@ impl Document {
         Owned::new(&self.rules, own)
     }
 
-    /// [`Owned::is_shadowed`] for a single question.
-    pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>, own: &dyn Fn(&Rule) -> bool) -> bool {
-        self.owned(own).is_shadowed(hostname, path)
-    }
-
-    /// [`Owned::hidden_by`] for a single question.
-    pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
-        self.owned(&|_| false).hidden_by(hostname, path)
-    }
-
     /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.
     pub fn asks_for_access(&self) -> bool {
         self.origin().and_then(|origin| is_set(&origin.nested("access")?, "required")).unwrap_or_default()

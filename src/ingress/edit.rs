@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::hosts::Hosts;
-use super::order::{Scope, Slot, is_misplaced, place, place_again, slots};
+use super::order::{Near, Scope, Slot, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::model::hostname::Hostname;
@@ -54,7 +54,7 @@ impl RuleEdit {
 
     fn scope(&self) -> Scope<'_> {
         match self {
-            Self::Put { rule, replaces: _ } => Scope::of(rule),
+            Self::Put { rule, replaces: _ } => Scope::wanted(rule),
             Self::Remove { hostname, path } => Scope::new(hostname, path.as_deref()),
         }
     }
@@ -131,8 +131,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         .collect();
     let mut effective = BTreeSet::new();
     let mut removed = BTreeSet::new();
-    for Removal { scope, indices } in &removals {
-        let present = the_one(&list, &hosts.near(scope.hostname), *scope);
+    for Removal { edit, indices } in &removals {
+        let present = the_one(&Near::new(&list, &hosts, edit.hostname()), edit.scope());
         if let Some(present) = refused.unless(indices, present).flatten() {
             removed.insert(present);
             effective.extend(indices);
@@ -149,8 +149,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let accepted: Vec<&Put<'_>> = claimed
         .iter()
         .filter_map(|(put, claim)| {
-            let (scope, near) = (Scope::of(put.rule), hosts.near(&put.rule.hostname));
-            let equivalent = check_equivalents(&list, &near, scope, claim.replaced());
+            let near = Near::new(&list, &hosts, &put.rule.hostname);
+            let equivalent = check_cover(&near, Scope::wanted(put.rule), claim.replaced());
             refused.unless(&put.indices, equivalent).map(|()| put)
         })
         .collect();
@@ -199,40 +199,37 @@ impl<'a> Owned<'a> {
         owned
     }
 
-    /// True if putting our rule for this hostname and path again would change which requests it answers: a rule that
-    /// covers it stands in front of it, be it foreign or one of ours that belongs behind it; or its hostname is spelled
-    /// so that it matches nothing. False if the put would be refused, if there is no such rule, or if the rule is not
+    /// True if putting our rule for this hostname and path again would change which requests it answers: in front of it
+    /// stands a foreign rule that covers it, or a wider one of ours that may share requests with it; or its hostname is
+    /// spelled so that it matches nothing. False if the put would be refused, if there is no such rule, or if the rule is not
     /// ours.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
-        let (scope, near) = (Scope::new(hostname, path), self.hosts.near(hostname));
-        let Ok(Some(present)) = the_one(&self.list, &near, scope) else {
-            return false;
-        };
-        let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else {
-            return false;
-        };
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let Ok(Some(present)) = the_one(&near, scope) else { return false };
+        let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
         let is_live = scope.is_covered_by(&slot.rule);
-        check_equivalents(&self.list, &near, scope, Some(present)).is_ok()
-            && (!is_live || is_misplaced(&self.list, &near, present, scope))
+        check_cover(&near, scope, Some(present)).is_ok() && (!is_live || near.is_misplaced(present, scope))
     }
 
     /// The reason why a rule for this hostname and path cannot be told from others, or would take all of a foreign rule's
     /// requests.
     pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<EditRefusal> {
-        let (scope, near) = (Scope::new(hostname, path), self.hosts.near(hostname));
-        let present = the_one(&self.list, &near, scope);
-        present.and_then(|present| check_equivalents(&self.list, &near, scope, present)).err()
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let present = the_one(&near, scope);
+        present.and_then(|present| check_cover(&near, scope, present)).err()
     }
 
     /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&'a Rule> {
-        let scope = Scope::new(hostname, path);
-        let near = self.hosts.near(hostname);
-        let (present, _) = slots(&self.list, &near).find(|(_, slot)| scope.is_of(&slot.rule))?;
-        let mut in_front = slots(&self.list, &near).take_while(|(place, _)| *place < present);
-        let (hiding, _) = in_front.find(|(_, slot)| scope.is_covered_by(&slot.rule))?;
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let (present, _) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule))?;
+        let (hiding, _) = near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule))?;
         self.rules.get(hiding)
+    }
+
+    fn near(&self, hostname: &Hostname) -> Near<'_, 'a> {
+        Near::new(&self.list, &self.hosts, hostname)
     }
 }
 
@@ -245,7 +242,7 @@ struct Put<'a> {
 
 /// A rule to be removed, and the edits that ask for it.
 struct Removal<'a> {
-    scope: Scope<'a>,
+    edit: &'a RuleEdit,
     indices: Vec<usize>,
 }
 
@@ -286,13 +283,12 @@ impl Refused {
 /// several rules are wanted at one place, the one with the smallest text is taken, so that it is the same one in every
 /// loop.
 fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
-    let mut by_scope: BTreeMap<_, (Scope<'a>, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
+    let mut by_scope: BTreeMap<_, (&'a RuleEdit, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
     for (index, edit) in edits.iter().enumerate() {
-        let scope = edit.scope();
-        by_scope.entry(scope.key()).or_insert((scope, Vec::new())).1.push((index, edit));
+        by_scope.entry(edit.scope().key()).or_insert((edit, Vec::new())).1.push((index, edit));
     }
     let (mut puts, mut removals) = (Vec::new(), Vec::new());
-    for (scope, edits) in by_scope.into_values() {
+    for (first, edits) in by_scope.into_values() {
         let mut by_text: BTreeMap<String, Put<'a>> = BTreeMap::new();
         for (index, edit) in &edits {
             if let RuleEdit::Put { rule, replaces } = edit {
@@ -305,9 +301,8 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
         let mut wanted = by_text.into_values();
         match wanted.next() {
             Some(put) => puts.push(put),
-            None => {
-                removals.push(Removal { scope, indices: edits.iter().map(|(index, _)| *index).collect() })
-            }
+            None => removals
+                .push(Removal { edit: first, indices: edits.iter().map(|(index, _)| *index).collect() }),
         }
         for put in wanted {
             refused.unless::<()>(&put.indices, Err(EditRefusal::Contradiction));
@@ -320,7 +315,7 @@ fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Ve
 fn claim(list: &[Slot<'_>], hosts: &Hosts, put: &Put<'_>) -> Result<Claim, EditRefusal> {
     let is_as_wanted =
         |index: usize| list.get(index).is_some_and(|slot| slot.rule.equals_in_every_field(put.rule));
-    match the_one(list, &hosts.near(&put.rule.hostname), Scope::of(put.rule))? {
+    match the_one(&Near::new(list, hosts, &put.rule.hostname), Scope::wanted(put.rule))? {
         None => Ok(Claim::Add),
         Some(index) if put.replaces => Ok(Claim::Replace(index)),
         Some(index) if is_as_wanted(index) => Ok(Claim::Nothing),
@@ -328,10 +323,10 @@ fn claim(list: &[Slot<'_>], hosts: &Hosts, put: &Put<'_>) -> Result<Claim, EditR
     }
 }
 
-/// The only rule for `scope`, which is at one of the places `near` if there is one.
-fn the_one(list: &[Slot<'_>], near: &[usize], scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
+/// The only rule for `scope`, if there is one.
+fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
     let found: Vec<usize> =
-        slots(list, near).filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
+        near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
@@ -339,19 +334,14 @@ fn the_one(list: &[Slot<'_>], near: &[usize], scope: Scope<'_>) -> Result<Option
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it; such a rule is at one of
-/// the places `near`. A foreign rule behind ours gets none already, unless ours is spelled so that it matches nothing.
-fn check_equivalents(
-    list: &[Slot<'_>],
-    near: &[usize],
-    scope: Scope<'_>,
-    present: Option<usize>,
-) -> Result<(), EditRefusal> {
-    let is_live = |index: &usize| list.get(*index).is_some_and(|slot| scope.is_covered_by(&slot.rule));
-    let end = present.filter(is_live);
-    let mut in_front = slots(list, near).take_while(|(place, _)| Some(*place) != end);
-    match in_front.find(|(_, slot)| !slot.is_own && scope.is_equivalent_to(&slot.rule)) {
-        Some((place, _)) => Err(EditRefusal::MutualCover { rule: place + 1 }),
+/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind ours
+/// gets none already, unless ours is spelled so that it matches nothing.
+fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
+    let is_live =
+        |(place, slot): &(usize, &Slot<'_>)| Some(*place) == present && scope.is_covered_by(&slot.rule);
+    let end = near.slots().find(is_live).map_or(usize::MAX, |(place, _)| place);
+    match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
+        Some(place) => Err(EditRefusal::MutualCover { rule: place + 1 }),
         None => Ok(()),
     }
 }
@@ -359,32 +349,34 @@ fn check_equivalents(
 /// Writes the rule, at its place or where it has to stand. Returns true if that changes anything. `hosts` has the places of
 /// the list.
 fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool {
-    let scope = Scope::of(wanted);
-    let near = hosts.near(&wanted.hostname);
-    let present = slots(list, &near).find(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place);
-    let Some(present) = present else {
-        let place = place(list, &near, scope);
-        list.insert(place, Slot { rule: Cow::Owned(Rule::wanted(wanted)), is_own: true });
-        hosts.insert(place, &wanted.hostname);
-        return true;
+    let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
+    let near = Near::new(list, hosts, hostname);
+    let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
+    let (rule, end) = match present {
+        None => (Cow::Owned(Rule::wanted(wanted)), list.len()),
+        Some((present, Slot { rule, is_own: _ })) => {
+            let (is_live, is_equal) = (scope.is_covered_by(rule), rule.equals(wanted));
+            let stays = is_live && !near.is_misplaced(present, scope);
+            let rule = if is_equal { rule.clone() } else { Cow::Owned(rule.with(wanted)) };
+            if stays {
+                list.splice(present..=present, [Slot { rule, is_own: true }]);
+                return !is_equal;
+            }
+            list.remove(present);
+            hosts.remove(present, hostname);
+            // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like
+            // a new one.
+            (rule, if is_live { present } else { list.len() })
+        }
     };
-    let is_misplaced = is_misplaced(list, &near, present, scope);
-    let Some(slot) = list.get_mut(present) else { return false };
-    let is_live = scope.is_covered_by(&slot.rule);
-    let is_equal = slot.rule.equals(wanted);
-    if !is_equal {
-        slot.rule = Cow::Owned(slot.rule.with(wanted));
+    let slot = Slot { rule, is_own: true };
+    let (place, moved) = Near::new(list, hosts, hostname).place(end, scope);
+    if moved.is_empty() {
+        list.insert(place, slot);
+        hosts.insert(place, hostname);
+    } else {
+        insert(list, place, slot, &moved);
+        *hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
     }
-    if is_live && !is_misplaced {
-        return !is_equal;
-    }
-    let slot = list.remove(present);
-    hosts.remove(present, &wanted.hostname);
-    let near = hosts.near(&wanted.hostname);
-    // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like a new
-    // one.
-    let place = if is_live { place_again(list, &near, present, scope) } else { place(list, &near, scope) };
-    list.insert(place, slot);
-    hosts.insert(place, &wanted.hostname);
-    !is_equal || place != present
+    true
 }

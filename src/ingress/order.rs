@@ -2,25 +2,27 @@
 //!
 //! The first rule that matches a request answers it, so placing a rule decides about requests:
 //!
-//! 1. It stands in front of every foreign rule that covers it, because no request would reach it otherwise.
-//! 2. It stands behind every foreign rule that is in front of the first such one. Those overlap it at most in part, and
-//!    keep their requests.
-//! 3. Within the run of our rules at that place, uninterrupted by a foreign one, narrower rules stand in front of wider
-//!    ones: exact hostnames, deeper wildcards, shallower ones; then paths by [`PathRank`]; then by bytes.
+//! 1. A rule of ours stands in front of every foreign rule that covers it, because no request would reach it otherwise.
+//! 2. Of two rules of ours that may match one request, the narrower one stands in front: exact hostnames, deeper
+//!    wildcards, shallower ones; then paths by [`PathRank`]; then by bytes. Foreign rules between them change nothing.
+//! 3. A new rule stands behind every other foreign rule that may match one of its requests, so that this rule keeps it.
 //!
-//! A wider rule of ours that covers it is an edge, like the foreign rule of 1.
+//! Rules that share no request have no order; a new one is only sorted among those of ours around it. A rule that
+//! stands is only moved if it breaks 1 or 2: moving it for 3 could hand its requests to a foreign rule that was put
+//! behind it.
 //!
-//! A rule that stands already is only moved if it breaks 1, or breaks 3 towards a rule that it shares hosts with.
-//! Somebody may have put a foreign rule behind it that overlaps it in part, and moving ours would hand that rule
-//! requests. The order of rules that share no host means nothing.
+//! Where a wider rule of ours stands in front of a foreign rule that the new one has to stand behind, the foreign rule
+//! keeps its requests, and the wider rule moves behind the new one. Only 1 and 2 together win over 3: if a foreign rule
+//! covers the wider one, the narrower one stands in front of both, although that foreign rule covers it at most in
+//! part.
 //!
-//! The law is that a request only changes its rule from one that covers ours to ours. It holds because our rule is put
-//! directly before the first rule that covers it: a request that now reaches ours was answered by that rule before, or
-//! by a rule of ours between the two.
+//! So which of our rules answers a request depends on our rules alone, and not on the order in which they came. A
+//! request leaves a foreign rule only for a rule of ours that this rule covers, or that 2 puts in front of such a one.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 
+use super::hosts::Hosts;
 use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
@@ -32,26 +34,30 @@ pub(super) struct Slot<'a> {
     pub(super) is_own: bool,
 }
 
-/// The hostname and path of a rule of ours.
-#[derive(Clone, Copy, Debug)]
+/// The hostname, in normal form, and the path of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Scope<'a> {
-    pub(super) hostname: &'a Hostname,
+    hostname: &'a str,
     path: Option<&'a str>,
 }
 
 impl<'a> Scope<'a> {
     /// An empty path counts as none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
-        Self { hostname, path: path.filter(|path| !path.is_empty()) }
+        Self { hostname: hostname.as_str(), path: path.filter(|path| !path.is_empty()) }
     }
 
-    pub(super) fn of(wanted: &'a WantedRule) -> Self {
+    pub(super) fn wanted(wanted: &'a WantedRule) -> Self {
         Self::new(&wanted.hostname, wanted.path_text())
+    }
+
+    fn of(rule: &'a Rule) -> Self {
+        Self { hostname: rule.folded_hostname(), path: rule.path() }
     }
 
     /// True if `rule` has this hostname and this path text.
     pub(super) fn is_of(&self, rule: &Rule) -> bool {
-        rule.is_for(self.hostname, self.path)
+        rule.is_readable() && Scope::of(rule) == *self
     }
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
@@ -64,123 +70,136 @@ impl<'a> Scope<'a> {
     /// True if this scope and `rule` match exactly the same requests: one of them would get none, whatever their order.
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
-            && rule.folded_hostname() == self.hostname.as_str()
+            && rule.folded_hostname() == self.hostname
             && shape::covers(self.path, rule.path())
     }
 
-    /// True if this scope and `rule`, both ours, have a host in common.
-    fn shares_hosts_with(&self, rule: &Rule) -> bool {
-        let includes = |wide: &str, narrow: &str| match HostScope::of(wide) {
-            HostScope::All => true,
-            HostScope::Suffix(suffix) => narrow.trim_start_matches('*').ends_with(suffix),
-            HostScope::Exact(text) => text == narrow,
+    /// True if the two have a host in common.
+    fn shares_hosts_with(self, other: Scope<'_>) -> bool {
+        let includes = |wide: &str, narrow| HostScope::of(wide).includes(narrow);
+        includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
+    }
+
+    /// True unless the texts say that no request is for both.
+    fn may_share_with(self, other: Scope<'_>) -> bool {
+        self.shares_hosts_with(other) && shape::may_share(self.path, other.path)
+    }
+
+    /// The place in the order of our rules: a smaller key stands in front.
+    pub(super) fn key(self) -> Key<'a> {
+        let labels = match HostScope::of(self.hostname) {
+            HostScope::Exact(_) => usize::MAX,
+            HostScope::Suffix(suffix) => suffix.split('.').count(),
+            HostScope::All => 0,
         };
-        let (own, other) = (self.hostname.as_str(), rule.folded_hostname());
-        includes(own, other) || includes(other, own)
-    }
-
-    pub(super) fn key(&self) -> Key<'a> {
-        Key::new(self.hostname.as_str(), self.path)
+        (Reverse(labels), PathRank::of(self.path), self)
     }
 }
 
-/// The order of our rules among themselves: a smaller key stands in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key<'a> {
-    hosts: HostRank,
-    paths: PathRank,
-    hostname: &'a str,
-    path: Option<&'a str>,
-}
+/// The number of labels of a wildcard, of which an exact hostname counts as the deepest; then the path; then the bytes.
+pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum HostRank {
-    Exact,
-    /// By the number of labels, the most first.
-    Wildcard(Reverse<usize>),
-    All,
-}
-
-impl<'a> Key<'a> {
-    fn new(hostname: &'a str, path: Option<&'a str>) -> Self {
-        let hosts = match HostScope::of(hostname) {
-            HostScope::Exact(_) => HostRank::Exact,
-            HostScope::Suffix(suffix) => HostRank::Wildcard(Reverse(suffix.split('.').count())),
-            HostScope::All => HostRank::All,
-        };
-        Self { hosts, paths: PathRank::of(path), hostname, path }
-    }
-
-    fn of(rule: &'a Rule) -> Self {
-        Self::new(rule.folded_hostname(), rule.path())
-    }
-}
-
-/// The rules of a list at some places, with these.
-pub(super) fn slots<'l, 'a>(
+/// The rules of a list that may share hosts with a hostname.
+#[derive(Clone, Debug)]
+pub(super) struct Near<'l, 'a> {
     list: &'l [Slot<'a>],
-    places: &'l [usize],
-) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
-    places.iter().filter_map(|place| Some((*place, list.get(*place)?)))
+    /// Ascending.
+    places: Vec<usize>,
 }
 
-/// The place of a rule for `scope` in a list that has none for it. `near` has the places, ascending, of all rules that may
-/// share hosts with it.
-pub(super) fn place(list: &[Slot<'_>], near: &[usize], scope: Scope<'_>) -> usize {
-    place_before(list, near, list.len(), scope)
-}
-
-/// The new place of our rule for `scope`, which was misplaced at `index`. It moves only towards the front, so it never
-/// passes a foreign rule behind it.
-pub(super) fn place_again(list: &[Slot<'_>], near: &[usize], index: usize, scope: Scope<'_>) -> usize {
-    let foreign = list.iter().skip(index).position(|slot| !slot.is_own);
-    place_before(list, near, foreign.map_or(list.len(), |offset| index + offset), scope)
-}
-
-fn place_before(list: &[Slot<'_>], near: &[usize], end: usize, scope: Scope<'_>) -> usize {
-    let key = scope.key();
-    let in_front = list.get(..end).unwrap_or_default();
-    let mut edges = slots(in_front, near).filter(|(_, slot)| is_edge(slot, scope));
-    let edge = edges.next().map_or(end, |(place, _)| place);
-    let beginning = edge - run_before(list, edge).len();
-    let (mut narrower, mut wider) = (beginning, edge);
-    for (place, slot) in slots(list, near) {
-        if place < beginning || place >= wider || !scope.shares_hosts_with(&slot.rule) {
-            continue;
-        }
-        match Key::of(&slot.rule).cmp(&key) {
-            Ordering::Less => narrower = place + 1,
-            Ordering::Equal => {}
-            Ordering::Greater => wider = place,
-        }
+impl<'l, 'a> Near<'l, 'a> {
+    pub(super) fn new(list: &'l [Slot<'a>], hosts: &Hosts, hostname: &Hostname) -> Self {
+        Self { list, places: hosts.near(hostname) }
     }
-    // Between the two any place will do, so this takes the one that keeps a sorted run sorted. If a wider rule stands
-    // in front of a narrower one, those two are misplaced themselves, but this one at least is reached.
-    let between = list.get(narrower..wider).unwrap_or_default();
-    narrower + between.partition_point(|slot| Key::of(&slot.rule) <= key)
+
+    /// The rules, each with its place.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
+        self.places.iter().filter_map(|place| Some((*place, self.list.get(*place)?)))
+    }
+
+    /// Those in front of `end`.
+    pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
+        self.slots().take_while(move |(place, _)| *place < end)
+    }
+
+    /// The first foreign rule in front of `end` that is such a one.
+    pub(super) fn foreign(&self, end: usize, is_such: impl Fn(&Rule) -> bool) -> Option<usize> {
+        self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(place, _)| place)
+    }
+
+    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider one of ours stands
+    /// there.
+    pub(super) fn is_misplaced(&self, index: usize, scope: Scope<'_>) -> bool {
+        let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
+        is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
+    }
+
+    /// The last place, at `end` or in front of it, where a rule for `scope` may stand, and those of ours that have to
+    /// move to it. The list has no rule for `scope`.
+    pub(super) fn place(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+        let key = scope.key();
+        let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
+        // In front of one that covers it, it takes no other rule's requests.
+        let covers = |slot: &Slot<'_>| scope.is_covered_by(&slot.rule) && (!slot.is_own || is_wider(slot));
+        let end = self.front(end).find(|(_, slot)| covers(slot)).map_or(end, |(place, _)| place);
+        // The first wider one of ours behind the last foreign one.
+        let mut place = end;
+        for (index, slot) in self.front(end) {
+            let is_bound = !slot.is_own || place == end && is_wider(slot);
+            if is_bound && scope.may_share_with(Scope::of(&slot.rule)) {
+                place = if slot.is_own { index } else { end };
+            }
+        }
+        // Directly in front of that, ours that share no request with it are sorted for the reader.
+        let is_other = |slot: &Slot<'_>| !scope.may_share_with(Scope::of(&slot.rule));
+        let passes = |slot: &Slot<'_>| slot.is_own && is_wider(slot) && is_other(slot);
+        let behind = self.list.iter().take(place).rev().take_while(|slot| passes(slot));
+        place -= behind.count();
+        let mut moved = self.ours(place, scope, Ordering::Greater);
+        let scopes = moved.iter().filter_map(|index| Some(Scope::of(&self.list.get(*index)?.rule)));
+        let covers_moved = |rule: &Rule| scopes.clone().any(|scope| scope.is_covered_by(rule));
+        if let Some(limit) = self.foreign(place, covers_moved) {
+            return self.place(limit, scope);
+        }
+        moved.extend(self.ours(place, scope, Ordering::Less));
+        (place, moved)
+    }
+
+    /// Those of our rules that stand on the wrong side of the rule for `scope` at `place`, because of its requests or
+    /// of those of another one of them: wider ones (`Greater`) in front of it, or narrower ones behind it.
+    fn ours(&self, place: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
+        let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
+        let mut others = Vec::new();
+        for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own) {
+            let other = Scope::of(&slot.rule);
+            let is_there = (index < place) == is_in_front && scope.shares_hosts_with(other);
+            if is_there && other.key().cmp(&key) == side {
+                others.push((other.key(), index));
+            }
+        }
+        others.sort_unstable_by(|one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
+        let (mut linked, mut found) = (vec![scope], Vec::new());
+        for ((.., scope), index) in others {
+            // A wider one that is hidden takes no requests, and a narrower one that would be refused stays.
+            let keeps =
+                |rule: &Rule| scope.is_covered_by(rule) && (is_in_front || scope.is_equivalent_to(rule));
+            let is_linked = linked.iter().any(|other| scope.may_share_with(*other));
+            if is_linked && self.foreign(index, keeps).is_none() {
+                linked.push(scope);
+                found.push(index);
+            }
+        }
+        found
+    }
 }
 
-/// True if our rule at `index` must move: a rule in front of it covers it, and belongs behind it. `near` has the places of
-/// all rules that may share hosts with it.
-pub(super) fn is_misplaced(list: &[Slot<'_>], near: &[usize], index: usize, scope: Scope<'_>) -> bool {
-    let key = scope.key();
-    let in_front = list.get(..index).unwrap_or_default();
-    slots(in_front, near).any(|(place, slot)| {
-        let is_wider = scope.shares_hosts_with(&slot.rule) && Key::of(&slot.rule) > key;
-        // Only our rules directly before it, uninterrupted by a foreign one, are in order with it.
-        let mut between = in_front.get(place..).unwrap_or_default().iter();
-        is_edge(slot, scope) || is_wider && between.all(|slot| slot.is_own)
-    })
-}
-
-/// True if a rule for `scope` has to stand in front of this one.
-fn is_edge(slot: &Slot<'_>, scope: Scope<'_>) -> bool {
-    scope.is_covered_by(&slot.rule) && (!slot.is_own || Key::of(&slot.rule) > scope.key())
-}
-
-/// Our rules directly before `end`, uninterrupted by a foreign one.
-fn run_before<'list, 'a>(list: &'list [Slot<'a>], end: usize) -> &'list [Slot<'a>] {
-    let in_front = list.get(..end).unwrap_or_default();
-    let foreign = in_front.iter().rposition(|slot| !slot.is_own);
-    in_front.get(foreign.map_or(0, |index| index + 1)..).unwrap_or_default()
+/// Inserts `slot`, a rule of ours, at `place`, and moves those of ours at the places `moved` to it.
+pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, place: usize, slot: Slot<'a>, moved: &[usize]) {
+    let (mut group, mut others): (Vec<_>, Vec<_>) =
+        list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
+    group.push((place, slot));
+    group.sort_by(|(_, one), (_, other)| Scope::of(&one.rule).key().cmp(&Scope::of(&other.rule).key()));
+    let place = others.partition_point(|(index, _)| *index < place);
+    others.splice(place..place, group);
+    list.extend(others.into_iter().map(|(_, slot)| slot));
 }

@@ -212,6 +212,7 @@ fn a_rule_that_no_request_reaches_is_told() {
     ]);
     let hidden = |host: &str, path: &str| {
         document
+            .owned(&is_own)
             .hidden_by(&hostname(host), Some(path))
             .map(|rule| (rule.hostname().to_owned(), rule.path().map(ToOwned::to_owned)))
     };
@@ -220,7 +221,7 @@ fn a_rule_that_no_request_reaches_is_told() {
     assert_eq!(hidden("b.example.com", ""), Some(("*.example.com".to_owned(), None)));
     assert_eq!(hidden("c.example.com", ""), None, "there is no such rule");
     assert!(
-        !document.is_shadowed(&hostname("a.example.com"), None, &is_own),
+        !document.owned(&is_own).is_shadowed(&hostname("a.example.com"), None),
         "narrower stands in front by our own order"
     );
 }
@@ -230,7 +231,7 @@ fn an_equivalent_foreign_rule_in_front_is_a_conflict_and_no_drift() {
     let document = list(&["a.example.com / foreign", "a.example.com - own", "- - rest"]);
     let edited = edit(&document, &[put(wanted("a.example.com", "", "http://own"))]);
     assert_eq!(edited.refused, [(0, EditRefusal::MutualCover { rule: 1 })]);
-    assert!(!document.is_shadowed(&hostname("a.example.com"), None, &is_own));
+    assert!(!document.owned(&is_own).is_shadowed(&hostname("a.example.com"), None));
 
     // Behind ours it got no request before.
     let document = list(&["a.example.com - own", "a.example.com / foreign", "- - rest"]);

@@ -152,6 +152,35 @@ pub(crate) fn has_key(rule: &Rule, key: &Key) -> bool {
     rule.is_for(&Hostname::parse(&key.0).unwrap(), key.1.as_deref())
 }
 
+/// A step in the life of a list that others edit too.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The webhook publishes rules in one request.
+    Publish(Vec<WantedRule>),
+    /// The webhook withdraws its rule at this index of those that stand.
+    Withdraw(prop::sample::Index),
+    /// Another writer inserts a rule at a place.
+    Insert(prop::sample::Index, String),
+}
+
+/// The life of a list, from an empty one on. Few hosts, so that rules share requests.
+pub(crate) fn life() -> impl Strategy<Value = Vec<Step>> {
+    let hostnames = ["app.example.com", "a.b.example.com", "*.example.com", "*.b.example.com", "*.com"];
+    let foreign =
+        (select([&hostnames[..], &["other.test", "*", "App.Example.com"]].concat()), select(PATHS.to_vec()));
+    let own = (wanted(), select(hostnames.to_vec()))
+        .prop_map(|(rule, hostname)| WantedRule { hostname: Hostname::parse(hostname).unwrap(), ..rule });
+    let step = prop_oneof![
+        4 => vec(own, 1..4).prop_map(Step::Publish),
+        3 => (any::<prop::sample::Index>(), foreign).prop_map(|(place, (hostname, path))| {
+            let entry = Entry::Foreign { hostname: Some(hostname), path: Some(path), style: Style::Compact };
+            Step::Insert(place, rule_text(0, &entry))
+        }),
+        1 => any::<prop::sample::Index>().prop_map(Step::Withdraw),
+    ];
+    vec(step, 2..12)
+}
+
 /// A rule of a document.
 #[derive(Clone, Debug)]
 enum Entry {

@@ -4,7 +4,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloudflare_emulator::ingress::validate;
 use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Edited, OriginOption, Rule, RuleEdit};
@@ -13,7 +13,9 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::generator::{EditCase, HOSTS, Key, REQUEST_PATHS, case, has_key, key_of, plain_case, wanted_key};
+use crate::generator::{
+    EditCase, HOSTS, Key, REQUEST_PATHS, Step, case, has_key, key_of, life, plain_case, wanted_key,
+};
 use crate::{matcher, options};
 
 fn edit(case: &EditCase) -> Edited {
@@ -59,6 +61,60 @@ fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
     rules.map(|rule| rule.raw().get()).collect()
 }
 
+/// True if every request here that `narrow` matches is one that `wide` matches.
+fn covers(narrow: &Value, wide: &Value) -> bool {
+    requests().all(|(host, path)| !matcher::matches(narrow, host, path) || matcher::matches(wide, host, path))
+}
+
+/// True if the order of our rules puts the first one in front.
+fn is_narrower(one: &Rule, other: &Rule) -> bool {
+    let removal = |rule: &Rule| {
+        let hostname = Hostname::parse(rule.hostname()).unwrap();
+        RuleEdit::Remove { hostname, path: rule.path().map(Into::into) }
+    };
+    removal(one).in_order_of_list(&removal(other)).is_lt()
+}
+
+/// True for the rules that [`life`] publishes.
+fn is_ours(rule: &Rule) -> bool {
+    !rule.hostname().is_empty() && !rule.service().contains("foreign")
+}
+
+/// The document after a step. `asked` has the last publication of each key.
+fn live(document: &Document, step: &Step, asked: &mut BTreeMap<Key, RuleEdit>) -> Document {
+    let edits: Vec<RuleEdit> = match step {
+        Step::Publish(rules) => rules
+            .iter()
+            .map(|rule| {
+                let is_standing = |standing: &Rule| is_ours(standing) && has_key(standing, &wanted_key(rule));
+                let replaces = document.rules().iter().any(is_standing);
+                RuleEdit::Put { rule: rule.clone(), replaces }
+            })
+            .collect(),
+        Step::Withdraw(_) if asked.is_empty() => Vec::new(),
+        Step::Withdraw(index) => {
+            let (hostname, path) = index.get(&asked.keys().collect::<Vec<_>>());
+            vec![RuleEdit::Remove {
+                hostname: Hostname::parse(hostname).unwrap(),
+                path: path.as_deref().map(Into::into),
+            }]
+        }
+        Step::Insert(place, rule) => {
+            let mut rules = texts(document.rules().iter());
+            rules.insert(place.index(rules.len().max(1)), rule);
+            let config = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
+            return Document::parse(Some(&RawValue::from_string(config).unwrap())).unwrap();
+        }
+    };
+    asked.extend(
+        edits
+            .iter()
+            .filter(|edit| matches!(edit, RuleEdit::Put { .. }))
+            .map(|edit| (key_of(edit), edit.clone())),
+    );
+    document.edit(&edits, &is_ours).document
+}
+
 proptest! {
     #[test]
     fn foreign_rules_keep_their_order_and_their_bytes(case in case()) {
@@ -78,14 +134,17 @@ proptest! {
         prop_assert_eq!(found, kept);
     }
 
-    /// Design 6: a request changes its rule only from one that covers ours to ours, and back.
-    /// Invariant 3 of docs/how-it-works.md.
+    /// Invariant 3 of docs/how-it-works.md: a request changes its rule only from one that covers ours to ours, and back. Our
+    /// own order moves others: a narrower one of ours in front of a foreign rule that covers a wider one, and a wider one of
+    /// ours behind a narrower.
     #[test]
-    fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours(case in case()) {
+    fn a_request_changes_its_rule_only_from_one_that_covers_ours_to_ours_or_for_our_own_order(case in case()) {
         let before = case.document();
         let edited = edit(&case);
         let (put, removed) = applied(&case, &edited);
+        let is_ours = |rule: &Rule| case.is_own(rule) || has_key_of(&put, rule);
         let (old, new) = (readable(&before), readable(&edited.document));
+        let rules = edited.document.rules();
         for (host, path) in requests() {
             let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
             let Some(to) = to else {
@@ -93,26 +152,59 @@ proptest! {
                 continue;
             };
             let Some(from) = from else { continue };
-            let (old_rule, new_rule) = (&before.rules()[from], &edited.document.rules()[to]);
+            let (old_rule, new_rule) = (&before.rules()[from], &rules[to]);
             if old_rule.raw().get() == new_rule.raw().get() || has_key_of(&removed, old_rule) {
                 continue;
             }
-            let is_put = has_key_of(&put, new_rule);
             // An adopted rule may have had a spelling that matches other hosts than the canonical one.
             let canonical = Hostname::parse(old_rule.hostname()).map(|hostname| hostname.as_str() == old_rule.hostname());
-            let is_spelled_anew = has_key_of(&put, old_rule) && canonical != Ok(true);
+            if has_key_of(&put, old_rule) && canonical != Ok(true) {
+                continue;
+            }
+            let is_kept = |rule: &Rule| rule.raw().get() == old_rule.raw().get();
+            let now = rules.iter().position(is_kept).or_else(|| new.iter().position(|rule| *rule == old[from]));
+            let is_allowed = match (is_ours(old_rule), is_ours(new_rule)) {
+                (true, true) => has_key_of(&put, new_rule) || is_narrower(new_rule, old_rule),
+                (true, false) => now.is_some_and(|now| rules[to..now].iter().any(|rule| has_key_of(&put, rule))),
+                (false, true) => covers(&new[to], &old[from]) || now.is_some_and(|now| {
+                    let is_wider = |own: usize| is_ours(&rules[own]) && is_narrower(new_rule, &rules[own]);
+                    (to..=now).filter(|cover| !is_ours(&rules[*cover])).any(|cover| {
+                        (to..cover).any(|own| is_wider(own) && covers(&new[own], &new[cover]))
+                    })
+                }),
+                (false, false) => false,
+            };
             prop_assert!(
-                is_put || is_spelled_anew,
-                "{} {} went from {} to {}", host, path, old_rule.raw(), new_rule.raw()
+                is_allowed,
+                "{} {} went from {} to {} in {:#?}", host, path, old_rule.raw(), new_rule.raw(), new
             );
-            let is_ours = case.is_own(old_rule) || has_key_of(&put, old_rule);
-            let covers = requests().all(|(host, path)| {
-                !matcher::matches(&new[to], host, path) || matcher::matches(&old[from], host, path)
-            });
-            prop_assert!(
-                is_ours || covers,
-                "{} {} went from {}, which does not cover it, to {}", host, path, old_rule.raw(), new_rule.raw()
-            );
+        }
+    }
+
+    /// Neither the order of our requests nor what others inserted between them decides which of ours answers. A rule that
+    /// would be refused stands as others left it.
+    #[test]
+    fn a_request_that_ours_answer_gets_the_answer_of_ours_published_alone_and_at_once(life in life()) {
+        let mut document = Document::parse(None).unwrap();
+        let mut asked: BTreeMap<Key, RuleEdit> = BTreeMap::new();
+        for step in &life {
+            document = live(&document, step, &mut asked);
+            let owned = document.owned(&is_ours);
+            let is_sure = |rule: &Rule, edit: &RuleEdit| {
+                is_ours(rule) && has_key(rule, &key_of(edit)) && owned.refusal(edit.hostname(), edit.path()).is_none()
+            };
+            let standing = |rule: &Rule| asked.values().find(|edit| is_sure(rule, edit)).cloned();
+            let ours: Vec<RuleEdit> = document.rules().iter().filter_map(&standing).collect();
+            let alone = Document::parse(None).unwrap().edit(&ours, &is_ours).document;
+            let (all, alone) = (readable(&document), readable(&alone));
+            for (host, path) in requests() {
+                let Some(place) = matcher::first_match(&all, host, path) else { continue };
+                if standing(&document.rules()[place]).is_none() {
+                    continue;
+                }
+                let expected = matcher::first_match(&alone, host, path).map(|place| &alone[place]);
+                prop_assert_eq!(Some(&all[place]), expected, "{} {} in {:#?} after {:?}", host, path, all, step);
+            }
         }
     }
 
@@ -155,7 +247,7 @@ proptest! {
         prop_assert_eq!(edited.changed, !is_same);
     }
 
-    /// Design 3: drift shows if and only if applying the endpoint again would write something.
+    /// Drift shows if and only if applying the endpoint again would write something.
     #[test]
     fn a_rule_is_shadowed_if_and_only_if_putting_it_again_would_change_the_list(case in case()) {
         let document = case.document();
@@ -164,7 +256,7 @@ proptest! {
         for rule in &case.own {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
-            let is_shadowed = document.is_shadowed(&rule.hostname, rule.path_text(), &own);
+            let is_shadowed = document.owned(&own).is_shadowed(&rule.hostname, rule.path_text());
             prop_assert_eq!(edited.changed, is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
             if !is_shadowed {
                 standing.push(put);
@@ -199,8 +291,8 @@ proptest! {
             );
             prop_assert!(rules[0].equals(wanted));
             if *replaces {
-                prop_assert!(!edited.document.is_shadowed(hostname, path, &own), "{}", edited.document.to_raw());
-                let hidden_by = edited.document.hidden_by(hostname, path);
+                prop_assert!(!edited.document.owned(&own).is_shadowed(hostname, path), "{}", edited.document.to_raw());
+                let hidden_by = edited.document.owned(&own).hidden_by(hostname, path);
                 prop_assert!(hidden_by.is_none_or(own), "{:?} hides {}", hidden_by, rules[0].raw());
             }
         }
@@ -295,8 +387,7 @@ fn managed_value(rule: &Rule, field: &str) -> Option<Value> {
 fn member(rule: &Rule, path: &[&str]) -> Option<String> {
     let mut raw: Box<RawValue> = rule.raw().to_owned();
     for name in path {
-        let object: std::collections::BTreeMap<String, Box<RawValue>> =
-            serde_json::from_str(raw.get()).ok()?;
+        let object: BTreeMap<String, Box<RawValue>> = serde_json::from_str(raw.get()).ok()?;
         raw = object.get(*name)?.clone();
     }
     Some(raw.get().to_owned())
@@ -316,10 +407,9 @@ fn the_documents_are_not_trivial() {
         let edited = edit(&case);
         changed += usize::from(edited.changed);
         refused += usize::from(!edited.refused.is_empty());
-        shadowed +=
-            usize::from(case.own.iter().any(|rule| {
-                document.is_shadowed(&rule.hostname, rule.path_text(), &|rule| case.is_own(rule))
-            }));
+        shadowed += usize::from(case.own.iter().any(|rule| {
+            document.owned(&|rule| case.is_own(rule)).is_shadowed(&rule.hostname, rule.path_text())
+        }));
         let (put, _) = applied(&case, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));
         moved += usize::from(requests().any(|(host, path)| {

@@ -50,7 +50,7 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
     assert!(matches!(&told[..], [line] if line.contains("set ADOPT=tunnel to take it over")), "{told:#?}");
 
     harness.cloudflare.edit(|cloudflare| {
-        let record = cloudflare.records("example.com").into_iter().find(|record| record.name == name);
+        let record = cloudflare.records("example.com").iter().find(|record| record.name == name);
         let id = record.expect("it is there").id.clone();
         let elsewhere = serde_json::json!({"content": "elsewhere.test"});
         cloudflare.patch_record("example.com", &id, &elsewhere).expect("Cloudflare takes it");

@@ -48,8 +48,6 @@ const EDITS: [Edit; 13] = [
     Edit::AddsAnAddressOnTheHostnameThatComes,
 ];
 
-/// Of the loop from [`before`] to [`desired`]: two snapshots of three reads, the change of a rule, and the batch.
-
 const ADDED: &str = r#"{"hostname": "added.example.com","service":"http://added:80","y":[1, 2]}"#;
 const TAKEN: &str = r#"{"service":"http://taken:80","hostname":"comes.example.com"}"#;
 const TAKEN_WITH_NOTE: &str =

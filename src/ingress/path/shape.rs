@@ -3,6 +3,8 @@
 //! The expressions may be anybody's, outside the common subset, or invalid. It concludes only what the text proves.
 
 use std::cmp::Reverse;
+use std::iter::{self, Peekable};
+use std::str::Chars;
 
 use super::SPECIAL;
 
@@ -20,9 +22,19 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
         return true;
     }
     let prefixes = prefix_of(path).zip(other.and_then(prefix_of));
-    prefixes.is_some_and(|(path, other)| {
-        other.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
+    prefixes.is_some_and(|(path, other)| (other + "/").starts_with(&(path + "/")))
+}
+
+/// True unless the texts of two expressions say that no path matches both.
+pub(in crate::ingress) fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
+    let beginning = |text: &str| match prefix_of(text) {
+        // All that it matches begins so, once a path that ends there is taken to end with a slash.
+        Some(path) => Some(path + "/"),
+        // With flags the letters of the beginning may differ.
+        None => literal_beginning(text).filter(|_| !text.starts_with("(?")),
+    };
+    let beginnings = one.and_then(beginning).zip(other.and_then(beginning));
+    beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
 }
 
 /// The rank of an expression among those of one host: a smaller one stands in front.
@@ -67,16 +79,8 @@ fn matches_everything(text: &str) -> bool {
 pub(super) fn prefix_of(text: &str) -> Option<String> {
     let body = PREFIX_ENDS.iter().find_map(|end| text.strip_suffix(end))?;
     let literal = body.strip_prefix('^')?;
-    let mut path = String::new();
-    let mut characters = literal.chars();
-    while let Some(character) = characters.next() {
-        let plain = match character {
-            '\\' => characters.next().filter(char::is_ascii_punctuation)?,
-            _ if SPECIAL.contains(&character) => return None,
-            _ => character,
-        };
-        path.push(plain);
-    }
+    let mut characters = literal.chars().peekable();
+    let path = iter::from_fn(|| literal_character(&mut characters)).collect::<Option<String>>()?;
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
@@ -91,13 +95,7 @@ fn literal_beginning(text: &str) -> Option<String> {
     }
     let mut literal = String::new();
     let mut characters = body.chars().peekable();
-    while let Some(character) = characters.next() {
-        let plain = match character {
-            '\\' => characters.next().filter(char::is_ascii_punctuation),
-            _ if SPECIAL.contains(&character) => None,
-            _ => Some(character),
-        };
-        let Some(plain) = plain else { break };
+    while let Some(Some(plain)) = literal_character(&mut characters) {
         match characters.peek() {
             // The character before it may be absent or counted.
             Some('*' | '?' | '{') => break,
@@ -105,6 +103,15 @@ fn literal_beginning(text: &str) -> Option<String> {
         }
     }
     Some(literal)
+}
+
+/// The next character that an expression stands for, unescaped; an inner `None` if it does not stand for itself.
+fn literal_character(characters: &mut Peekable<Chars<'_>>) -> Option<Option<char>> {
+    let character = characters.next()?;
+    Some(match character {
+        '\\' => characters.next().filter(char::is_ascii_punctuation),
+        _ => Some(character).filter(|character| !SPECIAL.contains(character)),
+    })
 }
 
 /// True if there is an alternative outside every group, so that the text before it does not apply after it.
@@ -157,6 +164,25 @@ mod tests {
             (Some(r"^/\d(/|$)"), Some("^/d/x(/|$)"), false),
         ] {
             assert_eq!(covers(path, other), is_covering, "{path:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn expressions_share_paths_unless_their_beginnings_differ() {
+        for (one, other, may_share) in [
+            (None, Some("^/a"), true),
+            (Some("a"), Some("^/b"), true),
+            (Some("^/app"), Some("^/app/admin"), true),
+            (Some("^/a"), Some("^/b"), false),
+            (Some("(?i)^/A"), Some("^/a"), true),
+            (Some("^/ap(/|$)"), Some("^/api(/|$)"), false),
+            (Some("^/api(/|$)"), Some("^/api/v2(/|$)"), true),
+            (Some("^/ap(/|$)"), Some("^/ap$"), true),
+            (Some("^/ap(/|$)"), Some("^/api"), false),
+            (Some("^/ap(/|$)"), Some("^/a"), true),
+        ] {
+            assert_eq!(super::may_share(one, other), may_share, "{one:?} {other:?}");
+            assert_eq!(super::may_share(other, one), may_share, "{other:?} {one:?}");
         }
     }
 
@@ -228,6 +254,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_path_matches_two_expressions_that_share_none(
+            texts in prop::collection::vec(r"(\(\?i\))?\^/[a-cA/.+*?()|]{0,5}(\(/\|\$\))?", 2), path in "/[a-cA/]{0,6}"
+        ) {
+            let is_match = |text: &String| {
+                let pattern = PathPattern::parse(text).ok();
+                pattern.is_some_and(|pattern| regex::Regex::new(pattern.as_str()).unwrap().is_match(&path))
+            };
+            let is_shared = texts.iter().all(is_match);
+            prop_assert!(!is_shared || may_share(Some(&texts[0]), Some(&texts[1])), "{:?} {}", texts, path);
+        }
+
         #[test]
         fn what_anchored_expressions_match_begins_with_their_literal(
             text in r"(\^|\\A)/[a-c/.+*?()|\[\]\\d]{0,8}", path in "/[a-c/]{0,6}"

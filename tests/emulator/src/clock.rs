@@ -70,7 +70,10 @@ fn http_date(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400;
     let (year, month, day) = civil_date(days);
     let (hour, minute, second) = time_of_day(unix_seconds);
-    let (weekday, month) = (DAYS[days as usize % 7], MONTHS[month as usize - 1]);
+    let name_in = |names: &[&'static str], index: u64| -> &'static str {
+        usize::try_from(index).ok().and_then(|index| names.get(index)).expect("the caller divided")
+    };
+    let (weekday, month) = (name_in(&DAYS, days % 7), name_in(&MONTHS, month - 1));
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 

@@ -148,7 +148,11 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
         ),
         (
             "a foreign rule stands between two of ours",
-            vec!["*.example.com ^/x own", "* ^/x foreign", "a.example.com - own", "- - rest"],
+            vec!["a.example.com ^/x own", "* ^/x foreign", "a.example.com - own", "- - rest"],
+        ),
+        (
+            "a wider path that shares no request with it stands in front",
+            vec!["a.example.com ^/b own", "a.example.com ^/api own", "- - rest"],
         ),
     ] {
         let document = list(&rules);
@@ -161,7 +165,7 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
         let edited = edit(&document, &puts);
         assert!(!edited.changed, "{label}: {:?}", lines(&edited.document));
         for rule in document.rules().iter().filter(|rule| is_own(rule)) {
-            assert!(!document.is_shadowed(&hostname(rule.hostname()), rule.path(), &is_own), "{label}");
+            assert!(!document.owned(&is_own).is_shadowed(&hostname(rule.hostname()), rule.path()), "{label}");
         }
     }
 }
@@ -212,6 +216,28 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
             vec!["a.example.com ^/v1 own", "a.example.com api own", "* ^/x foreign", "- - rest"],
         ),
         (
+            "behind a wider path of ours, with a foreign rule of another host between them",
+            vec![
+                "a.example.com ^/app own",
+                "b.example.com - foreign",
+                "a.example.com ^/app/admin own",
+                "- - rest",
+            ],
+            ("a.example.com", "^/app/admin"),
+            vec![
+                "a.example.com ^/app/admin own",
+                "a.example.com ^/app own",
+                "b.example.com - foreign",
+                "- - rest",
+            ],
+        ),
+        (
+            "behind a wider one of ours and a foreign rule that keeps its requests, so that the wider one moves",
+            vec!["*.example.com ^/x own", "* ^/y foreign", "a.example.com - own", "- - rest"],
+            ("a.example.com", ""),
+            vec!["* ^/y foreign", "a.example.com - own", "*.example.com ^/x own", "- - rest"],
+        ),
+        (
             "spelled so that it matches nothing",
             vec!["*.Example.com - own", "a.example.com - foreign", "- - rest"],
             ("*.example.com", ""),
@@ -219,10 +245,49 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
         ),
     ] {
         let document = list(&before);
-        assert!(document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
+        assert!(document.owned(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
         let edited = edit(&document, &[put(wanted(host, path, "http://own"))]);
         assert_eq!(lines(&edited.document), after, "{label}");
-        assert!(!edited.document.is_shadowed(&hostname(host), Some(path), &is_own), "{label}");
+        assert!(!edited.document.owned(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
+    }
+}
+
+/// The second publication meets what the first one and another writer left.
+#[test]
+fn a_narrower_rule_of_ours_comes_to_stand_in_front_of_a_wider_one() {
+    for (label, before, (host, path), after) in [
+        (
+            "a foreign rule of another host stands between",
+            vec!["a.example.com ^/app own", "b.example.com - foreign", "- - rest"],
+            ("a.example.com", "^/app/admin"),
+            vec![
+                "a.example.com ^/app/admin own",
+                "a.example.com ^/app own",
+                "b.example.com - foreign",
+                "- - rest",
+            ],
+        ),
+        (
+            "a foreign rule on a path of the host stands between and keeps its requests",
+            vec!["*.example.com ^/x own", "a.example.com ^/api foreign", "- - rest"],
+            ("a.example.com", ""),
+            vec!["a.example.com ^/api foreign", "a.example.com - own", "*.example.com ^/x own", "- - rest"],
+        ),
+        (
+            "a foreign rule covers the wider one and not the narrower one",
+            vec!["*.example.com ^/app own", "* ^/app foreign", "- - rest"],
+            ("a.example.com", "^/app/admin"),
+            vec!["a.example.com ^/app/admin own", "*.example.com ^/app own", "* ^/app foreign", "- - rest"],
+        ),
+        (
+            "the wider one comes second, to a place in front of a foreign rule",
+            vec!["* ^/app foreign", "a.example.com ^/app/admin own", "- - rest"],
+            ("a.example.com", "^/app"),
+            vec!["a.example.com ^/app/admin own", "a.example.com ^/app own", "* ^/app foreign", "- - rest"],
+        ),
+    ] {
+        let edited = edit(&list(&before), &[put(wanted(host, path, "http://own"))]);
+        assert_eq!(lines(&edited.document), after, "{label}");
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn of<'a>(host: &Host<'a>, record: &Record) -> Vec<Found<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let names = registry_names(&host.registry_names, host.name());
+    let names = registry_names(host.registry_names, host.name());
     let names = names.iter().filter(|(kind, _)| match kind {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",

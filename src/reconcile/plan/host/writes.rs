@@ -236,7 +236,7 @@ impl Records<'_, '_> {
             content: target.hostname().into(),
             proxied: true,
             ttl: 1,
-            comment: comment.clone(),
+            comment,
         });
         records.map(|record| RecordOperation::delete(record)).chain([post]).collect()
     }
