@@ -204,7 +204,7 @@ arguments! {
     access_policies: "ACCESS_POLICIES",
     /// log what would be written, and write nothing (default: false) [DRY_RUN]
     dry_run: "DRY_RUN",
-    /// withhold a deletion of more hostnames than this and of more than half of all; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
+    /// withhold a deletion of more hostnames than this and of more than half of those as old; 0 withholds none (default: 5) [MASS_DELETION_LIMIT]
     mass_deletion_limit: "MASS_DELETION_LIMIT",
     /// time for records and configurations to reach the edge, for which a rule that visitors may still use stays, 0s to 3600s (default: 30s) [MOVE_GRACE]
     move_grace: "MOVE_GRACE",

@@ -25,7 +25,7 @@ const EVERY_HOST: &str = "*";
 pub struct Entry {
     /// The hostname in lower-case punycode, or a pattern.
     pub hostname: Box<str>,
-    /// The rule's path expression; `lost:` and a digest if nothing else is left of the rule.
+    /// The rule's path expression.
     pub path: Option<Box<str>>,
     /// The destination of the requests; `none` for a record without a rule.
     pub service: Option<Box<str>>,

@@ -284,7 +284,7 @@ impl fmt::Display for Reason {
                 }
                 match remedy {
                     Some(stamp) => {
-                        write!(formatter, "set its comment to {stamp:?} to hand it over, or delete the record")
+                        write!(formatter, "set its comment to {stamp:?} to give it back, or delete the record")
                     }
                     None => formatter.write_str(DELETE_OR_TAKE_OFF),
                 }

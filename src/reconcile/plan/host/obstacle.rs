@@ -151,7 +151,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
 }
 
-/// The reason for a name that is held, with the way to hand it over.
+/// The reason for a name that is held, with the way to make it ours.
 fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[Desired<'_>]) -> Reason {
     Reason::RecordHeld {
         kind: record.kind.clone(),
