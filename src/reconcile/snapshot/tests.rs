@@ -55,6 +55,20 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
     }
 }
 
+#[test]
+fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
+    for ids in [["1", "2"], ["2", "1"]] {
+        let [mut active, mut moved] = [zone("example.com", Vec::new()), zone("example.com", Vec::new())];
+        (active.zone.id, moved.zone.id) = (ZoneId::new(ids[0]), ZoneId::new(ids[1]));
+        moved.zone.status = "moved".into();
+        for zones in [vec![active.clone(), moved.clone()], vec![moved, active]] {
+            let snapshot = Snapshot { zones, ..Snapshot::default() };
+            let found = snapshot.zone_of("shop.example.com").map(|zone| zone.zone.id.as_str());
+            assert_eq!(found, Some(ids[0]));
+        }
+    }
+}
+
 /// Cloudflare writes some itself, for R2 or a load balancer, and changes them for nobody.
 #[test]
 fn a_record_that_nobody_can_write_is_never_ours() {

@@ -2,8 +2,8 @@
 //! of the hostname is written:
 //!
 //! - the endpoints of one object are published together or not at all;
-//! - while an endpoint is refused, nothing of the hostname is withdrawn, because a path that changes is a creation and
-//!   a deletion.
+//! - while an endpoint is refused, nothing of its object is withdrawn from the hostname, because a path that changes is
+//!   a creation and a deletion.
 
 use std::collections::BTreeSet;
 
