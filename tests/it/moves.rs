@@ -150,6 +150,25 @@ fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     assert_eq!((outcome, writes), (Ok(Changes::default()), Writes::default()));
 }
 
+/// `--registry=crd` has nothing read between its requests.
+#[test]
+fn a_move_goes_on_in_the_first_request_after_the_grace_whatever_was_read_shortly_before() {
+    let host = "crd.example.org";
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    let desired = [through("office", host)];
+    for _ in 0..2 {
+        assert_eq!(run(&mut simulation, &desired).0, Err(503), "stamped and published, then led over");
+    }
+    let create = simulation.external_dns().adjust(&desired).expect("adjusted");
+    let changes = Changes { create, ..Changes::default() };
+    pass(&simulation, 20);
+    assert_eq!(simulation.external_dns().apply(&changes), Err(503));
+    pass(&simulation, 11);
+    assert_eq!(simulation.external_dns().apply(&changes), Ok(()));
+    assert_eq!(simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count(), 0);
+}
+
 /// Whoever is withdrawn has no visitors to be kept.
 #[test]
 fn a_hostname_that_is_withdrawn_on_its_way_is_gone_at_once_from_both_tunnels() {

@@ -8,6 +8,7 @@ use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use test_support::clock::{glance, looks_around};
+use test_support::external_dns::ExternalDns;
 use test_support::harness::Program;
 
 use crate::shared_account::SharedAccount;
@@ -191,14 +192,17 @@ impl Simulation {
         Err(format!("no rest after {LOOPS_MAX} loops; the last one asked for {last:#?}"))
     }
 
+    pub(crate) fn external_dns(&self) -> ExternalDns {
+        self.program.as_ref().expect("it was started").external_dns()
+    }
+
     /// Plays one loop, after which the program is started again if it ended. No time passes but what it takes.
     pub(crate) fn run_loop(
         &mut self,
         desired: &[Endpoint],
     ) -> Result<(Result<Changes, u16>, Writes), String> {
         self.account.cloudflare().take_calls();
-        let program = self.program.as_ref().expect("it was started");
-        let outcome = program.external_dns().run_loop(desired);
+        let outcome = self.external_dns().run_loop(desired);
         let calls = self.account.cloudflare().take_calls();
         let count = |method: &str| calls.iter().filter(|call| call.method == method).count();
         let writes = Writes { configurations: count("PUT"), batches: count("POST") };
