@@ -184,3 +184,23 @@ fn a_name_below_a_wildcard_record_that_leads_elsewhere_gets_a_record_of_its_own_
     assert_eq!(labels(&cloudflare.run_loop(&[on("home", "")], usize::MAX)), [""; 0]);
     assert_eq!(*own_record(&mut cloudflare).content, *tunnel_id(HOME).hostname());
 }
+
+/// `ADOPT` is for endpoints that are published: the rule of one that waits for another one of its object stays foreign.
+#[test]
+fn the_rule_of_an_endpoint_that_is_refused_is_not_taken_over() {
+    let bank = of("ingress/bank/web", NAME, &[("tunnel-path", "^/bank"), ("tunnel-service", WEB)]);
+    let held = of(OBJECT, NAME, &[("tunnel", "office"), ("tunnel-path", "^/x"), ("tunnel-service", WEB)]);
+    let mistake = of(OBJECT, NAME, &[("tunnel-path", "^/y"), ("tunnel-service", "web")]);
+    for (label, theirs, desired) in [
+        ("it waits for a mistake", HOME, vec![bank.clone(), on("home", "^/x"), mistake]),
+        ("it is in another tunnel", OFFICE, vec![bank.clone(), held]),
+    ] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);
+        cloudflare.run_loop(std::slice::from_ref(&bank), usize::MAX);
+        cloudflare.edit_rules(theirs, |rules| rules.insert(0, rule(NAME, "^/x")));
+        let before = cloudflare.clone();
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        assert!(!plan.refusals.is_empty(), "{label}");
+        assert_eq!(cloudflare, before, "{label}: {plan:?}");
+    }
+}

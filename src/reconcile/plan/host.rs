@@ -94,13 +94,9 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     let decision = decide(Host::of(situation, zone, hostname, request), request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, desired, mut refusals, .. } = decision;
+    let Decision { host, mut refusals, .. } = decision;
     let (plan, waiting) = match planned {
-        // Taking its records over would make nothing possible.
-        Ok(_) if desired.is_empty() && !host.adopted_records.is_empty() => {
-            return Outcome { refusals, ..Outcome::default() };
-        }
-        Ok((plan, waiting)) => (plan, waiting),
+        Ok(planned) => planned,
         Err(reason) => {
             refusals.push(Refusal::whole(name.into(), resource, reason));
             return Outcome { refusals, ..Outcome::default() };

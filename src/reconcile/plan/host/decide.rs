@@ -86,11 +86,14 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
             one.outcome = Err(reason);
         }
     }
-    let host = adoption::taking_over(host, &desired(&asked));
-    let mut withdrawn = withdrawable(request, &asked);
-    while refuse_more(&host, &withdrawn, &mut asked) {
-        withdrawn = withdrawable(request, &asked);
-    }
+    let (host, withdrawn) = loop {
+        // Only for what is published, so nothing stays taken over for what is refused then.
+        let taking = adoption::taking_over(host.clone(), &desired(&asked));
+        let withdrawn = withdrawable(request, &asked);
+        if !refuse_more(&taking, &withdrawn, &mut asked) {
+            break (taking, withdrawn);
+        }
+    };
     let refused = asked.iter().filter_map(|one| {
         let reason = one.outcome.as_ref().err()?.clone();
         Some(host.refusal(&one.wanted.set_identifier, one.resource(), reason))
