@@ -1,25 +1,26 @@
 //! Makes a stamp say what stands, where a rule that it names was not written after all.
 //!
 //! A stamp names a rule before the rule is written. If that write is refused, or somebody else's rule has taken the
-//! place, the stamp would make that rule ours.
+//! place, the stamp would make that rule ours. Where none is left, the record is as it was before: a new one goes, because
+//! it would take the hostname from a wildcard's record, and another one has its comment again.
 
 use std::collections::BTreeMap;
 
 use log::warn;
 
 use super::Execution;
-use super::work::{Piece, Place};
-use crate::cloudflare::{Batch, PostedRecord};
+use super::work::{Piece, Place, Work, batch_of};
+use crate::cloudflare::PostedRecord;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, RecordPatch, TunnelId, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Subject};
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// What became of the stamps and rules of this run's hostnames.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// The records with a new stamp, with their zones.
-    stamped: BTreeMap<Box<str>, Vec<(ZoneId, RecordId)>>,
+    /// The records with a new stamp.
+    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
     /// The rules that were written or removed.
     edited: Vec<(Box<str>, TunnelId, Option<Box<str>>)>,
     /// Hostnames of which nothing tells whether their rules were written.
@@ -27,16 +28,15 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn note_stamps(&mut self, zone: &ZoneId, pieces: &[Piece<'_>], posted: &[PostedRecord]) {
+    pub(super) fn note_stamps(&mut self, pieces: &[Piece<'_>], posted: &[PostedRecord]) {
         for piece in pieces {
-            let ids = piece.operations().iter().filter_map(|operation| match operation {
+            let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
                 RecordOperation::Post(record) => {
                     posted.iter().find(|posted| posted.name == record.name).map(|posted| posted.id.clone())
                 }
                 _ => None,
             });
-            let stamped: Vec<_> = ids.map(|id| (zone.clone(), id)).collect();
             self.stamped.entry(piece.hostname.into()).or_default().extend(stamped);
         }
     }
@@ -87,7 +87,7 @@ impl Written {
 impl Execution<'_> {
     /// Corrects the stamps of hostnames whose rules were not written.
     pub(super) fn correct_stamps(&mut self) {
-        let mut batches: BTreeMap<&ZoneId, Batch> = BTreeMap::new();
+        let mut by_zone: BTreeMap<&ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         let dropped = self.plan.hosts.iter().filter(|host| self.done.dropped.contains(&host.hostname));
         for host in dropped {
             let (Some(stamped), Some(claims)) =
@@ -98,19 +98,41 @@ impl Execution<'_> {
             let Some(comment) = host.comments.with(&claims) else {
                 continue;
             };
-            for (zone, id) in stamped {
-                let (id, comment) = (id.clone(), Some(comment.clone()));
-                let patch = RecordPatch { id, content: None, proxied: None, comment };
-                batches.entry(zone).or_default().patches.push(patch);
-            }
+            let zone = self.snapshot.zones.iter().find(|zone| zone.zone.id == host.zone);
+            let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
+            let corrections = by_zone.entry(&host.zone).or_default();
+            corrections.extend(stamped.iter().cloned().map(|id| {
+                let old = before.iter().find(|record| record.id == id).map(|record| &record.comment);
+                let patch = |comment: &str| {
+                    let (id, comment) = (id.clone(), Some(comment.into()));
+                    RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment })
+                };
+                let subject = || Subject { kind: "CNAME".into(), name: host.hostname.clone() };
+                let operation = match old {
+                    Some(old) if claims.is_empty() => patch(old),
+                    None if claims.is_empty() => RecordOperation::Delete(id, subject()),
+                    _ => patch(&comment),
+                };
+                (&*host.hostname, operation)
+            }));
         }
-        for (zone, batch) in batches {
-            if self.check_time().is_err() {
-                return;
-            }
-            if let Err(error) = self.tools.client.batch(zone, &batch, self.deadline) {
-                let place = self.line_of(Place::Zone(zone));
-                warn!("{place}: stamps that name rules which were not written stay: {error}");
+        for (zone, corrections) in by_zone {
+            for corrections in corrections.chunks(self.batch_limit(zone)) {
+                let pieces = corrections.iter().map(|(hostname, operation)| Piece {
+                    hostname,
+                    work: Work::Operations(std::slice::from_ref(operation)),
+                });
+                let pieces: Vec<Piece<'_>> = pieces.collect();
+                if self.check_time().is_err() {
+                    return;
+                }
+                match self.tools.client.batch(zone, &batch_of(&pieces), self.deadline) {
+                    Ok(_) => pieces.iter().for_each(|piece| self.report_records(piece)),
+                    Err(error) => {
+                        let place = self.line_of(Place::Zone(zone));
+                        warn!("{place}: stamps that name rules which were not written stay: {error}");
+                    }
+                }
             }
         }
     }

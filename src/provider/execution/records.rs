@@ -49,7 +49,7 @@ impl<'a> Execution<'a> {
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
                 if stage == Stage::Stamp {
-                    self.written_stamps.note_stamps(zone, pieces, &posted);
+                    self.written_stamps.note_stamps(pieces, &posted);
                     self.report_adoptions(pieces);
                 }
                 Ok(Sent::Done)
@@ -88,7 +88,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn report_records(&self, piece: &Piece<'_>) {
+    pub(super) fn report_records(&self, piece: &Piece<'_>) {
         for operation in piece.operations() {
             self.report(operation.label(), &describe_operation(piece.hostname, operation));
         }

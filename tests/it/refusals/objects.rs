@@ -1,8 +1,9 @@
 //! The rules of one object are published together or not at all: a wider one would get the requests of one that is
 //! refused, and what a rule was changed from stays until it is there.
 
-use cloudflare_emulator::RuleText;
+use cloudflare_emulator::{Record, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use serde_json::json;
 use test_support::harness::{Harness, endpoint};
 
 use super::places::served_at;
@@ -109,5 +110,43 @@ fn a_path_stays_while_the_one_in_its_place_is_refused() {
             .expect("published");
         assert_eq!(served_at(&harness, HOST, "/c"), "http://good:80", "{text:?}");
         assert!(!served_at(&harness, HOST, "/b").contains("web"), "{text:?}");
+    }
+}
+
+/// A record without a rule would take the hostname from a wildcard's record for as long as the rule is refused.
+#[test]
+fn a_hostname_whose_rule_is_refused_stays_where_a_wildcard_leads_it() {
+    for text in [RuleText::Numbered, RuleText::Unnamed] {
+        let harness = disliking(text);
+        let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.9", "proxied": true});
+        harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
+        let before = served_at(&harness, HOST, "/");
+        let program = harness.start();
+        let wide = of("ingress/shop/web", &[("tunnel-service", "http://bad.shop.svc:80")]);
+        for _ in 0..3 {
+            let _ = program.external_dns().run_loop(std::slice::from_ref(&wide));
+            assert_eq!(served_at(&harness, HOST, "/"), before);
+        }
+    }
+}
+
+/// Nothing is taken over where nothing is published, so it does not go with the object either.
+#[test]
+fn a_record_that_was_to_be_taken_over_is_as_it_was_if_its_rule_is_refused() {
+    for (kind, content) in [("A", "192.0.2.9"), ("CNAME", "elsewhere.test")] {
+        let harness = disliking(RuleText::Unnamed);
+        let record = json!({"name": HOST, "type": kind, "content": content, "comment": "Jo's"});
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+        let before = harness.cloudflare.records(&harness.zone);
+        let program = harness.start_with(&[("ADOPT", "all")]);
+        let wide = of("ingress/shop/web", &[("tunnel-service", "http://bad.shop.svc:80")]);
+        for desired in [&[wide.clone()][..], &[wide], &[]] {
+            let _ = program.external_dns().run_loop(desired);
+            let after = harness.cloudflare.records(&harness.zone);
+            let shown = |records: &[Record]| -> Vec<_> {
+                records.iter().map(|one| (one.content.clone(), one.comment.clone())).collect()
+            };
+            assert_eq!(shown(&after), shown(&before));
+        }
     }
 }

@@ -291,3 +291,22 @@ fn a_zone_that_cannot_be_written_uses_up_nobodys_calls() {
         account.cloudflare().advance_clock(Duration::from_secs(60));
     }
 }
+
+/// A zone of the Free plan takes 200 operations in one batch.
+#[test]
+fn however_many_hostnames_a_tunnel_refuses_no_stamp_names_their_rules() {
+    let harness = Harness::new();
+    harness.cloudflare.fault(
+        Matcher::put_configuration(),
+        1,
+        Fault::error(403, 10000, "Authentication error"),
+    );
+    let hostnames: Vec<Endpoint> =
+        (0..201).map(|number| published(&format!("h{number}.example.com"), "http://web:80")).collect();
+    let program = harness.start();
+    let _ = program.external_dns().run_loop(&hostnames);
+    let records = harness.cloudflare.records(&harness.zone);
+    assert_eq!(records.iter().filter(|record| stamp(record).is_some()).count(), 0);
+    program.external_dns().run_loop(&hostnames).expect("published");
+    assert_eq!(harness.cloudflare.records(&harness.zone).len(), records.len() + hostnames.len());
+}
