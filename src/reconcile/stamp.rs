@@ -87,11 +87,6 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// True if `others` has all of it.
-    pub fn is_within(&self, others: &Self) -> bool {
-        self.rules.is_subset(&others.rules) && (others.record_only || !self.record_only)
-    }
-
     /// True if nothing is claimed, so that the record has no reason to stay.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.rules.is_empty()
@@ -163,7 +158,10 @@ impl Stamp {
 
     /// Parses a comment of any record; `None` if this program did not write it.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (fields, remark) = split(comment);
+        let (fields, remark) = match comment.split_once(REMARK_SEPARATOR) {
+            Some((fields, remark)) => (fields, Some(remark)),
+            None => (comment, None),
+        };
         let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
         let mut stamp = Self::new(&percent_decoded(fields.next()?)?);
         stamp.remark = remark.map(Into::into);
@@ -247,19 +245,6 @@ impl Stamp {
             comment.push_str(remark);
         }
         comment
-    }
-}
-
-/// What a comment says but for the human's text behind it.
-pub fn without_remark(comment: &str) -> &str {
-    split(comment).0
-}
-
-/// A comment's fields, and the human's text behind them.
-fn split(comment: &str) -> (&str, Option<&str>) {
-    match comment.split_once(REMARK_SEPARATOR) {
-        Some((fields, remark)) => (fields, Some(remark)),
-        None => (comment, None),
     }
 }
 

@@ -56,8 +56,7 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
 
 /// The rules that another owner's stamp names and that are not ours yet.
 fn rules_named<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
-    let tunnels = host.snapshot().tunnels.keys();
-    let rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(move |rule| (id, rule)));
+    let rules = host.snapshot().rules_of(&host.hostname).into_iter();
     let is_named = |(id, rule): &Placed<'_>| stamp.claims.rules.contains(&Digest::of(id, rule.path()));
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }

@@ -1,7 +1,7 @@
 //! Writes the comment of a hostname's record: its stamp, within the zone's limit.
 
-use super::Host;
 use super::decide::Desired;
+use super::{Host, Placed};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -51,13 +51,13 @@ fn resource<'r>(host: &Host<'_>, desired: &[Desired<'r>], stamp: &'r Stamp) -> O
 
 /// What the stamp claims until the rules that go are gone. A digest without a rule comes off it.
 pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Claims {
-    let tunnels = host.snapshot().tunnels.keys();
-    let rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(|rule| Digest::of(id, rule.path())));
+    let digest = |(tunnel, rule): &Placed<'_>| Digest::of(tunnel, rule.path());
+    let standing = host.snapshot().rules_of(&host.hostname);
     let is_claimed =
         |digest: &Digest| host.stamp.as_ref().is_some_and(|stamp| stamp.claims.rules.contains(digest));
-    let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path()));
+    let claimed = standing.iter().map(digest).filter(is_claimed);
     let record_only = host.claims_record_only() && !withdrawn.contains(&"");
-    let mut claims = Claims { record_only, rules: rules.filter(is_claimed).chain(own).collect() };
+    let mut claims = Claims { record_only, rules: claimed.chain(host.rules.iter().map(digest)).collect() };
     for desired in desired.iter().filter(|desired| desired.path().is_none()) {
         claims.record_only = desired.publication.rule.is_none();
     }

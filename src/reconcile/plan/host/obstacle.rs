@@ -67,8 +67,7 @@ pub(super) fn twin<'a>(
     path: Option<&str>,
 ) -> Option<(&'a TunnelId, &'a Rule)> {
     let digest = Digest::of(tunnel, path);
-    let tunnels = host.snapshot().tunnels.keys();
-    let mut rules = tunnels.flat_map(|id| host.rules_of(id).into_iter().map(move |rule| (id, rule)));
+    let mut rules = host.snapshot().rules_of(&host.hostname).into_iter();
     rules.find(|(id, rule)| (*id, rule.path()) != (tunnel, path) && Digest::of(id, rule.path()) == digest)
 }
 
