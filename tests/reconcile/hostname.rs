@@ -204,3 +204,20 @@ fn the_rule_of_an_endpoint_that_is_refused_is_not_taken_over() {
         assert_eq!(cloudflare, before, "{label}: {plan:?}");
     }
 }
+
+/// The endpoint for the record alone has no rule that stays there.
+#[test]
+fn a_record_alone_is_not_led_away_by_another_objects_path() {
+    let alone = of("ingress/shop/alone", NAME, &[("tunnel", "office"), ("tunnel-service", "none")]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(std::slice::from_ref(&alone), usize::MAX);
+    let before = cloudflare.clone();
+    let both = [alone, on("home", "^/x")];
+    for _ in 0..2 {
+        let plan = cloudflare.run_loop(&both, usize::MAX);
+        assert_eq!(labels(&plan), ["two_tunnels"]);
+        assert_eq!(cloudflare, before);
+    }
+    cloudflare.run_loop(&both[1..], usize::MAX);
+    assert_eq!(paths(&cloudflare, HOME), ["^/x"], "alone, it comes");
+}

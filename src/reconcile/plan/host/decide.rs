@@ -184,19 +184,19 @@ fn refused_beside(asked: &[Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
     Some(Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }])))
 }
 
-/// The one tunnel that the hostname can have after this request. If two are asked for, or rules stay where its record
-/// leads, it is that one, or else the first.
+/// The one tunnel that the hostname can have after this request. If two are asked for, or something of ours stays where
+/// its record leads, it is that one, or else the first.
 fn tunnel_for(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Option<TunnelId> {
     let first = desired.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(led_to) = host.led_to().filter(is_live) else {
         return Some(first.clone());
     };
-    let stays = host.rules.iter().any(|(tunnel, rule)| {
-        **tunnel == led_to
-            && !withdrawn.contains(&rule.path().unwrap_or_default())
-            && !desired.iter().any(|desired| desired.path() == rule.path())
-    });
+    let goes = |path: Option<&str>| {
+        withdrawn.contains(&path.unwrap_or_default()) || desired.iter().any(|desired| desired.path() == path)
+    };
+    let stays = host.claims_record_only() && !goes(None)
+        || host.rules.iter().any(|(tunnel, rule)| **tunnel == led_to && !goes(rule.path()));
     let is_asked_for = || desired.iter().any(|desired| *desired.tunnel() == led_to);
     let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &led_to).is_some();
     Some(if is_kept { led_to } else { first.clone() })
