@@ -244,29 +244,6 @@ mod tests {
         ApiRejection { status, code, message: message.into(), chain: Vec::new() }
     }
 
-    #[test]
-    fn every_error_says_whether_a_write_may_have_been_done_and_whether_to_try_again() {
-        let said = || refusal(400, Some(1004), "x");
-        let lost = |kind| TransportError::new(kind, true, "x");
-        for (error, may_have_been_done, is_retryable) in [
-            (Error::Refused(said()), false, false),
-            (Error::Credentials(said()), false, false),
-            (Error::NotFound(said()), false, false),
-            (Error::Limited { retry_after: Duration::from_secs(1) }, false, true),
-            (Error::Unreachable(lost(TransportErrorKind::Connect)), false, true),
-            (Error::Unreachable(lost(TransportErrorKind::Certificate)), false, false),
-            (Error::Unanswered(lost(TransportErrorKind::TimedOut)), true, true),
-            (Error::Unanswered(lost(TransportErrorKind::TooLarge)), true, false),
-            (Error::Failed(said()), true, true),
-            (Error::Intercepted(said()), true, false),
-            (Error::OutOfTime, false, true),
-            (Error::Unreadable { status: 200, reason: "x".into() }, true, false),
-        ] {
-            assert_eq!(error.may_have_been_done(), may_have_been_done, "{error}");
-            assert_eq!(error.is_retryable(), is_retryable, "{error}");
-        }
-    }
-
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
     #[test]
     fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {

@@ -121,47 +121,6 @@ pub(super) fn seconds_since_1970(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::error::ApiRejection;
-    use crate::cloudflare::transport::{TransportError, TransportErrorKind as Kind};
-
-    const PLENTY: Duration = Duration::from_secs(12);
-
-    fn refusal() -> ApiRejection {
-        ApiRejection { status: 500, code: None, message: "x".into(), chain: Vec::new() }
-    }
-
-    fn lost(kind: Kind) -> TransportError {
-        TransportError::new(kind, true, "x")
-    }
-
-    #[test]
-    fn only_what_may_pass_later_is_repeated() {
-        let unreadable = Error::Unreadable { status: 200, reason: "x".into() };
-        for (error, expected) in [
-            (Error::Refused(refusal()), false),
-            (Error::Credentials(refusal()), false),
-            (Error::NotFound(refusal()), false),
-            (unreadable, false),
-            (Error::Unreachable(lost(Kind::Certificate)), false),
-            (Error::Unanswered(lost(Kind::TooLarge)), false),
-            (Error::Unreachable(lost(Kind::Lookup)), true),
-            (Error::Unreachable(lost(Kind::Connect)), true),
-            (Error::Unanswered(lost(Kind::TimedOut)), true),
-            (Error::Unanswered(lost(Kind::Disconnected)), true),
-            (Error::Failed(refusal()), true),
-        ] {
-            assert_eq!(retry(&error, 0, PLENTY, 0.5).is_some(), expected, "{error}");
-            assert_eq!(retry(&error, READ_RETRIES_MAX, PLENTY, 0.5), None, "{error}");
-        }
-    }
-
-    #[test]
-    fn a_lost_connection_is_replaced_at_once_the_first_time() {
-        let error = Error::Unanswered(lost(Kind::Disconnected));
-        let first = retry(&error, 0, PLENTY, 0.5).unwrap();
-        assert_eq!((first.pause, first.fresh), (Duration::ZERO, true));
-        assert!(retry(&error, 1, PLENTY, 0.5).unwrap().pause > RETRY_PAUSE_FIRST);
-    }
 
     #[test]
     fn pauses_double_are_spread_and_have_a_longest() {
@@ -174,14 +133,6 @@ mod tests {
                 "{retries}, {fraction}"
             );
         }
-    }
-
-    #[test]
-    fn nothing_is_repeated_that_would_not_end_by_the_deadline() {
-        let error = Error::Failed(refusal());
-        let pause = RETRY_PAUSE_FIRST;
-        assert!(retry(&error, 0, pause + CALL_MINIMUM, 1.0).is_some());
-        assert_eq!(retry(&error, 0, pause + CALL_MINIMUM - Duration::from_nanos(1), 1.0), None);
     }
 
     #[test]

@@ -1,20 +1,13 @@
 //! Whole conversations with the emulator.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{
-    ConfigSource as Source, Emulator, Fault, Matcher, NewTunnel, Permission, Plan, RateLimit, Token,
-    TokenOwner, TokenStatus, Unconfigured,
-};
+use cloudflare_emulator::{Emulator, Fault, Matcher, NewTunnel, Plan, RateLimit, Token, Unconfigured};
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, ConfigSource, Credentials, Error};
-use external_dns_cloudflare_tunnel_webhook::model::{
-    AccountId, NewRecord, RecordPatch, TunnelId, ZoneId, ZonePlan,
-};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, Credentials, Error};
+use external_dns_cloudflare_tunnel_webhook::model::{AccountId, NewRecord, TunnelId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::server::{TOKEN, client_with};
@@ -82,39 +75,6 @@ fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
 }
 
 #[test]
-fn records_are_made_changed_and_deleted() {
-    let fixture = Fixture::new();
-    fixture.batch(&post(cname("app.example.com", &fixture.tunnel))).unwrap();
-    let records = fixture.client.records(&fixture.zone, deadline()).unwrap();
-    let [record] = &records[..] else {
-        panic!("{records:?}");
-    };
-    assert_eq!(
-        (&*record.name, &*record.kind, &*record.content),
-        ("app.example.com", "CNAME", &*fixture.tunnel.hostname())
-    );
-    assert_eq!((record.proxied, record.ttl, &*record.comment), (true, 1, "edt=1"));
-    let patch = RecordPatch { id: record.id.clone(), content: None, proxied: None, comment: Some("".into()) };
-    fixture.batch(&Batch { patches: vec![patch], ..Batch::default() }).unwrap();
-    let changed = fixture.client.records(&fixture.zone, deadline()).unwrap();
-    assert_eq!((&*changed[0].comment, &changed[0].content), ("", &record.content));
-    fixture.batch(&Batch { deletes: vec![record.id.clone()], ..Batch::default() }).unwrap();
-    assert_eq!(fixture.client.records(&fixture.zone, deadline()), Ok(Vec::new()));
-}
-
-#[test]
-fn a_configuration_survives_to_the_byte_and_each_write_counts() {
-    let fixture = Fixture::new();
-    let read = || fixture.client.configuration(&fixture.account, &fixture.tunnel, deadline()).unwrap();
-    assert!(read().config.is_none());
-    let config = r#"{"originRequest":{"x-new":1.10},"ingress":[ {"service":"http_status:404","note":null}],"z":[12345678901234567890]}"#;
-    let first = fixture.put(config).unwrap();
-    assert_eq!(read().config.unwrap().get(), config);
-    assert_eq!(read().version, first);
-    assert_eq!(fixture.put(config).unwrap(), first + 1);
-}
-
-#[test]
 fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
     let fixture = Fixture::new();
     for unconfigured in [Unconfigured::Null, Unconfigured::NotFound] {
@@ -126,97 +86,6 @@ fn a_tunnel_never_configured_has_no_config_whichever_way_cloudflare_says_so() {
         let read = fixture.client.configuration(&fixture.account, &tunnel, deadline()).unwrap();
         assert!(read.config.is_none(), "{unconfigured:?}");
     }
-}
-
-#[test]
-fn tunnels_are_found_and_unknown_ones_are_not() {
-    let fixture = Fixture::new();
-    let local = fixture.emulator.edit(|cloudflare| {
-        cloudflare.add_tunnel_with(NewTunnel { config_source: Source::Local, ..NewTunnel::named("old") })
-    });
-    let found = |id: &TunnelId| fixture.client.tunnel(&fixture.account, id, deadline()).unwrap();
-    assert_eq!(found(&fixture.tunnel).unwrap().config_src, ConfigSource::Cloudflare);
-    assert_eq!(found(&TunnelId::parse(&local).unwrap()).unwrap().config_src, ConfigSource::Local);
-    assert_eq!(found(&TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap()), None);
-    let names: BTreeSet<_> = fixture
-        .client
-        .tunnels(&fixture.account, deadline())
-        .unwrap()
-        .into_iter()
-        .map(|tunnel| tunnel.name)
-        .collect();
-    assert_eq!(names, BTreeSet::from(["old".into(), "shop".into()]));
-}
-
-#[test]
-fn lists_are_read_page_by_page() {
-    let fixture = Fixture::new();
-    for number in 0..119 {
-        fixture.emulator.add_zone(&format!("zone{number}.example"), Plan::Pro);
-    }
-    let zones = fixture.client.zones(deadline()).unwrap();
-    assert_eq!(zones.len(), 120);
-    assert_eq!(zones.iter().filter(|zone| zone.plan == ZonePlan::Free).count(), 1);
-    assert!(zones.iter().all(|zone| zone.account == fixture.account));
-    assert_eq!(fixture.emulator.take_calls().len(), 3);
-
-    let large = fixture.emulator.add_zone("large.example", Plan::Enterprise);
-    fixture.emulator.edit(|cloudflare| cloudflare.zone_mut(&large).record_quota = 20_000);
-    let records: Vec<_> = (0..5_001)
-        .map(|number| json!({"type": "A", "name": format!("host{number}"), "content": "192.0.2.1"}))
-        .collect();
-    fixture.emulator.add_records(&large, &records).unwrap();
-    let read = fixture.client.records(&ZoneId::new(large), deadline()).unwrap();
-    assert_eq!(read.len(), 5_001);
-    assert_eq!(fixture.emulator.take_calls().len(), 2);
-}
-
-#[test]
-fn credentials_are_verified_wherever_they_belong() {
-    let fixture = Fixture::new();
-    let account = fixture.emulator.account();
-    fixture
-        .emulator
-        .add_token(Token { owner: TokenOwner::Account(account), ..Token::full("of-the-account") });
-    fixture.emulator.add_token(Token { status: TokenStatus::Disabled, ..Token::full("disabled") });
-    fixture.emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("expired") });
-    fixture.emulator.add_token(Token::legacy_key("0123456789abcdef", "ops@example.com"));
-    let key =
-        |key: &str| Credentials::Key { key: Secret::parse(key).unwrap(), email: "ops@example.com".into() };
-    for (label, credentials, is_valid) in [
-        ("of a user", token(TOKEN), true),
-        ("of an account", token("of-the-account"), true),
-        ("disabled", token("disabled"), false),
-        ("expired", token("expired"), false),
-        ("unknown", token("unknown"), false),
-        ("key", key("0123456789abcdef"), true),
-        ("unknown key", key("fedcba9876543210"), false),
-    ] {
-        fixture.client.set_credentials(credentials);
-        match fixture.client.verify_token(Some(&fixture.account), deadline()) {
-            Ok(_) => assert!(is_valid, "{label}"),
-            Err(Error::Credentials(_)) => assert!(!is_valid, "{label}"),
-            Err(error) => panic!("{label}: {error}"),
-        }
-    }
-}
-
-#[test]
-fn what_the_token_may_not_do_is_a_matter_of_credentials() {
-    let fixture = Fixture::new();
-    fixture.emulator.add_token(Token::with_permissions(
-        "read-only",
-        &[Permission::ZoneRead, Permission::DnsRead, Permission::TunnelRead],
-    ));
-    fixture.client.set_credentials(token("read-only"));
-    fixture.client.records(&fixture.zone, deadline()).unwrap();
-    for error in [
-        fixture.batch(&post(cname("app.example.com", &fixture.tunnel))).unwrap_err(),
-        fixture.put(r#"{"ingress":[{"service":"http_status:404"}]}"#).unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::Credentials(_)), "{error}");
-    }
-    assert_eq!(fixture.emulator.records(fixture.zone.as_str()).len(), 0);
 }
 
 #[test]
@@ -291,27 +160,6 @@ fn a_write_is_sent_once_whatever_happens_and_never_done_behind_our_back() {
         assert!(put.is_err() || was_done, "{fault:?}");
         let writes = fixture.emulator.calls().iter().filter(|call| call.is_write()).count();
         assert_eq!(writes, 1, "{fault:?}");
-    }
-}
-
-#[test]
-fn a_read_survives_what_passes_and_reports_what_does_not() {
-    for fault in faults() {
-        let fixture = Fixture::new();
-        fixture.emulator.fault(Matcher::list_records(), 1, fault.clone());
-        let outcome = fixture.client.records(&fixture.zone, deadline());
-        let passes = match &fault {
-            Fault::Garbage => false,
-            Fault::DoneBut(inner) => **inner != Fault::Garbage,
-            fault => {
-                // A minute's pause, five minutes', and a token that is none.
-                *fault != Fault::limited(300)
-                    && *fault
-                        != Fault::error(200, 971, "Please wait and consider throttling your request speed")
-                    && *fault != Fault::error(403, 10000, "Authentication error")
-            }
-        };
-        assert_eq!(outcome.is_ok(), passes, "{fault:?}: {outcome:?}");
     }
 }
 

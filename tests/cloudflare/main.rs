@@ -6,7 +6,6 @@
     reason = "what is unexpected fails the test"
 )]
 
-mod access;
 mod behaviour;
 mod certificate;
 mod credential_file;

@@ -145,47 +145,6 @@ fn after_a_kept_connection_was_closed_no_other_kept_one_is_tried() {
     assert_eq!((server.requests().len(), server.connections()), (4, 3));
 }
 
-#[test]
-fn a_write_without_an_answer_is_not_repeated_and_may_have_been_done() {
-    let server = Server::start(|number, stream| match number {
-        0 => ok(number, stream),
-        _ => Then::Close,
-    });
-    let client = server.client();
-    read(&client, 5000).unwrap();
-    let error = write(&client, 5000).unwrap_err();
-    assert_eq!(kind(&error), Some(TransportErrorKind::Disconnected), "{error}");
-    assert!(error.may_have_been_done());
-    assert_eq!(server.requests().len(), 2);
-}
-
-/// What closes connections at their second request does so with the next one too: a read is repeated on a connection of its
-/// own, and the write after it would be lost again on that one.
-#[test]
-fn after_a_write_was_lost_with_its_connection_writes_open_their_own() {
-    let server = Server::start(|number, stream| match number {
-        1 => Then::Close,
-        _ => ok(number, stream),
-    });
-    let client = server.client();
-    read(&client, 5000).unwrap();
-    write(&client, 5000).unwrap_err();
-    for connections in [3, 4] {
-        read(&client, 5000).unwrap();
-        write(&client, 5000).unwrap();
-        assert_eq!(server.connections(), connections);
-    }
-}
-
-#[test]
-fn a_write_to_a_server_that_is_not_there_was_not_done() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = write(&client(&format!("http://{address}")), 5000).unwrap_err();
-    assert!(matches!(error, Error::Unreachable(_)), "{error}");
-    assert_eq!(kind(&error), Some(TransportErrorKind::Connect), "{error}");
-    assert!(!error.may_have_been_done());
-}
-
 /// TLS with a server that speaks none: nothing was sent in clear.
 #[test]
 fn a_write_whose_handshake_fails_was_not_done() {
@@ -312,33 +271,6 @@ fn an_answer_that_unpacks_beyond_the_cap_is_stopped() {
     });
     let error = read(&server.client(), 10_000).unwrap_err();
     assert_eq!(kind(&error), Some(TransportErrorKind::TooLarge), "{error}");
-    assert_eq!(server.requests().len(), 1);
-}
-
-#[test]
-fn an_answer_beyond_the_cap_is_stopped() {
-    let server = Server::start(|_, stream| {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-        while stream.write_all(&[b' '; 65_536]).is_ok() {}
-        Then::Close
-    });
-    let error = read(&server.client(), 10_000).unwrap_err();
-    assert_eq!(kind(&error), Some(TransportErrorKind::TooLarge), "{error}");
-}
-
-#[test]
-fn a_rate_limit_is_remembered_and_nothing_is_sent_until_it_is_over() {
-    let server = Server::start(|_, stream| {
-        answer(stream, 429, "Retry-After: 300\r\n", "null");
-        Then::Keep
-    });
-    let client = server.client();
-    for error in [read(&client, 5000).map(drop), read(&client, 5000).map(drop), write(&client, 5000)] {
-        let Err(Error::Limited { retry_after }) = error else {
-            panic!("{error:?}");
-        };
-        assert!(retry_after > Duration::from_secs(290), "{retry_after:?}");
-    }
     assert_eq!(server.requests().len(), 1);
 }
 

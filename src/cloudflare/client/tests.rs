@@ -153,13 +153,6 @@ fn after_a_write_lost_with_its_connection_writes_open_fresh_ones_for_ten_minutes
 }
 
 #[test]
-fn a_write_takes_no_connection_that_was_idle_for_long() {
-    let fixture = Fixture::new([success("{}")]);
-    fixture.client.batch(&zone(), &one_delete(), fixture.deadline()).unwrap();
-    assert_eq!(fixture.script.sent()[0].connection_max_idle, WRITE_CONNECTION_MAX_IDLE);
-}
-
-#[test]
 fn a_short_rate_limit_is_waited_for() {
     let fixture = Fixture::new([limited(Some("3")), success("[]")]);
     records(&fixture).unwrap();
@@ -291,25 +284,6 @@ fn no_list_of_zones_or_records_is_taken_for_an_empty_one() {
     assert!(matches!(fixture.client.zones(fixture.deadline()), Err(Error::Unreadable { .. })));
     let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline());
     assert!(matches!(records, Err(Error::Unreadable { .. })));
-}
-
-#[test]
-fn a_list_is_read_to_its_end_and_repeated_items_are_left_out() {
-    for (label, pages, expected, calls) in [
-        ("empty", vec![zones_page(0..0, "{}")], 0, 1),
-        ("short", vec![zones_page(0..3, "{}")], 3, 1),
-        ("exactly one page, total unknown", vec![zones_page(0..50, "{}"), zones_page(0..0, "{}")], 50, 2),
-        ("exactly one page, total known", vec![zones_page(0..50, r#"{"total_pages":1}"#)], 50, 1),
-        ("two pages", vec![zones_page(0..50, "{}"), zones_page(50..60, "{}")], 60, 2),
-        ("overlap", vec![zones_page(0..50, "{}"), zones_page(49..60, "{}")], 60, 2),
-    ] {
-        let fixture = Fixture::new(pages);
-        let zones = fixture.client.zones(fixture.deadline()).unwrap();
-        assert_eq!(zones.len(), expected, "{label}");
-        assert!(zones.windows(2).all(|pair| pair[0].id < pair[1].id), "{label}");
-        let paths: Vec<_> = (1..=calls).map(|page| format!("/zones?page={page}&per_page=50")).collect();
-        assert_eq!(fixture.script.paths(), paths, "{label}");
-    }
 }
 
 #[test]
