@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, Plan, RuleText};
+use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -112,32 +112,6 @@ fn a_replacement_that_somebody_undoes_is_not_kept_up_against_them() {
     stage.cloudflare().advance_clock(PAUSE);
     assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
     assert_eq!(stage.policies(), [["on-call"]]);
-}
-
-/// Half of the time that there is before the first application. A write does not begin either where its answer could not
-/// be awaited.
-#[test]
-fn an_application_that_there_is_no_time_for_is_left_to_the_next_loop() {
-    for (timeout, left, is_made) in
-        [(10, 5_000, true), (10, 4_999, false), (3, 1_500, true), (3, 1_499, false)]
-    {
-        let stage = Stage::new(&[("REQUEST_TIMEOUT", &format!("{timeout}s"))]);
-        let desired = [wish("staff"), of(NEXT, "staff")];
-        // The first application takes all the time but this.
-        let passes = Duration::from_secs(timeout) - Duration::from_millis(left);
-        stage
-            .cloudflare()
-            .edit_after(Matcher::create_application(), 1, move |cloudflare| cloudflare.advance_clock(passes));
-        let made = writes(&stage, &desired);
-        assert_eq!(made.contains(&format!("POST {NEXT}")), is_made, "{left} ms: {made:?}");
-        assert_ne!(
-            stage.logged(&["refused=undecided", NEXT, "there was no time left"]),
-            is_made,
-            "{left} ms"
-        );
-        stage.run(&desired);
-        assert_eq!(stage.policies(), [["staff"], ["staff"]], "{left} ms");
-    }
 }
 
 /// Forty hostnames of one namespace that are protected otherwise in each loop, at 0.3 s for each.
@@ -308,26 +282,6 @@ fn an_application_that_no_list_shows_is_read_by_its_id_for_two_minutes() {
     }
 }
 
-/// What is asked for in every loop and refused costs no second reading.
-#[test]
-fn the_team_is_read_every_ten_minutes_and_everything_else_once_in_a_loop() {
-    let stage = Stage::new(&[]);
-    let desired = [wish("nobody")];
-    let _ = stage.program.external_dns().run_loop(&desired);
-    for (passed, teams) in [(Duration::ZERO, 0), (PAUSE - MOMENT, 0), (MOMENT, 1)] {
-        stage.cloudflare().advance_clock(passed);
-        stage.cloudflare().take_calls();
-        assert_ne!(
-            stage.program.external_dns().run_loop(&desired),
-            Ok(Changes::default()),
-            "it is asked for"
-        );
-        let calls = stage.cloudflare().take_calls();
-        let count = |end: &str| calls.iter().filter(|call| call.path.ends_with(end)).count();
-        assert_eq!((count("/access/organizations"), count("/dns_records")), (teams, 1), "after {passed:?}");
-    }
-}
-
 /// A rule of ours that requires a login may have an application of ours behind it, and nothing else in the cluster may
 /// name Access: after a start it is looked for, until an answer says so.
 #[test]
@@ -373,21 +327,6 @@ fn policies_are_read_every_ten_minutes_while_one_is_named_and_every_five_while_o
             stage.cloudflare().advance_clock(PAUSE);
             assert_eq!(look(&[]), expected, "{policies}: nobody names any");
         }
-    }
-}
-
-#[test]
-fn policies_that_cannot_be_read_are_told_once_for_each_reason() {
-    let stage = Stage::new(&[]);
-    let told = || stage.harness.log.lines_with(&["the account's Access policies cannot be read"]).len();
-    for (status, lines) in [(500, 1), (502, 2)] {
-        stage.cloudflare().fault_every(Matcher::list_policies(), Fault::status(status));
-        for _ in 0..2 {
-            let _ = stage.program.external_dns().run_loop(&[wish("staff")]);
-            assert_eq!(told(), lines, "{status}");
-            stage.cloudflare().advance_clock(Duration::from_secs(300));
-        }
-        stage.cloudflare().clear_faults();
     }
 }
 
@@ -517,41 +456,4 @@ fn what_is_refused_for_good_is_no_503_for_ever() {
             assert_eq!(answers[2..], [None; 6], "{label}, {} rules: {lines:#?}", desired.len());
         }
     }
-}
-
-/// As work is ordered by hostname and path, `shop.example.com.au` comes behind all paths of `shop.example.com`, and as a
-/// text before them.
-#[test]
-fn who_changes_the_applications_of_many_paths_keeps_no_other_name_waiting() {
-    let stage = Stage::new(&[]);
-    stage.cloudflare().add_zone("example.com.au", Plan::Free);
-    stage.cloudflare().advance_clock(Duration::from_secs(700));
-    let greedy = |loops: usize| -> Vec<Endpoint> {
-        let of_path = |number: usize| {
-            let (path, duration) = (format!("/p{number:02}"), format!("{}m", 60 + loops));
-            let mut endpoint = endpoint(
-                "shop.example.com",
-                &[
-                    ("tunnel-service", SECRET),
-                    ("tunnel-path-prefix", &*path),
-                    ("access-policy", "staff"),
-                    ("access-session-duration", &*duration),
-                ],
-            );
-            endpoint.labels.set("resource", &format!("ingress/shop{path}"));
-            endpoint
-        };
-        (0..14).map(of_path).collect()
-    };
-    answers(&stage, &greedy(0), 2);
-    for matcher in [Matcher::create_application(), Matcher::put_application()] {
-        stage.cloudflare().fault_every(matcher, Fault::Delay(Duration::from_millis(450)));
-    }
-    for loops in 1..=6 {
-        let mut wanted = greedy(loops);
-        wanted.push(of("shop.example.com.au", "staff"));
-        answers(&stage, &wanted, 1);
-    }
-    let is_made = |one: &Application| one.name().starts_with("shop.example.com.au");
-    assert!(stage.applications().iter().any(is_made));
 }

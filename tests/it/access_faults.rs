@@ -107,14 +107,6 @@ fn with_protected_path() -> Vec<Endpoint> {
     vec![open, endpoint(WEB, &path)]
 }
 
-fn a_first_protected_publication() -> Scenario {
-    Scenario {
-        desired: vec![protected(WEB, "staff,on-call")],
-        promises: vec![(WEB_URL, Promise::Closed)],
-        ..Scenario::default()
-    }
-}
-
 fn a_first_publication_of_a_protected_path() -> Scenario {
     Scenario {
         desired: with_protected_path(),
@@ -122,14 +114,6 @@ fn a_first_publication_of_a_protected_path() -> Scenario {
             ("https://web.example.org/admin", Promise::Closed),
             ("https://web.example.org/admin/x", Promise::Closed),
         ],
-        ..Scenario::default()
-    }
-}
-
-fn a_first_publication_of_two_protected_hostnames() -> Scenario {
-    Scenario {
-        desired: vec![protected(WEB, "staff"), protected("shop.example.com", "on-call")],
-        promises: vec![(WEB_URL, Promise::Closed), ("https://shop.example.com/", Promise::Closed)],
         ..Scenario::default()
     }
 }
@@ -170,15 +154,6 @@ fn a_change_of_policies() -> Scenario {
     Scenario {
         before: vec![protected(WEB, "staff")],
         desired: vec![protected(WEB, "on-call,staff")],
-        promises: vec![(WEB_URL, Promise::Closed)],
-        ..Scenario::default()
-    }
-}
-
-fn a_change_of_a_protected_service() -> Scenario {
-    Scenario {
-        before: vec![protected(WEB, "staff")],
-        desired: vec![in_tunnel("", WEB, "staff", "http://secret-new:80")],
         promises: vec![(WEB_URL, Promise::Closed)],
         ..Scenario::default()
     }
@@ -252,18 +227,8 @@ fn a_first_protected_publication_that_lists_show_late() -> Scenario {
 }
 
 #[test]
-fn a_first_protected_publication_survives_every_fault() {
-    a_first_protected_publication().survives_every_fault();
-}
-
-#[test]
 fn a_first_publication_of_a_protected_path_survives_every_fault() {
     a_first_publication_of_a_protected_path().survives_every_fault();
-}
-
-#[test]
-fn a_first_publication_of_two_protected_hostnames_survives_every_fault() {
-    a_first_publication_of_two_protected_hostnames().survives_every_fault();
 }
 
 #[test]
@@ -284,11 +249,6 @@ fn a_protected_hostname_that_becomes_a_path_survives_every_fault() {
 #[test]
 fn a_change_of_policies_survives_every_fault() {
     a_change_of_policies().survives_every_fault();
-}
-
-#[test]
-fn a_change_of_a_protected_service_survives_every_fault() {
-    a_change_of_a_protected_service().survives_every_fault();
 }
 
 #[test]
@@ -333,11 +293,8 @@ fn what_is_protected_stays_closed_at_a_slow_edge() {
         a_first_protected_publication_of_a_wildcard(),
         a_protected_path_that_becomes_the_hostname(),
         a_protected_hostname_that_becomes_a_path(),
-        a_first_protected_publication(),
         a_first_publication_of_a_protected_path(),
-        a_first_publication_of_two_protected_hostnames(),
         a_change_of_policies(),
-        a_change_of_a_protected_service(),
         the_protection_of_an_open_hostname(),
         the_opening_of_a_protected_hostname(),
         the_withdrawal_of_a_protected_hostname(),

@@ -190,19 +190,6 @@ fn an_application_of_the_zone_covers_beside_one_of_the_account() {
     assert!(!is_served(&harness, Visitor::WithoutLogin) && is_served(&harness, Visitor::WithLogin));
 }
 
-/// One that is not listed yet is no cover yet.
-#[test]
-fn a_new_application_is_waited_for() {
-    let harness = protected(&[]);
-    let program = harness.start_with(&GUARD);
-    let external_dns = program.external_dns();
-    external_dns.run_loop(&web()).expect("a refusal is no failure");
-    assert_eq!(hostnames(&harness), Vec::<String>::new());
-    cover(&harness, "web", NAME);
-    external_dns.run_loop(&web()).expect("it is covered");
-    assert_eq!(hostnames(&harness), [NAME]);
-}
-
 /// What ExternalDNS asks for while Access is in trouble: something new, something changed, something withdrawn.
 fn in_trouble() -> Vec<Endpoint> {
     vec![published(NAME, "http://changed:80"), published("new.example.com", SERVICE)]
@@ -423,22 +410,6 @@ fn a_name_too_deep_for_the_wildcard_of_access_is_closed_at_the_rule() {
     assert!(matches!(visit("a.example.com"), Visit::TurnedAway { application: Some(_) }));
     let deep = visit("a.b.example.com");
     assert!(matches!(deep, Visit::Refused { status: 403, .. }), "{deep}");
-}
-
-/// The token's owner may not see all applications, and a list that leaves some out may not say so.
-#[test]
-fn an_application_that_the_token_may_not_see_protects_nothing_and_opens_nothing() {
-    let harness = protected(&[NAME]);
-    watch(&harness);
-    let program = harness.start_with(&GUARD);
-    let external_dns = program.external_dns();
-    external_dns.run_loop(&web()).expect("it is covered");
-    let before = harness.rules();
-    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).applications = Some(Vec::new()));
-    external_dns.run_loop(&web()).expect("a refusal is no failure");
-    assert_eq!(harness.rules(), before);
-    assert_eq!(unprotected(&program).as_deref(), Some("1"));
-    assert_never_open(&harness, "all the while");
 }
 
 /// Nothing passes by itself where a permission is missing.

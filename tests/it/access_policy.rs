@@ -47,30 +47,6 @@ fn applications(harness: &Harness) -> Vec<(String, Vec<String>)> {
     })
 }
 
-/// The application of the path is there before either rule.
-#[test]
-fn a_path_is_protected_beside_an_open_one_of_the_same_object() {
-    let harness = harness();
-    let program = harness.start();
-    let external_dns = program.external_dns();
-    let object = [endpoint(
-        NAME,
-        &[
-            ("tunnel-service", "http://web:80"),
-            ("tunnel-service.admin", "http://admin:80"),
-            ("tunnel-path-prefix.admin", "/admin"),
-            ("access-policy.admin", "staff"),
-        ],
-    )];
-    external_dns.run_loop(&object).expect("published");
-    harness.cloudflare.take_calls();
-    external_dns.run_loop(&object).expect("as it was");
-    assert_eq!(harness.cloudflare.count_calls().writes, 0);
-    assert!(matches!(visit(&harness, Visitor::WithoutLogin, "/"), Visit::Served { .. }));
-    assert!(matches!(visit(&harness, Visitor::WithoutLogin, "/admin/users"), Visit::TurnedAway { .. }));
-    assert_eq!(harness.log.lines_with(&["refused="]), Vec::<String>::new());
-}
-
 #[test]
 fn a_hostname_is_published_protected_changed_opened_and_withdrawn() {
     let harness = harness();

@@ -142,24 +142,6 @@ fn a_covered_hostname_requires_the_team_and_every_audience_over_it_and_is_left_a
 }
 
 #[test]
-fn what_lets_visitors_past_is_refused_by_name() {
-    let past = application("past", &[NAME], Decision::Bypass);
-    let unknown = application("new", &["app.example.com/x"], Decision::Unknown);
-    let empty = Application {
-        policies: Some(Vec::new()),
-        ..application("empty", &["*.example.com"], Decision::Allow)
-    };
-    for (hole, name) in [(past, "past"), (unknown, "new"), (empty, "empty")] {
-        let cover = application("cover", &[NAME], Decision::Allow);
-        let mut cloudflare = guarded(read(vec![cover, hole]));
-        let plan = run(&mut cloudflare, &app());
-        assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0), "{name}");
-        let text = plan.refusals[0].to_string();
-        assert!(text.contains(&format!("{name:?}")), "{text}");
-    }
-}
-
-#[test]
 fn a_prefix_needs_itself_and_what_is_below_it() {
     let api = [endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/api")])];
     let mut cloudflare = guarded(covering(&["app.example.com/api"]));
@@ -173,18 +155,6 @@ fn a_prefix_needs_itself_and_what_is_below_it() {
     let expected = check(&["app.example.com/api-aud", "app.example.com/api/*-aud"]);
     assert_eq!(required(&cloudflare), [("app.example.com^/api(/|$)".to_owned(), expected)]);
     assert_still(&mut cloudflare, &api);
-}
-
-#[test]
-fn an_expression_needs_the_whole_host() {
-    let path = [endpoint(NAME, &[SERVICE, ("tunnel-path", "^/api")])];
-    let mut cloudflare = guarded(covering(&["app.example.com/api", "app.example.com/api/*"]));
-    let plan = run(&mut cloudflare, &path);
-    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
-    assert!(plan.refusals[0].to_string().contains("make one for app.example.com,"));
-    cloudflare.access = covering(&[NAME]);
-    assert_eq!(labels(&run(&mut cloudflare, &path)), Vec::<&str>::new());
-    assert_still(&mut cloudflare, &path);
 }
 
 /// Rules for all hosts may take its requests, and nothing of them is ours to change.
@@ -226,20 +196,6 @@ fn lost_cover_is_drift_and_a_refusal_and_changes_nothing() {
 }
 
 #[test]
-fn even_a_change_of_what_lost_its_cover_waits() {
-    let mut cloudflare = guarded(covering(&[NAME]));
-    run(&mut cloudflare, &app());
-    cloudflare.access = covering(&[]);
-    let before = cloudflare.clone();
-    let changed = [published(NAME, "http://other:80")];
-    assert_eq!(labels(&run(&mut cloudflare, &changed)), ["unprotected"]);
-    assert_eq!(cloudflare, before);
-    cloudflare.access = covering(&[NAME]);
-    assert_eq!(labels(&run(&mut cloudflare, &changed)), Vec::<&str>::new());
-    assert_still(&mut cloudflare, &changed);
-}
-
-#[test]
 fn cover_with_another_audience_or_team_is_repaired() {
     let mut cloudflare = guarded(covering(&[NAME]));
     run(&mut cloudflare, &app());
@@ -255,20 +211,6 @@ fn cover_with_another_audience_or_team_is_repaired() {
     run(&mut cloudflare, &app());
     assert_eq!(required(&cloudflare)[0].1["teamName"], "renamed");
     assert_still(&mut cloudflare, &app());
-}
-
-#[test]
-fn a_check_that_somebody_takes_off_a_rule_comes_back() {
-    let mut cloudflare = guarded(covering(&[NAME]));
-    run(&mut cloudflare, &app());
-    let whole = cloudflare.clone();
-    let open = FakeCloudflare::with_config(
-        r#"{"ingress":[{"hostname":"app.example.com","service":"http://web:80"},{"service":"http_status:404"}]}"#,
-    );
-    cloudflare.documents = open.documents;
-    assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
-    run(&mut cloudflare, &app());
-    assert_eq!(required(&cloudflare), required(&whole));
 }
 
 #[test]
@@ -456,26 +398,6 @@ fn a_move_takes_the_check_along_and_is_refused_without_cover() {
     let expected = (NAME.to_owned(), check(&["app.example.com-aud"]));
     assert_eq!(required_in(&cloudflare, OFFICE), [expected]);
     assert_still(&mut cloudflare, &there);
-}
-
-/// Of two labels below the domain nobody asks at the edge; the rule does.
-#[test]
-fn a_wildcard_needs_the_same_wildcard_and_every_application_below_it() {
-    let wildcard = [published("*.example.com", "http://web:80")];
-    let mut cloudflare = guarded(covering(&[NAME, "example.com"]));
-    let plan = run(&mut cloudflare, &wildcard);
-    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
-    assert!(plan.refusals[0].to_string().contains("make one for *.example.com,"));
-
-    cloudflare.access = covering(&["*.example.com", NAME]);
-    assert_eq!(labels(&run(&mut cloudflare, &wildcard)), Vec::<&str>::new());
-    let expected = check(&["*.example.com-aud", "app.example.com-aud"]);
-    assert_eq!(required(&cloudflare), [("*.example.com".to_owned(), expected)]);
-    assert_still(&mut cloudflare, &wildcard);
-
-    let past = application("past", &["x.example.com"], Decision::Bypass);
-    cloudflare.access = read(vec![application("*.example.com", &["*.example.com"], Decision::Allow), past]);
-    assert_eq!(labels(&run(&mut cloudflare, &wildcard)), ["unprotected"]);
 }
 
 #[test]

@@ -76,18 +76,6 @@ fn attached(name: &str, decision: Decision) -> AttachedPolicy {
     AttachedPolicy { id: name.into(), name: format!("{name}-name").into(), decision, is_reusable: true }
 }
 
-/// An object with two paths that says `none` is open at both after one loop.
-#[test]
-fn a_hostname_and_its_path_are_opened_together() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/p", "staff")]);
-    assert_eq!(names(&cloudflare), [NAME, "app.example.com/p"]);
-    let opened = [at(NAME, "", OPEN), at(NAME, "/p", OPEN)];
-    assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
-    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
-    assert_rest(&cloudflare, &opened);
-}
-
 /// The hostname's application stands over the path, too, whose endpoint does not ask to be open.
 #[test]
 fn what_protects_a_silent_path_as_well_is_not_opened_until_the_path_says_so() {
@@ -108,15 +96,6 @@ fn what_protects_a_silent_path_as_well_is_not_opened_until_the_path_says_so() {
     assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
     assert_rest(&cloudflare, &opened);
     assert_rest(&cloudflare, &[at(NAME, "", ""), at(NAME, "/p", "")]);
-}
-
-#[test]
-fn the_word_that_opens_a_path_below_a_protected_hostname_is_refused_wherever_it_stands() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "/p", "")]);
-    let desired = [at(NAME, "", "staff"), at(NAME, "/p", OPEN)];
-    run(&mut cloudflare, &desired);
-    assert_eq!(labels(&run(&mut cloudflare, &desired)), ["still_protected"]);
 }
 
 /// Beside a name below it, which its record and its application serve, too.
@@ -142,17 +121,6 @@ fn the_application_of_a_wildcard_stays_while_names_below_it_rely_on_it() {
         run(&mut cloudflare, &below);
         assert_eq!(names(&cloudflare), [wildcard]);
     }
-}
-
-#[test]
-fn a_wildcard_and_the_names_below_it_are_opened_together() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "", "")]);
-    run(&mut cloudflare, &[at(NAME, "", ""), at("*.example.com", "", "staff")]);
-    let opened = [at(NAME, "", OPEN), at("*.example.com", "", OPEN)];
-    assert_eq!(labels(&run(&mut cloudflare, &opened)), [""; 0]);
-    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
-    assert_rest(&cloudflare, &opened);
 }
 
 /// Its name is served by the wildcard from then on, which was opened for every name.
@@ -228,41 +196,6 @@ fn checks_of_an_endpoints_own_and_our_application_exclude_each_other() {
 }
 
 #[test]
-fn under_the_guard_a_lost_annotation_is_told_as_well() {
-    let mut cloudflare = cloudflare();
-    cloudflare.access_guard = true;
-    run(&mut cloudflare, &[at(NAME, "", "staff")]);
-    let before = cloudflare.clone();
-    let plan = run(&mut cloudflare, &[at(NAME, "", "")]);
-    assert_eq!((labels(&plan), &cloudflare), (vec!["would_open"], &before));
-}
-
-#[test]
-fn a_policy_that_was_added_by_hand_and_lets_visitors_past_is_taken_off() {
-    let mut cloudflare = cloudflare();
-    let desired = [at(NAME, "", "staff")];
-    run(&mut cloudflare, &desired);
-    let before = cloudflare.clone();
-    cloudflare.applications_mut()[0]
-        .policies
-        .as_mut()
-        .expect("policies")
-        .push(attached("public", Decision::Bypass));
-    assert_eq!(labels(&run(&mut cloudflare, &desired)), [""; 0]);
-    assert_eq!(cloudflare.applications(), before.applications());
-}
-
-#[test]
-fn a_policy_that_came_to_let_visitors_past_is_told_and_its_rule_stays_locked() {
-    let mut cloudflare = cloudflare();
-    let desired = [at(NAME, "", "staff")];
-    run(&mut cloudflare, &desired);
-    cloudflare.applications_mut()[0].policies.as_mut().expect("policies")[0].decision = Decision::Bypass;
-    assert_eq!(labels(&run(&mut cloudflare, &desired)), ["access_policy"]);
-    assert_eq!(locked(&cloudflare), [NAME]);
-}
-
-#[test]
 fn openings_up_to_the_limit_pass_and_more_stay_protected() {
     for (limit, count, label) in [(5, 5, None), (5, 6, Some("mass_opening")), (0, 6, None)] {
         let mut cloudflare = cloudflare();
@@ -317,20 +250,6 @@ fn openings_that_the_namespace_guard_refuses_hold_back_nobody_elses() {
     let theirs = theirs.map(|(bank, shop)| Endpoint { labels: shop.labels, ..bank });
     let plan = run(&mut cloudflare, &theirs.chain([wildcard, open]).collect::<Vec<_>>());
     assert_eq!(labels(&plan), ["invalid"; 6]);
-}
-
-/// ExternalDNS 0.22 reads annotations of another prefix: all are lost at once, and with the path its set identifier.
-#[test]
-fn a_change_of_the_prefix_opens_nothing() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "/p", "staff"), at("b.example.com", "", "staff")]);
-    let before = cloudflare.clone();
-    let lost = [at(NAME, "", ""), at("b.example.com", "", "")];
-    for _ in 0..3 {
-        let mut told = labels(&run(&mut cloudflare, &lost));
-        told.sort_unstable();
-        assert_eq!((told, &cloudflare), (vec!["withheld", "would_open", "would_open"], &before));
-    }
 }
 
 /// Only the tag tells whose an application is, and only the name of which place.
@@ -409,20 +328,6 @@ fn foreign_rules_for_more_names_keep_no_application() {
     }
 }
 
-/// Its wildcard's application stands over it, and nobody said that it is to be open.
-#[test]
-fn foreign_rules_and_records_of_names_below_a_wildcard_keep_its_application() {
-    let theirs = r#"{"hostname":"theirs.example.com","service":"http://theirs:80"}"#.to_owned();
-    let mut by_rule = FakeCloudflare::new(&[theirs], &[]).with_access(cloudflare().policies);
-    let mut by_record = cloudflare();
-    by_record.add("theirs.example.com", "CNAME", "elsewhere.test", "");
-    for cloudflare in [&mut by_rule, &mut by_record] {
-        run(cloudflare, &[at("*.example.com", "", "staff")]);
-        assert_eq!(labels(&run(cloudflare, &[at("*.example.com", "", OPEN)])), ["still_protected"]);
-        assert_eq!(names(cloudflare), ["*.example.com"]);
-    }
-}
-
 /// The stamp of several rules names no object.
 #[test]
 fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_opens_it() {
@@ -459,15 +364,6 @@ fn a_record_below_a_protected_wildcard_gets_no_open_rule_in_silence() {
     assert_eq!((labels(&plan), locked(&cloudflare).len()), (vec!["would_open"], 1));
 }
 
-#[test]
-fn the_guard_tells_that_the_word_opens_nothing_that_a_policy_protects() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "", "staff")]);
-    cloudflare.access_guard = true;
-    assert_eq!(labels(&run(&mut cloudflare, &[at(NAME, "", OPEN)])), ["unprotected"]);
-    assert_eq!((names(&cloudflare), locked(&cloudflare).len()), (vec![NAME], 1));
-}
-
 /// Who asks for other tokens lets in nobody that has this application's.
 #[test]
 fn a_rule_that_asks_for_other_tokens_keeps_no_application() {
@@ -493,17 +389,6 @@ fn a_foreign_rule_that_asks_for_the_tokens_of_a_wildcards_application_keeps_it()
     assert_eq!(names(&cloudflare), ["*.example.com"]);
 }
 
-#[test]
-fn a_record_gets_a_rule_in_silence_beside_what_protects_other_names() {
-    let mut cloudflare = cloudflare();
-    let record = |service| endpoint(NAME, &[("tunnel-service", service)]);
-    let beside = [at("other.example.com", "", "staff"), at("*.other.example.com", "", "staff")];
-    let with = |service| [vec![record(service)], beside.to_vec()].concat();
-    run(&mut cloudflare, &with("none"));
-    assert_eq!(labels(&run(&mut cloudflare, &with("http://web:80"))), [""; 0]);
-    assert_rest(&cloudflare, &with("http://web:80"));
-}
-
 /// The limit holds back what opens, and nothing else of the request.
 #[test]
 fn beside_too_many_openings_a_new_name_is_published() {
@@ -516,17 +401,6 @@ fn beside_too_many_openings_a_new_name_is_published() {
     assert_eq!(labels(&plan), ["mass_opening"; 6]);
     let rules = cloudflare.document(&tunnel_id(HOME)).rules();
     assert!(rules.iter().any(|rule| rule.hostname() == NAME));
-}
-
-/// Two applications over one place: which of them counts is not known.
-#[test]
-fn a_strangers_application_over_the_place_of_ours_is_told() {
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[at(NAME, "", "staff")]);
-    cloudflare.applications_mut().push(foreign("theirs", &[NAME]));
-    let mut desired = at(NAME, "", "staff");
-    desired.provider_specific[0].value = "http://web:81".into();
-    assert_eq!(labels(&run(&mut cloudflare, &[desired])), ["application_held"]);
 }
 
 /// What is locked may be locked by an application that nobody sees now.

@@ -119,19 +119,6 @@ fn an_application_that_lost_its_mark_is_somebody_elses_and_the_hostname_stays_cl
 }
 
 #[test]
-fn an_application_that_was_deleted_by_hand_is_made_again_and_the_hostname_is_closed_meanwhile() {
-    let stage = Stage::protected(&[]);
-    stage.cloudflare().edit(|cloudflare| {
-        let id = own(cloudflare);
-        cloudflare.delete_application(&id);
-    });
-    stage.run(&[wish("staff")]);
-    assert_eq!(stage.policies(), [["staff"]]);
-    assert!(stage.is_served_with_login());
-    assert_eq!(stage.leaks(), [""; 0]);
-}
-
-#[test]
 fn a_deleted_tag_is_made_again_for_the_next_hostname() {
     let stage = Stage::protected(&[]);
     stage.cloudflare().edit(|cloudflare| {

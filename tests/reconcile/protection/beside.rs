@@ -53,29 +53,12 @@ fn a_record_alone_below_a_wildcard_keeps_its_application_until_it_says_none_as_w
 }
 
 #[test]
-fn a_foreign_record_that_leads_to_our_tunnel_keeps_the_application_over_it() {
-    let mut cloudflare = cloudflare();
-    cloudflare.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), "");
-    run(&mut cloudflare, &[at(WILDCARD, "", "staff")]);
-    assert_eq!(labels(&run(&mut cloudflare, &[at(WILDCARD, "", OPEN)])), ["still_protected"]);
-}
-
-#[test]
 fn a_withdrawn_wildcard_leaves_its_application_over_a_record_alone() {
     let every = r#"{"path":"^/x","service":"http://theirs:80"}"#.to_owned();
     let mut cloudflare = FakeCloudflare::new(&[every], &[]).with_access(cloudflare().policies);
     run(&mut cloudflare, &[at(WILDCARD, "", "staff"), alone("")]);
     run(&mut cloudflare, &[alone("")]);
     assert_eq!(names(&cloudflare), [WILDCARD]);
-}
-
-#[test]
-fn a_withdrawn_path_leaves_its_application_over_a_record_alone() {
-    let wildcard = r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned();
-    let mut cloudflare = FakeCloudflare::new(&[wildcard], &[]).with_access(cloudflare().policies);
-    run(&mut cloudflare, &[alone(""), at(NAME, "/admin", "staff")]);
-    run(&mut cloudflare, &[alone("")]);
-    assert_eq!(names(&cloudflare), ["app.example.com/admin"]);
 }
 
 /// The wildcard's rule turned strangers away in the first tunnel.
@@ -85,19 +68,6 @@ fn a_record_alone_does_not_move_from_below_a_protected_wildcard_in_silence() {
     run(&mut cloudflare, &[required(WILDCARD), alone("")]);
     for _ in 0..3 {
         let plan = run(&mut cloudflare, &[required(WILDCARD), alone("office")]);
-        assert_eq!(labels(&plan), ["would_open"]);
-    }
-    assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)));
-}
-
-/// The rest of its hostname would go with it.
-#[test]
-fn a_path_does_not_move_from_below_a_protected_wildcard_in_silence() {
-    let mut cloudflare = with_theirs_in_office();
-    run(&mut cloudflare, &[at(NAME, "/p", "")]);
-    run(&mut cloudflare, &[required(WILDCARD), at(NAME, "/p", "")]);
-    for _ in 0..3 {
-        let plan = run(&mut cloudflare, &[required(WILDCARD), in_tunnel(at(NAME, "/p", ""), "office")]);
         assert_eq!(labels(&plan), ["would_open"]);
     }
     assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)));
