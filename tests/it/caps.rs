@@ -207,13 +207,6 @@ fn thousands_of_groups_that_each_take_over_unknown_properties_stop_nobody() {
     assert_survives("over-groups.example.com", vec![object(unknown.chain(groups))], true);
 }
 
-#[test]
-fn a_long_value_that_hundreds_of_groups_take_over_stops_nobody() {
-    let value = ("webhook/origin-http-host-header".to_owned(), "h".repeat(100_000));
-    let groups = (0..400).map(|n| (format!("webhook/tunnel-path-prefix.g{n}"), format!("/g{n}")));
-    assert_survives("over-values.example.com", vec![object([value].into_iter().chain(groups))], true);
-}
-
 /// Endpoints with paths that are small as they are written, and no two alike. One DNSEndpoint may hold them all.
 fn with_large_paths(count: usize) -> Vec<Endpoint> {
     let path = |n| format!(r"^/{n}(\w\w\w\w\w\w\w\w){{1000}}");

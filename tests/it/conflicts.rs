@@ -64,17 +64,6 @@ fn a_rollback_leaves_a_hostname_with_the_object_that_is_there_again() {
     assert!(!served(&harness, host, "/").contains(":80"), "it goes with its object");
 }
 
-#[test]
-fn an_object_that_takes_the_place_of_another_for_good_is_not_held() {
-    let (harness, host) = (Harness::new(), "handed.example.com");
-    let program = harness.start();
-    run(&program, &[object("ingress/n/old", host, "http://old:80")]);
-    for _ in 0..3 {
-        run(&program, &[object("ingress/n/new", host, "http://new:80")]);
-        assert_eq!(served(&harness, host, "/"), "http://new:80");
-    }
-}
-
 /// Who asked first has it while it asks, whoever sorts first, and the other one is told.
 #[test]
 fn who_loses_a_hostname_is_told_once() {
@@ -138,20 +127,6 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
     }
 }
 
-/// Where ExternalDNS merges the holder's object with another namespace's, it shows one of them at a time.
-#[test]
-fn the_namespace_that_holds_a_hostname_changes_it_whenever_it_is_shown() {
-    let (harness, host) = (Harness::new(), "merged.example.com");
-    let program = harness.start_with(&[("NAMESPACE_GUARD", "true")]);
-    let holder = |port: u16| [object("ingress/shop/web", host, &format!("http://web.shop.svc:{port}"))];
-    let rival = [object("ingress/aaa/x", host, "http://x.aaa.svc:80")];
-    for desired in [&holder(80), &rival, &holder(81), &rival, &rival] {
-        run(&program, desired);
-    }
-    assert_eq!(served(&harness, host, "/"), "http://web.shop.svc:81");
-    assert_eq!(writes(&harness, &program, &[&rival, &holder(81), &rival]), 0);
-}
-
 /// With `--txt-cache-interval`, or a registry of its own, ExternalDNS may adjust before it reads.
 #[test]
 fn before_anything_was_read_external_dns_decides() {
@@ -163,40 +138,6 @@ fn before_anything_was_read_external_dns_decides() {
     assert_eq!(adjusted(), 2);
     program.external_dns().records().expect("read");
     assert_eq!(adjusted(), 1);
-}
-
-/// Without the guard nothing but what stands there tells whose it is, where the stamp has no room for a name.
-#[test]
-fn an_object_without_room_in_its_stamp_loses_its_hostname_to_no_name_that_sorts_first() {
-    let (harness, host) = (Harness::new(), "full.example.net");
-    harness.cloudflare.add_zone("example.net", Plan::Free);
-    let long = "ingress/production-payments/payments-frontend-public-site";
-    let program = harness.start();
-    run(&program, &[object(long, host, "http://web:80")]);
-    let rival = object("ingress/aaa/x", host, "http://x:80");
-    run(&program, &[object(long, host, "http://web:80"), rival.clone()]);
-    let program = program.restart(&harness);
-    run(&program, &[object(long, host, "http://web:80"), rival]);
-    assert_eq!(served(&harness, host, "/"), "http://web:80");
-}
-
-/// The stamp of several rules names no object, and the word that opens shows nowhere where nothing is protected.
-#[test]
-fn an_object_that_says_it_is_open_keeps_its_paths_whoever_comes() {
-    let (harness, host) = (Harness::new(), "open.example.com");
-    let program = harness.start();
-    let open = |endpoint: Endpoint| Endpoint {
-        provider_specific: [&*endpoint.provider_specific, &[Property::new("webhook/access-policy", "none")]]
-            .concat(),
-        ..endpoint
-    };
-    let holder = two_paths(host, "http://api:80").map(open);
-    run(&program, &holder);
-    let rival = open(with_path("ingress/one/web", host, "/api", "http://rival:80"));
-    for program in [&program, &program, &harness.start()] {
-        run(program, &[&holder[..], std::slice::from_ref(&rival)].concat());
-        assert_eq!(served(&harness, host, "/api"), "http://api:80");
-    }
 }
 
 /// The stamp of several rules names no object.
@@ -213,38 +154,6 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
             ["http://api:80", "http://db:80"]
         );
     }
-}
-
-/// Its other paths wait for the mistyped one, but they still show what they ask for, by which they are known.
-#[test]
-fn an_object_that_is_mistyped_keeps_its_other_paths_too_after_a_restart_whoever_comes() {
-    let (harness, host) = (Harness::new(), "other.example.com");
-    run(&harness.start(), &two_paths(host, "http://api:80"));
-    let program = harness.start();
-    for rival in ["http://db:80", "http://rival:80"] {
-        let rival = object("ingress/zzz/web", host, rival);
-        run(&program, &[&two_paths(host, "htp://api:80")[..], &[rival]].concat());
-        assert_eq!(served(&harness, host, "/"), "http://db:80");
-    }
-}
-
-/// Whoever edits an object while no program runs mostly leaves the service as it is.
-#[test]
-fn an_object_whose_options_are_edited_keeps_its_paths_after_a_restart_whoever_comes() {
-    let (harness, host) = (Harness::new(), "edited.example.com");
-    let of = |path: &str, service: &str, option: &[(&str, &str)]| {
-        let properties = [&[("tunnel-service", service), ("tunnel-path-prefix", path)], option].concat();
-        of("ingress/two/db", endpoint(host, &properties))
-    };
-    let held =
-        |option: &[(&str, &str)]| [of("/db", "http://db:80", option), of("/api", "http://api:80", option)];
-    let program = harness.start();
-    run(&program, &held(&[]));
-    drop(program);
-    let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
-    let edited = held(&[("origin-connect-timeout", "20s")]);
-    run(&harness.start(), &[&edited[..], std::slice::from_ref(&rival)].concat());
-    assert_eq!(served(&harness, host, "/api"), "http://api:80");
 }
 
 /// After a restart nobody has read of Access yet, so what stands shows no policies.

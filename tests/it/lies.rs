@@ -50,22 +50,6 @@ fn an_answer_without_a_configuration_costs_nobody_a_rule() {
     }
 }
 
-/// What was added since would be taken out.
-#[test]
-fn a_configuration_older_than_the_one_just_seen_is_not_written_back() {
-    let (harness, program) = with_two();
-    let old = harness.cloudflare.configuration(&harness.tunnel).expect("a configuration");
-    let version = harness.cloudflare.version(&harness.tunnel);
-    let rule = r#""ingress":[{"hostname":"added.example.com","service":"http://added:80"},"#;
-    let new = old.replace(r#""ingress": ["#, r#""ingress":["#).replacen(r#""ingress":["#, rule, 1);
-    harness.cloudflare.put_configuration(&harness.tunnel, &new).expect("Cloudflare takes it");
-    let stale = result(&format!(r#"{{"version":{version},"config":{old}}}"#));
-    harness.cloudflare.fault(Matcher::get_configuration(), BEFORE_THE_WRITE, stale);
-    let three = all(&["a.example.com", "b.example.com", "c.example.com"]);
-    assert_eq!(program.external_dns().run_loop(&three).map(drop), Err(503));
-    assert!(harness.rules().iter().any(|rule| rule.contains("added.example.com")));
-}
-
 /// A request that sees nothing but old answers would take out what came since; after ten minutes an operator has put an
 /// old one back.
 #[test]

@@ -431,17 +431,6 @@ fn a_read_that_fails_moves_no_time_and_is_counted_with_its_status() {
 }
 
 #[test]
-fn before_the_start_is_complete_the_metrics_say_so() {
-    let harness = Harness::new();
-    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).value = "another".to_owned());
-    let clock = Arc::new(ManualClock::default());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    let fixture = Fixture { program, harness, clock };
-    assert_eq!(fixture.value(Family::Ready, &[]), Some(0.0));
-    assert_eq!(fixture.looks(), 0);
-}
-
-#[test]
 fn connectors_are_shown_with_the_versions_they_have_applied() {
     let fixture = Fixture::new(Harness::new(), &[]);
     fixture.run_loop(&[published("www.example.com", "http://web:80")]);

@@ -7,7 +7,7 @@ mod gone_wrong;
 
 use std::time::Duration;
 
-use cloudflare_emulator::{RuleText, Visit};
+use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::{endpoint, published};
@@ -108,22 +108,6 @@ fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
     );
 }
 
-#[test]
-fn a_hostname_whose_rule_the_new_tunnel_refuses_does_not_move() {
-    let host = "refused.example.org";
-    let mut simulation = simulation(&[0]);
-    simulation.run_to_rest(&[through("home", host)]).expect("published");
-    simulation.account.cloudflare().edit(|cloudflare| {
-        cloudflare.tunnel_mut("office").connectors = 0;
-        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host);
-    });
-    run(&mut simulation, &[through("office", host)]).0.expect_err("something is left to do");
-    let (outcome, writes, _) = run(&mut simulation, &[through("office", host)]);
-    assert!(outcome.is_ok(), "{outcome:?}");
-    assert_eq!((writes, &*tunnel_of(&simulation, host)), (Writes::default(), "home"));
-    assert_eq!(simulation.account.harness.log.lines_with(&["refused=cloudflare", host]).len(), 1);
-}
-
 /// Invariant 7 of docs/how-it-works.md.
 #[test]
 fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
@@ -196,43 +180,6 @@ fn what_comes_and_what_goes_is_one_version_of_a_document() {
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 });
     assert_eq!(run(&mut simulation, &after).1, Writes::default());
-}
-
-/// Of the document nobody can tell whom Cloudflare means, so each rule is tried for itself.
-#[test]
-fn a_path_does_not_give_way_to_one_that_is_refused() {
-    let (host, beside) = ("disliked.example.org", "liked.example.org");
-    let mut simulation = simulation(&[0]);
-    let paths = |text: &str| [path(host, text), path(beside, text)];
-    simulation.run_to_rest(&paths("^/old")).expect("published");
-    simulation.account.cloudflare().edit(|cloudflare| {
-        cloudflare
-            .whims_mut()
-            .dislike_rule(RuleText::Unnamed, move |rule| rule.hostname == host && rule.path == "^/old/new");
-    });
-    run(&mut simulation, &paths("^/old/new")).0.expect_err("something is left to do");
-    let is_served = |host: &str, asked: &str| {
-        let visit = simulation.account.cloudflare().visit(host, asked);
-        matches!(visit, Visit::Served { service, .. } if service == "http://web:80")
-    };
-    assert!(is_served(host, "/old/new"), "by the old rule");
-    assert!(is_served(beside, "/old/new") && !is_served(beside, "/old/other"), "by the new rule alone");
-}
-
-#[test]
-fn in_a_full_zone_what_goes_makes_room_for_what_comes() {
-    let mut simulation = simulation(&[0]);
-    simulation.run_to_rest(&[published("goes.example.org", "http://web:80")]).expect("published");
-    let zone = simulation.account.organisation.clone();
-    simulation.account.cloudflare().edit(|cloudflare| {
-        let records = cloudflare.records(&zone).len();
-        cloudflare.zone_mut(&zone).record_quota = records;
-    });
-    let desired = [published("comes.example.org", "http://web:80")];
-    let (outcome, _, _) = run(&mut simulation, &desired);
-    assert!(outcome.is_ok(), "{outcome:?}");
-    assert_eq!(tunnel_of(&simulation, "comes.example.org"), "home");
-    assert_eq!(run(&mut simulation, &desired).1, Writes::default());
 }
 
 /// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.

@@ -1,13 +1,9 @@
 //! Which names are published, how they are written, and in which zone.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use cloudflare_emulator::{Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
-use test_support::clock::ManualClock;
 use test_support::fake_cloudflare::{FakeCloudflare, settings};
 use test_support::harness::{Harness, endpoint, published};
 
@@ -191,24 +187,6 @@ fn a_name_deeper_than_universal_ssl_covers_is_published_with_a_hint_when_its_rec
     assert_eq!(changed.notes, [], "it was said when the record was made");
 }
 
-#[test]
-fn of_zones_inside_zones_the_inner_one_gets_the_name() {
-    let harness = Harness::new();
-    let inner = harness.cloudflare.add_zone("dev.example.com", Plan::Free);
-    let program = harness.start();
-    let names = ["dev.example.com", "web.dev.example.com", "*.dev.example.com", "a.b.dev.example.com"];
-    let outer = ["example.com", "notdev.example.com", "*.example.com"];
-    let desired: Vec<Endpoint> =
-        names.iter().chain(&outer).map(|name| published(name, "http://web:80")).collect();
-    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    let sorted = |mut names: Vec<String>| {
-        names.sort_unstable();
-        names
-    };
-    assert_eq!(sorted(stamped(&harness, &inner)), sorted(names.map(str::to_owned).into()));
-    assert_eq!(sorted(stamped(&harness, &harness.zone)), sorted(outer.map(str::to_owned).into()));
-}
-
 /// Whoever asks for the name asks the inner zone's name servers: a record in the outer one would answer nobody.
 #[test]
 fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one() {
@@ -232,22 +210,6 @@ fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one(
         assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"], "{label}");
         assert_eq!(harness.rules().len(), 2, "{label}");
     }
-}
-
-#[test]
-fn an_inner_zone_that_is_made_later_gets_its_names_without_a_restart() {
-    let harness = Harness::new();
-    let clock = Arc::new(ManualClock::default());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
-    program.wait_until_ready();
-    let mut desired = vec![published("web.example.com", "http://web:80")];
-    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    let inner = harness.cloudflare.add_zone("dev.example.com", Plan::Free);
-    clock.put_ahead(Duration::from_secs(3_600));
-    desired.push(published("web.dev.example.com", "http://web:80"));
-    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    assert_eq!(stamped(&harness, &inner), ["web.dev.example.com"]);
-    assert_eq!(stamped(&harness, &harness.zone), ["web.example.com"]);
 }
 
 /// Whoever brings a domain to Cloudflare publishes first and changes the name servers then.

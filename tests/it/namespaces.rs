@@ -84,20 +84,6 @@ fn only_services_of_the_objects_own_namespace_are_published() {
 }
 
 #[test]
-fn an_option_that_reaches_beyond_the_namespace_is_refused() {
-    let service = ("tunnel-service", "http://web.shop.svc:80");
-    for option in [("origin-bastion-mode", "true"), ("origin-proxy-type", "socks")] {
-        let mut cloudflare = guarded();
-        let plan = run(&mut cloudflare, &[endpoint(NAME, &[service, option])]);
-        assert_eq!(cloudflare, guarded(), "{option:?}");
-        assert!(plan.refusals[0].to_string().contains("without origin-bastion-mode"), "{:?}", plan.refusals);
-    }
-    let mut cloudflare = guarded();
-    let plan = run(&mut cloudflare, &[endpoint(NAME, &[service, ("origin-no-tls-verify", "true")])]);
-    assert_eq!(plan.refusals, []);
-}
-
-#[test]
 fn a_default_of_the_operator_is_allowed() {
     let mut cloudflare = guarded();
     let ca_pool = OriginOption::CaPool.parse("/etc/ca.pem").unwrap();

@@ -227,27 +227,6 @@ fn a_token_is_taken_from_its_file_before_the_old_one_ends() {
 }
 
 #[test]
-fn a_key_is_replaced_as_a_token_is() {
-    const KEYS: [&str; 2] =
-        ["0123456789abcdef0123456789abcdef01234", "fedcba9876543210fedcba9876543210fedcb"];
-    let path = token_file("key");
-    fs::write(&path, KEYS[0]).expect("it was written before");
-    let harness = Harness::new();
-    for key in KEYS {
-        harness.cloudflare.add_token(Token::legacy_key(key, "ops@example.com"));
-    }
-    disable(&harness, KEYS[1]);
-    let file = path.display().to_string();
-    let variables = [("CF_API_TOKEN", ""), ("CF_API_KEY_FILE", &*file), ("CF_API_EMAIL", "ops@example.com")];
-    let fixture = Fixture::new(harness, &variables);
-    fixture.until_ready_says(200, "ready");
-    disable(&fixture.harness, KEYS[0]);
-    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(KEYS[1]).status = TokenStatus::Active);
-    fs::write(&path, KEYS[1]).expect("it was written before");
-    fixture.run_loop(&desired()).expect("the new one is in use");
-}
-
-#[test]
 fn a_token_that_is_revoked_later_ends_readiness_until_its_file_has_a_good_one() {
     let (fixture, path) = with_file("revoked");
     fixture.run_loop(&desired()).expect("published");
@@ -415,19 +394,6 @@ fn the_token_is_checked_when_it_is_in_doubt_and_not_within_ten_seconds_of_a_good
     assert_eq!(stopped.announcements(), 1, "what is managed is what it was");
 }
 
-/// What two looks find alike was not being written meanwhile.
-#[test]
-fn a_new_token_that_two_looks_at_its_file_find_three_seconds_apart_is_checked_at_once() {
-    let file = token_file("looked-at");
-    let stopped = Stopped::new(&[("CF_API_TOKEN", &format!("file:{}", file.display()))]);
-    stopped.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
-    fs::write(&file, NEW_TOKEN).expect("written");
-    let looks = [(2_999, 0), (1, 0), (2_999, 0), (1, 1), (3_000, 0)];
-    for (passed, checks) in looks {
-        assert_eq!(stopped.checks_after(Duration::from_millis(passed)), checks, "{passed} ms");
-    }
-}
-
 #[test]
 fn a_tunnel_made_anew_under_its_name_is_taken_over_where_nobody_missed_it() {
     let stopped = Stopped::new(&[]);
@@ -442,20 +408,4 @@ fn a_tunnel_made_anew_under_its_name_is_taken_over_where_nobody_missed_it() {
     assert!(
         stopped.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("http://web:80"))
     );
-}
-
-#[test]
-fn what_is_managed_is_told_again_when_readiness_comes_back() {
-    let stopped = Stopped::new(&[]);
-    let set = |status: TokenStatus| {
-        stopped.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).status = status);
-    };
-    set(TokenStatus::Disabled);
-    let _ = stopped.program.external_dns().records();
-    stopped.checks_after(Duration::from_secs(10));
-    assert!(!stopped.program.is_ready());
-    set(TokenStatus::Active);
-    stopped.checks_after(Duration::from_secs(30));
-    assert!(stopped.program.is_ready());
-    assert_eq!(stopped.announcements(), 2);
 }

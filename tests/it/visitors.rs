@@ -236,36 +236,6 @@ fn a_visitor_of_a_reworded_path_is_served_throughout() {
 }
 
 #[test]
-fn a_visitor_of_a_hostname_that_becomes_a_path_or_the_reverse_is_served_throughout() {
-    let change = Change::new(
-        "a whole hostname becomes a path",
-        vec![published(ALONE, "http://web:80")],
-        vec![prefix(ALONE, "/shop", "http://web:80")],
-        &[
-            ("https://web.example.org/shop/x", "http://web:80", "http://web:80"),
-            // Nobody promised anything here.
-            ("https://web.example.org/", "http://web:80", "http_status:503"),
-        ],
-    );
-    nobody_is_lost(change.and_back("a path becomes a whole hostname"));
-}
-
-#[test]
-fn a_visitor_of_a_path_that_is_given_or_taken_is_served_throughout() {
-    let (whole, path) = (published(WEB, "http://web:80"), prefix(WEB, "/api", "http://api:80"));
-    let change = Change::new(
-        "a path is given",
-        vec![whole.clone()],
-        vec![whole, path],
-        &[
-            ("https://web.example.com/api/x", "http://web:80", "http://api:80"),
-            ("https://web.example.com/", "http://web:80", "http://web:80"),
-        ],
-    );
-    nobody_is_lost(change.and_back("a path is taken"));
-}
-
-#[test]
 fn a_visitor_of_a_changed_service_is_served_throughout() {
     let with = |service: &str, more: &[(&str, &str)]| {
         let service = [("tunnel-service", service)];

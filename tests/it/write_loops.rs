@@ -126,18 +126,6 @@ fn publishing_and_withdrawing_in_turn_is_no_fight() {
     }
 }
 
-/// A rule is changed beside a record that needs nothing: nothing is written to that one, three times in a row.
-#[test]
-fn a_service_that_changes_in_every_loop_is_no_fight() {
-    let harness = Harness::with_foreign();
-    let program = harness.start();
-    for service in ["http://web:80", "http://bad:80", "http://web:80", "http://fixed:80", "http://web:80"] {
-        program.external_dns().run_loop(&[published(FOUGHT, service)]).expect("answered");
-        assert!(harness.rules().iter().any(|rule| rule.contains(service)), "{service}");
-        assert_eq!(held_back(&program), 0.0, "{service}");
-    }
-}
-
 /// With `--migrate-from-txt-owner` ExternalDNS asks for everything in every loop. What stands as it is wanted is in no
 /// fight, though the document that it stands in is written for the sake of others.
 #[test]

@@ -97,16 +97,6 @@ fn a_rename_of_everything_is_withheld_in_every_loop() {
     }
 }
 
-#[test]
-fn a_few_new_hostnames_beside_it_excuse_no_mass_deletion() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    run(&mut cloudflare, &hosts(OLD, 0..8));
-    for new in 1..40 {
-        let plan = run(&mut cloudflare, &hosts(NEW, 0..new));
-        assert_eq!(withheld(&plan), 8, "beside {new}");
-    }
-}
-
 /// Else the first preview that comes and goes would let everything go that waits.
 #[test]
 fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {

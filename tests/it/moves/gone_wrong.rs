@@ -145,21 +145,6 @@ fn a_dry_run_comes_to_an_end() {
 }
 
 #[test]
-fn a_rule_that_our_own_wildcard_leads_visitors_to_is_not_taken_back() {
-    let name = "a.example.com";
-    let theirs = r#"{"hostname":"a.example.com","service":"http://theirs:80"}"#.to_owned();
-    let mut cloudflare = FakeCloudflare::new(&[theirs], &[]);
-    let wildcard = through("home", "*.example.com", "http://wild:80");
-    cloudflare.run_loop(slice::from_ref(&wildcard), usize::MAX);
-    let plan =
-        cloudflare.run_loop(&[wildcard.clone(), through("home", name, "http://theirs:80")], usize::MAX);
-    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-    cloudflare.run_loop(&[wildcard], usize::MAX);
-    let standing = cloudflare.foreign_rules(&tunnel_id(HOME));
-    assert!(standing.iter().any(|rule| rule.contains("theirs")), "without ADOPT it is gone: {labels:?}");
-}
-
-#[test]
 fn a_rule_that_a_record_of_the_zone_around_leads_to_is_not_taken_back() {
     let name = "x.a.example.com";
     let theirs = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
@@ -303,33 +288,6 @@ fn what_is_withdrawn_goes_though_its_record_cannot_be_led_to_the_wildcards_tunne
         pass(&simulation, 60);
     }
     assert_eq!(got(&simulation, host, "/"), "http://wild:80 by home", "{answers:?}");
-}
-
-#[test]
-fn a_zone_or_a_tunnel_that_cannot_be_written_keeps_nobody_elsewhere_waiting() {
-    let names = ["new.example.com", "new.example.org"];
-    let wanted = [through("home", names[0], "http://new:80"), through("office", names[1], "http://new:80")];
-    let account = |simulation: &Simulation| {
-        let SharedAccount { harness, office, organisation, .. } = &simulation.account;
-        let batch = |zone: &str| Matcher::call("POST", &format!("/zones/{zone}/dns_records/batch"));
-        let put =
-            |tunnel: &str| Matcher::call("PUT", &format!("/accounts/*/cfd_tunnel/{tunnel}/configurations"));
-        [batch(&harness.zone), batch(organisation), put(&harness.tunnel), put(office)]
-    };
-    for place in 0..4 {
-        for fault in [Fault::status(503), Fault::Reset] {
-            let mut simulation = Simulation::new(SharedAccount::new(), &[], Pace { write: 0, ..pace(&[0]) });
-            let matcher = account(&simulation).into_iter().nth(place).expect("a place");
-            simulation.account.cloudflare().fault_every(matcher, fault);
-            let answer = run(&mut simulation, &wanted).0.err();
-            let (held, other) = (names[place % 2], names[1 - place % 2]);
-            assert_eq!(answer, Some(503), "{place}");
-            assert!(
-                got(&simulation, other, "/").starts_with("http://new:80"),
-                "{place}: {other} waits for {held}"
-            );
-        }
-    }
 }
 
 #[test]

@@ -134,24 +134,6 @@ fn a_rule_whose_withdrawal_is_refused_stays_ours() {
 }
 
 #[test]
-fn refused_records_and_refused_rules_stop_no_other() {
-    let account = SharedAccount::new();
-    dislike_rules(&account, &["h3.example.com", "h11.example.com"], RuleText::Unnamed);
-    account.cloudflare().edit(|cloudflare| {
-        let refusal = Refusal::dns_validation(9041, "This DNS record cannot be proxied.");
-        cloudflare.whims_mut().dislike_name("h12.example.com", refusal);
-    });
-    account.watch();
-    let program = account.harness.start();
-    program.external_dns().run_loop(&twenty()).expect("the rest is done");
-    let expected = without(&names(&twenty()), &["h3.example.com", "h11.example.com", "h12.example.com"]);
-    assert_eq!(ruled(&account), expected);
-    assert!(!stamped(&account).contains("h12.example.com"));
-    assert_costs_nothing(program.external_dns(), account.cloudflare(), &twenty(), "both");
-    assert_eq!(account.violations(), [""; 0]);
-}
-
-#[test]
 fn a_full_zone_is_tried_again_as_soon_as_it_holds_fewer_records() {
     let account = SharedAccount::new();
     let fit = 7;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cloudflare_emulator::{RateLimit, Refusal, RuleText};
+use cloudflare_emulator::{Refusal, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, published};
 
@@ -54,10 +54,6 @@ struct Fixture {
 
 impl Fixture {
     fn new(count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
-        Self::with_calls_of(CALL, count, bad, refuser)
-    }
-
-    fn with_calls_of(call: Duration, count: usize, bad: &BTreeSet<usize>, refuser: Refuser) -> Self {
         let harness = Harness::new();
         let bad: BTreeSet<String> = bad.iter().map(|number| name(*number)).collect();
         harness.cloudflare.edit(|cloudflare| match refuser {
@@ -71,7 +67,7 @@ impl Fixture {
             }
         });
         let good = (0..count).map(name).filter(|name| !bad.contains(name)).collect();
-        let latency = ProgramWithLatency::new(&harness, call, &[]);
+        let latency = ProgramWithLatency::new(&harness, CALL, &[]);
         Self { harness, latency, good }
     }
 
@@ -114,41 +110,5 @@ fn with_forty_bad_ones_among_two_hundred_all_good_ones_are_published_after_some_
         let fixture = Fixture::new(200, &spread(40, 200, SEED), refuser);
         let missing = fixture.missing_by_loop(&hostnames(200), loops);
         assert_eq!(missing.last(), Some(&0), "{refuser:?}: {missing:?}");
-    }
-}
-
-/// Later steps need time, too.
-#[test]
-fn what_goes_through_beside_bad_ones_is_published_whole_in_the_same_loop() {
-    let fixture = Fixture::new(60, &spread(20, 60, SEED), Refuser::Batch);
-    let mut loops = 0;
-    while fixture.published() != fixture.good {
-        assert!(matches!(fixture.latency.run_loop(&fixture.harness, &hostnames(60)), Ok(_) | Err(503)));
-        assert_eq!(fixture.published(), fixture.records());
-        fixture.latency.clock.put_ahead(INTERVAL);
-        loops += 1;
-        assert!(loops < 9);
-    }
-    assert!(loops > 1, "one loop was enough for everything");
-}
-
-/// Calls that cost no time would else use up what Cloudflare grants for five minutes, and then nothing goes at all.
-#[test]
-fn calls_that_look_for_bad_ones_leave_the_budget_to_everybody() {
-    for refuser in [Refuser::Batch, Refuser::Document(RuleText::Unnamed)] {
-        let fixture = Fixture::with_calls_of(Duration::ZERO, 200, &spread(100, 200, SEED), refuser);
-        let limit = RateLimit { calls: 500, ..RateLimit::default() };
-        fixture.harness.cloudflare.set_rate_limit(limit);
-        let mut most = 0;
-        let mut total = 0;
-        for _ in 0..6 {
-            let answer = fixture.latency.run_loop(&fixture.harness, &hostnames(200));
-            assert_eq!(answer.err(), Some(503), "{refuser:?}");
-            let calls = fixture.harness.cloudflare.take_calls().len();
-            most = most.max(calls);
-            total += calls;
-        }
-        assert!((50..105).contains(&most), "{refuser:?}: {most} calls in one loop");
-        assert!(total < 200, "{refuser:?}: {total} calls of 500, of which 400 are for others");
     }
 }

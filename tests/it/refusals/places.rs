@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, RuleText, Visit};
+use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Visit};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
@@ -146,49 +146,6 @@ fn where_everything_fails_for_the_credentials_the_answer_is_503_and_nothing_is_r
     settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
 }
 
-/// Where one tunnel may be written, the token is not what is at fault.
-#[test]
-fn credentials_for_one_tunnel_alone_are_not_remembered() {
-    let account = SharedAccount::new();
-    let program = account.harness.start_with(&[BOTH]);
-    account.cloudflare().fault_every(
-        configuration_of(&account, "PUT", &account.harness.tunnel),
-        Fault::error(403, 10000, "Authentication error"),
-    );
-    let desired =
-        [published("home.example.com", "http://web:80"), in_office("office.example.org", "http://web:80")];
-    program.external_dns().run_loop(&desired).expect("the rest is done");
-    assert_eq!(served(&account.harness, "office.example.org"), "http://web:80");
-    account.cloudflare().clear_faults();
-    settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
-    assert_eq!(served(&account.harness, "home.example.com"), "http://web:80");
-}
-
-/// A request that cannot go on remembers what it was told until then.
-#[test]
-fn what_was_refused_before_a_request_ended_is_not_sent_again() {
-    let account = SharedAccount::new();
-    let mut tunnels = [("home", &account.harness.tunnel), ("office", &account.office)];
-    tunnels.sort_unstable_by_key(|(_, id)| *id);
-    let [(first, first_id), (second, second_id)] = tunnels;
-    account.cloudflare().edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.hostname == "bad.example.com");
-    });
-    let program = account.harness.start_with(&[BOTH]);
-    account.cloudflare().fault_every(configuration_of(&account, "PUT", second_id), Fault::status(500));
-    let service = ("tunnel-service", "http://web:80");
-    let desired = [
-        endpoint("bad.example.com", &[("tunnel", first), service]),
-        endpoint("good.example.com", &[("tunnel", second), service]),
-    ];
-    for _ in 0..2 {
-        assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
-    }
-    let calls = account.cloudflare().take_calls();
-    let sent = calls.iter().filter(|call| call.method == "PUT" && call.path.contains(&**first_id));
-    assert_eq!(sent.count(), 1);
-}
-
 /// Somebody deletes a record of ours between our read and our write.
 #[test]
 fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
@@ -250,22 +207,6 @@ fn a_tunnel_whose_writes_fail_late_leaves_all_the_time_to_others_from_the_next_l
         program.clock.put_ahead(Duration::from_secs(60));
     }
     assert_eq!(served(&account.harness, "slow.example.com"), "http://web:80");
-}
-
-/// Nothing is sent to anybody until it is over.
-#[test]
-fn a_rate_limit_ends_a_request_with_one_line() {
-    let account = SharedAccount::new();
-    let program = account.harness.start_with(&[BOTH]);
-    account.cloudflare().fault(Matcher::writes(), 1, Fault::limited(60));
-    let desired = [
-        published("home.example.com", "http://web:80"),
-        in_office("office.example.com", "http://web:80"),
-        in_office("office.example.org", "http://web:80"),
-    ];
-    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
-    let limited = account.harness.log.lines_with(&["rate limit"]);
-    assert_eq!(limited.len(), 1, "{limited:#?}");
 }
 
 /// Ninety of the hundred zones that docs/operations.md says fit into a minute, one of which answers no write.

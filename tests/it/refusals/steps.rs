@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Fault, Matcher, Refusal, RuleText};
+use cloudflare_emulator::{Call, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
-use super::{ruled, stamped};
+use super::stamped;
 use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::SharedTime;
 
@@ -84,56 +84,6 @@ fn what_a_full_zone_refuses_is_tried_again_only_where_something_leaves_that_zone
     }
 }
 
-#[test]
-fn a_refused_record_is_sent_once_though_something_leaves_its_zone_later() {
-    let account = SharedAccount::new();
-    let program = account.harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
-    program.external_dns().run_loop(&[published("gone.example.org", "http://web:80")]).expect("published");
-    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
-    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("new.example.org", refusal));
-    account.cloudflare().take_calls();
-    program
-        .external_dns()
-        .run_loop(&[published("new.example.org", "http://web:80")])
-        .expect("refused by name");
-    assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation), [2, 1]);
-    assert_eq!(stamped(&account).len(), 0);
-}
-
-/// A zone that went away says nothing of what is wanted in it.
-#[test]
-fn a_zone_that_is_not_found_when_it_is_written_stops_no_other_and_nothing_is_held_against_its_hostnames() {
-    let account = SharedAccount::new();
-    let program = account.harness.start();
-    let desired = ["one.example.org", "two.example.org", "web.example.com"]
-        .map(|name| published(name, "http://web:80"));
-    let of_zone = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", account.organisation));
-    account.cloudflare().fault(of_zone, 1, Fault::error(404, 7003, "Could not route to the zone"));
-    assert_eq!(program.external_dns().run_loop(&desired), Err(503));
-    assert_eq!(ruled(&account).len(), 1);
-    assert_eq!(writes(&account.cloudflare().take_calls(), &account.organisation)[0], 1);
-    program.external_dns().run_loop(&desired).expect("published");
-    assert_eq!(ruled(&account).len(), 3);
-}
-
-/// Who reads the log finds the object there.
-#[test]
-fn a_refusal_by_cloudflare_names_the_object() {
-    let account = SharedAccount::new();
-    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
-    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("new.example.org", refusal));
-    let program = account.harness.start();
-    program
-        .external_dns()
-        .run_loop(&[published("new.example.org", "http://web:80")])
-        .expect("refused by name");
-    let lines = account.harness.log.lines_with(&["refused=cloudflare"]);
-    assert!(lines.len() == 1 && lines[0].contains("resource=\"ingress/shop/web\""), "{lines:#?}");
-    let place = "zone=example.org hostnames=1";
-    let lines = account.harness.log.lines_with(&["DEBUG", place, "refused: ", "cannot be proxied"]);
-    assert_eq!(lines.len(), 1, "each refusal says where");
-}
-
 /// A write whose answer could not be awaited does not begin.
 #[test]
 fn a_step_that_there_is_no_time_for_is_left_to_the_next_loop() {
@@ -171,21 +121,4 @@ fn a_write_without_an_answer_is_repeated_in_the_same_request() {
         assert_eq!(account.cloudflare().waiting_faults(), 0, "{call:?}");
         assert!(account.cloudflare().visit("web.example.org", "/").is_served(), "{call:?}");
     }
-}
-
-/// What was refused together is sent in halves.
-#[test]
-fn what_was_refused_together_is_not_sent_together_again() {
-    let account = SharedAccount::new();
-    let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
-    account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name("c.example.com", refusal));
-    let program = account.harness.start();
-    let desired = ["a", "b", "c", "d"].map(|name| published(&format!("{name}.example.com"), "http://web:80"));
-    program.external_dns().run_loop(&desired).expect("refused by name");
-    let calls = account.cloudflare().take_calls();
-    let all = calls.iter().filter(|call| {
-        desired.iter().all(|endpoint| call.body.contains(&format!("\"name\":\"{}\"", endpoint.dns_name)))
-    });
-    assert_eq!(all.count(), 1);
-    assert_eq!(ruled(&account).len(), 3);
 }

@@ -1,6 +1,5 @@
 //! What is written when something is taken over, and in which order: the stamp first.
 
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::{endpoint, published};
@@ -105,18 +104,6 @@ fn a_hostname_that_is_wanted_in_another_tunnel_is_stamped_and_then_moved() {
         assert_eq!(*cloudflare.records[0].content, *target(OFFICE));
         assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
     }
-}
-
-/// Its requests would go with the record.
-#[test]
-fn a_hostname_does_not_leave_a_foreign_rule_behind() {
-    let office = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", "office")])];
-    let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();
-    let mut cloudflare = FakeCloudflare::new(&[theirs], &[(NAME, "CNAME", &target(HOME))]).adopting(&["all"]);
-    let before = cloudflare.clone();
-    let plan = settle(&mut cloudflare, &office);
-    assert_eq!(cloudflare, before, "{plan:?}");
-    assert!(matches!(plan.refusals[0].reason, Reason::RuleLeftBehind { .. }), "{plan:?}");
 }
 
 /// A visitor is served where the record leads until the new rule is there.
