@@ -164,20 +164,6 @@ mod tests {
         }
     }
 
-    /// A probe whose connection finds no room tries again after a second, which is all the time that the kubelet gives
-    /// it.
-    #[test]
-    fn a_burst_of_connections_waits_for_its_listener() {
-        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback is there");
-        let address = listener.local_addr().expect("it is bound");
-        let patience = Duration::from_millis(500);
-        let mut burst = Vec::new();
-        for number in 0..500 {
-            let connection = std::net::TcpStream::connect_timeout(&address, patience);
-            burst.push(connection.unwrap_or_else(|error| panic!("{number}: {error}")));
-        }
-    }
-
     #[test]
     fn what_a_listener_accepts_inherits_its_options() {
         let send_timeout = Duration::from_millis(700);

@@ -274,53 +274,6 @@ fn of_two_names_that_differ_the_first_counts_with_a_warning() {
 }
 
 #[test]
-fn a_name_that_was_meant_for_us_is_told_of_and_is_no_mistake() {
-    let config = read(&with("CF_TUNNEL_IDS", "office")).expect("it is no mistake");
-    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
-    assert!(warning.contains("\"CF_TUNNEL_IDS\"") && warning.contains("CF_TUNNEL_ID"), "{warning}");
-}
-
-#[test]
-fn every_mistake_is_reported_at_once_and_none_with_a_secret() {
-    let mistakes = read(&[
-        ("CF_API_TOKEN", "secret token"),
-        ("REGEXP_DOMAIN_FILTER", "(?!x)"),
-        ("DOMAIN_FILTER", "example.com"),
-        ("DEFAULT_SERVICE", "http://web:80/path"),
-        ("ORIGIN_TLS_TIMEOUT", "500ms"),
-        ("ORIGIN_IP_RULES", "10.0.0.0/8"),
-        ("OWNER_ID", "an owner whose name is far too long for a comment"),
-        ("REQUEST_TIMEOUT", "15s"),
-        ("SERVER_HOST", "nowhere"),
-        ("METRICS_PORT", "70000"),
-        ("LOG_LEVEL", "loud"),
-        ("ALLOW_LOCAL_CONFIG", "yes"),
-        ("CF_CA_FILE", "/nowhere"),
-    ])
-    .expect_err("everything is wrong");
-    let variables: Vec<&str> = mistakes.iter().map(|mistake| mistake.variable).collect();
-    assert_eq!(
-        variables,
-        [
-            "CF_API_TOKEN",
-            "CF_TUNNEL_ID",
-            "REGEXP_DOMAIN_FILTER",
-            "OWNER_ID",
-            "ORIGIN_TLS_TIMEOUT",
-            "ORIGIN_IP_RULES",
-            "CF_CA_FILE",
-            "REQUEST_TIMEOUT",
-            "SERVER_HOST",
-            "METRICS_PORT",
-            "DEFAULT_SERVICE",
-            "LOG_LEVEL",
-            "ALLOW_LOCAL_CONFIG"
-        ]
-    );
-    assert!(mistakes.iter().all(|mistake| !mistake.to_string().contains("secret")), "{mistakes:?}");
-}
-
-#[test]
 fn every_option_of_a_rule_has_a_setting_for_its_default() {
     let settings = Arguments::VARIABLES.iter().filter(|variable| variable.starts_with("ORIGIN_"));
     let settings: Vec<&str> = settings.copied().filter(|variable| *variable != CA_POOLS).collect();
@@ -331,16 +284,6 @@ fn every_option_of_a_rule_has_a_setting_for_its_default() {
         let expected = format!("default of {annotation} [{}]", option.setting());
         assert_eq!(help.trim(), expected);
     }
-}
-
-#[test]
-fn a_default_for_an_option_is_read_as_the_option_is() {
-    let mut variables = with("ORIGIN_CONNECT_TIMEOUT", "1m");
-    variables.push(("ORIGIN_NO_TLS_VERIFY", "false"));
-    let config = read(&variables).expect("both are well-formed");
-    let values = [(OriginOption::ConnectTimeout, "60s"), (OriginOption::NoTlsVerify, "false")];
-    let expected = values.map(|(option, text)| option.parse(text).expect("it is well-formed"));
-    assert_eq!(config.provider.policy.origin_defaults, expected.into_iter().flatten().collect());
 }
 
 #[test]

@@ -205,7 +205,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
-    use super::super::raw_object::from_json;
+
     use super::*;
 
     const CA_POOL: &str = OriginOption::CaPool.property();
@@ -346,21 +346,6 @@ mod tests {
         }
     }
 
-    /// One option is set, one is left out and one is not set; all three have defaults.
-    #[test]
-    fn a_default_stands_where_the_endpoint_says_nothing_valid() {
-        let defaults = wanted(&[
-            ("webhook/origin-connect-timeout", "5s"),
-            ("webhook/origin-no-tls-verify", "true"),
-            ("webhook/origin-proxy-port", "80"),
-        ]);
-        let said = [("webhook/origin-no-tls-verify", "false"), ("webhook/origin-proxy-port", "many")];
-        let read = read_all(&said, &defaults);
-        let json = r#"{"connectTimeout":5,"noTLSVerify":false,"proxyPort":80}"#;
-        assert_eq!(written(&read.origin_request), json);
-        assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{read:?}");
-    }
-
     /// The rule could not express it, and in the next loop the default would allow what it denies.
     #[test]
     fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
@@ -447,53 +432,5 @@ mod tests {
     fn access_is_read_as_cloudflared_reads_it_whatever_the_case_of_its_keys() {
         let access = json!({"Required": true, "TEAMNAME": "team", "audtag": ["tag"]});
         assert_eq!(access::properties(&access).len(), 3);
-    }
-
-    #[test]
-    fn values_are_compared_by_what_they_are() {
-        const ACCESS: &[(&str, &str)] =
-            &[(ACCESS_REQUIRED, "true"), (ACCESS_TEAM_NAME, "t"), (ACCESS_AUD_TAG, "a")];
-        const TIMEOUT: &[(&str, &str)] = &[("webhook/origin-connect-timeout", "30s")];
-        for (present, said, equal) in [
-            ("{}", &[][..], true),
-            (r#"{"connectTimeout":null}"#, &[], true),
-            (r#"{"connectTimeout":30}"#, TIMEOUT, true),
-            (r#"{"connectTimeout":31}"#, TIMEOUT, false),
-            (r#"{"connectTimeout":30}"#, &[], false),
-            ("{}", TIMEOUT, false),
-            (r#"{"connectTimeout":"30"}"#, TIMEOUT, false),
-            (r#"{"caPool":"\u002fca"}"#, &[(CA_POOL, "/ca")], true),
-            (r#"{"noTLSVerify":false}"#, &[], false),
-            (
-                r#"{"ipRules":[ {"allow":true, "prefix":"::/0","ports":[]} ]}"#,
-                &[(IP_RULES, r#"[{"prefix":"::/0","allow":true}]"#)],
-                true,
-            ),
-            (r#"{"access":{"AudTag":["a"],"future":1,"required":true,"teamName":"t"}}"#, ACCESS, true),
-            (r#"{"access":{"audTag":["b"],"required":true,"teamName":"t"}}"#, ACCESS, false),
-            (r#"{"access":{"future":1,"required":null}}"#, &[], true),
-            (r#"{"access":{}}"#, ACCESS, false),
-        ] {
-            let raw = from_json(present.to_owned());
-            let origin = RawObject::parse(&raw).expect("an object");
-            assert_eq!(wanted(said).is_in(&origin), equal, "{present} {said:?}");
-        }
-    }
-
-    #[test]
-    fn access_keeps_what_is_not_managed() {
-        let present = from_json(
-            r#"{"access":{"environment":"x","audTag":["old"],"required":true,"teamName": "t"}}"#.to_owned(),
-        );
-        let onto = |wanted: &OriginRequest| {
-            let origin = RawObject::parse(&present).expect("an object");
-            wanted.onto(origin).map(|raw| raw.get().to_owned())
-        };
-        let access = wanted(&[(ACCESS_REQUIRED, "true"), (ACCESS_TEAM_NAME, "t"), (ACCESS_AUD_TAG, "new")]);
-        assert_eq!(
-            onto(&access).as_deref(),
-            Some(r#"{"access":{"environment":"x","audTag":["new"],"required":true,"teamName":"t"}}"#)
-        );
-        assert_eq!(onto(&OriginRequest::default()).as_deref(), Some(r#"{"access":{"environment":"x"}}"#));
     }
 }

@@ -113,14 +113,6 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_without_groups_stays_whole() {
-        let plain = endpoint(&[("webhook/tunnel-service", "http://web:80"), ("alias.x", "true")]);
-        let Groups { base, named } = split_ours(&plain);
-        assert_eq!(base.said, [("alias.x", "true"), ("webhook/tunnel-service", "http://web:80")]);
-        assert_eq!(named, []);
-    }
-
-    #[test]
     fn a_group_takes_what_it_does_not_say_from_what_is_said_without_one() {
         let endpoint = endpoint(&[
             ("webhook/access-required", "true"),

@@ -455,14 +455,6 @@ mod tests {
     }
 
     #[test]
-    fn a_query_and_the_absolute_form_do_not_change_the_route() {
-        for target in ["/records?a=b", "http://localhost:8888/records"] {
-            let answer = ask(&Echo::default(), &head("GET", target, WEBHOOK, ""), "");
-            assert_eq!(answer.status, 200, "{target}");
-        }
-    }
-
-    #[test]
     fn only_the_root_varies_with_the_media_types_also_when_it_refuses() {
         let service = Echo::default();
         for (method, target, accept, expected) in [

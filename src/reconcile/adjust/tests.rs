@@ -164,17 +164,6 @@ fn a_and_aaaa_of_one_object_become_one_and_other_objects_stay_apart() {
 }
 
 #[test]
-fn an_unknown_property_is_named_and_a_misspelled_one_with_the_nearest_known_one() {
-    let with = |name| endpoint("a.example.com", "CNAME", "http://web:80", &[(name, "true")]);
-    let adjusted = adjust(&[with("webhook/comment")], &settings(), None);
-    assert_eq!(adjusted.notes.len(), 1);
-    assert!(adjusted.notes[0].text.contains("webhook/comment is left out: it is unknown"));
-    let misspelled = read_one(&with("webhook/origin-no-tls-verfy"), &settings()).publication;
-    let problem = misspelled.expect_err("a mistake").to_string();
-    assert!(problem.contains("did you mean webhook/origin-no-tls-verify?"), "{problem}");
-}
-
-#[test]
 fn each_group_becomes_an_endpoint_of_its_own() {
     let groups = [
         ("webhook/tunnel", "office"),
@@ -331,21 +320,6 @@ fn an_owner_that_a_source_claims_is_not_echoed() {
     endpoint.labels.set("owner", "somebody");
     let [adjusted] = &adjust(&[endpoint], &settings(), None).endpoints[..] else { panic!("it is published") };
     assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
-}
-
-#[test]
-fn text_from_the_cluster_stays_on_its_line_of_the_log() {
-    for name in ["webhook/x\nwarn forged", "webhook/tunnel\nwarn forged", "webhook/access\u{1b}[2K"] {
-        let service = ("webhook/tunnel-service", "http://web:80");
-        let mut endpoint = endpoint("a.example.com", "A", "192.0.2.1", &[service, (name, "x")]);
-        endpoint.labels.set("resource", "crd/a/b\nwarn forged");
-        let problem = read_one(&endpoint, &settings()).publication.err();
-        let adjusted = adjust(&[endpoint], &settings(), None);
-        let notes = adjusted.notes.iter().map(ToString::to_string);
-        for line in notes.chain(problem.iter().map(ToString::to_string)) {
-            assert!(!line.chars().any(char::is_control), "{line:?}");
-        }
-    }
 }
 
 #[test]

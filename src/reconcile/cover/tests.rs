@@ -318,13 +318,6 @@ fn what_an_application_does_not_tell_is_a_gap() {
 }
 
 #[test]
-fn audiences_are_told_once_and_in_order() {
-    let twin = Application { audience: "B".into(), ..application("c", &["a.example.com/x"]) };
-    let applications = [application("b", &["a.example.com"]), application("a", &["a.example.com/y"]), twin];
-    assert_eq!(judged(&applications, HOST, ""), "A B");
-}
-
-#[test]
 fn a_gap_says_what_to_do() {
     let needed = vec!["a.example.com/admin".to_owned(), "a.example.com/admin/*".to_owned()];
     let application: Box<str> = "two\nlines".into();

@@ -506,13 +506,6 @@ fn a_dry_run_writes_no_token() {
 }
 
 #[test]
-fn a_misspelled_setting_is_told_of() {
-    let account = Account::new("misspelled");
-    let said = account.run(&[], &[("DRYRUN", "true")]);
-    assert!(said.errors.contains("DRY_RUN"), "{}", said.errors);
-}
-
-#[test]
 fn the_api_token_is_no_name() {
     let account = Account::new("token-as-name");
     for command in ["tunnel", "check"] {

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use external_dns_cloudflare_tunnel_webhook::webhook::Failure;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
 use test_support::external_dns::MEDIA_TYPE;
-use test_support::raw_http::{Client, PATIENCE};
+use test_support::raw_http::Client;
 
 use super::api::{Fake, endpoint, settings, start};
 
@@ -181,41 +181,4 @@ fn a_port_in_use_is_an_error_that_names_it() {
     .expect_err("the port is taken");
     let text = error.to_string();
     assert!(text.contains(&api.address().to_string()), "{text}");
-}
-
-#[test]
-fn stopping_answers_what_is_in_hand_and_refuses_what_comes_later() {
-    let (asked, is_asked) = std::sync::mpsc::channel();
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = std::sync::Mutex::new(released);
-    let api = start(
-        settings(),
-        Fake::new(move || {
-            let _ = asked.send(());
-            let _ = released.lock().unwrap().recv();
-            Ok(Vec::new())
-        }),
-    );
-    let address = api.address();
-    let mut client = Client::connect(address);
-    client.send("GET /records HTTP/1.1\r\nHost: x\r\n\r\n");
-    is_asked.recv_timeout(PATIENCE).expect("the request arrives");
-
-    let stopping = std::thread::spawn(move || api.running.stop(PATIENCE));
-    // The socket closes first, while the request is still in hand.
-    while std::net::TcpStream::connect(address).is_ok() {
-        std::thread::yield_now();
-    }
-    assert!(!stopping.is_finished());
-    drop(release);
-    assert_eq!(client.answer().status, 200);
-    assert!(stopping.join().unwrap(), "every request was answered");
-}
-
-#[test]
-fn stopping_does_not_wait_for_idle_connections() {
-    let api = start(settings(), Fake::empty());
-    let mut idle = Client::connect(api.address());
-    assert_eq!(idle.get("/records").status, 200);
-    assert!(api.running.stop(PATIENCE));
 }

@@ -1,7 +1,6 @@
 //! An endpoint that cannot be published as it is asked for stays, and says what is wrong with it.
 
 use super::*;
-use crate::reconcile::namespace::NamespaceGuard;
 
 /// The problem for which the one rule is refused, which must not change when it is read again.
 fn problem_of(endpoint: &Endpoint) -> String {
@@ -52,31 +51,6 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     let agreed = read_one(&both("home"), &settings());
     assert!(agreed.publication.is_ok(), "{:?}", agreed.publication);
     assert_eq!(agreed.endpoint.targets, [target]);
-}
-
-/// A service of another namespace is a mistake of the object, so all of its rules wait.
-#[test]
-fn a_rule_beside_one_that_the_namespace_guard_forbids_waits() {
-    let mut settings = settings();
-    settings.policy.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
-    let grouped = endpoint(
-        "a.example.com",
-        "A",
-        "192.0.2.1",
-        &[
-            ("webhook/tunnel-service", "http://web.shop.svc:80"),
-            ("webhook/tunnel-service.api", "http://api.bank.svc:80"),
-            ("webhook/tunnel-path-prefix.api", "/api"),
-        ],
-    );
-    let adjusted = adjust(&[grouped], &settings, None).endpoints;
-    let said: Vec<_> = adjusted.iter().map(|one| one.property(INVALID).unwrap_or_default()).collect();
-    let [whole, path] = &said[..] else { panic!("{adjusted:?}") };
-    assert!(whole.starts_with("it waits for the object's rule for path \"^/api(/|$)\""), "{whole}");
-    assert!(
-        path.starts_with("NAMESPACE_GUARD is on, and an object of this namespace may publish only"),
-        "{path}"
-    );
 }
 
 /// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
@@ -152,24 +126,6 @@ fn a_path_of_what_speaks_no_http_is_refused() {
     }
 }
 
-/// As punycode of the letters that are there it would be a name that no browser asks for.
-#[test]
-fn a_name_that_idna_would_fold_is_refused() {
-    let service = [("webhook/tunnel-service", "http://web:80")];
-    for letters in
-        ["sh\u{ad}op", "\u{ff53}hop", "sh\u{200b}op", "cafe\u{301}", "\u{fb01}sh", "a\u{202e}b", "a\u{a0}b"]
-    {
-        let name = format!("{letters}.example.com");
-        let [adjusted] =
-            &adjust(&[endpoint(&name, "A", "192.0.2.1", &service)], &settings(), None).endpoints[..]
-        else {
-            panic!("{name:?}")
-        };
-        let problem = adjusted.property(INVALID).unwrap_or_default();
-        assert!(problem.contains("the name is"), "{name:?}: {problem}");
-    }
-}
-
 /// Another instance serves it, or the tunnel was taken off the configuration.
 #[test]
 fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
@@ -177,16 +133,6 @@ fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
     let target = format!("{ELSEWHERE}.cfargotunnel.com");
     let problem = problem_of(&endpoint("a.example.com", "CNAME", &target, &[service]));
     assert!(problem.contains(&format!("tunnel {ELSEWHERE}, which is not configured")), "{problem}");
-}
-
-/// If it were left out, everybody could see what was meant for few.
-#[test]
-fn a_misspelled_limit_makes_the_endpoint_invalid() {
-    for name in ["webhook/acces-required", "webhook/Access-Required", "webhook/origin-iprules"] {
-        let said = [(name, "true"), ("webhook/tunnel-service", "http://web:80")];
-        let problem = problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &said));
-        assert!(problem.contains(name), "{problem}");
-    }
 }
 
 #[test]

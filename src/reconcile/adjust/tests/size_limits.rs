@@ -2,21 +2,6 @@
 
 use super::*;
 
-/// One line for each would fill the log, and the memory.
-#[test]
-fn of_thousands_of_notes_the_first_by_name_are_kept() {
-    let said = [("webhook/tunnel-service", "http://web:80"), ("webhook/x", "y")];
-    let endpoints = |numbers: &mut dyn Iterator<Item = usize>| -> Vec<Endpoint> {
-        numbers.map(|number| endpoint(&format!("h{number:0>4}.test"), "A", "192.0.2.1", &said)).collect()
-    };
-    let forward = adjust(&endpoints(&mut (0..2_000)), &settings(), None);
-    assert_eq!((forward.notes.len(), forward.has_more_notes), (limits::NOTES_MAX, true));
-    assert_eq!(forward.notes.last().map(|note| &*note.hostname), Some("h0199.test"));
-    let backward = adjust(&endpoints(&mut (0..2_000).rev()), &settings(), None);
-    assert_eq!(forward.notes, backward.notes);
-    assert!(!adjust(&endpoints(&mut (0..limits::NOTES_MAX)), &settings(), None).has_more_notes);
-}
-
 /// If they were left out, they would count as not wanted.
 #[test]
 fn what_there_is_no_time_for_is_answered_unread() {
@@ -67,32 +52,5 @@ fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
         let (settings, endpoint) = (settings(), endpoint(name, "A", "192.0.2.1", &large));
         let read = read_one(&endpoint, &settings).endpoint;
         assert_eq!(Some(&*read.dns_name), name.get(..kept), "{length}");
-    }
-}
-
-#[test]
-fn an_endpoint_of_exactly_the_most_bytes_groups_or_properties_is_read() {
-    let service = ("webhook/tunnel-service", "http://web:80");
-    let bare = endpoint("a.example.com", "A", "192.0.2.1", &[service, ("aws/x", "")]);
-    let room = limits::ENDPOINT_MAX_BYTES - bare.text_bytes();
-    for (more, is_read) in [(0, true), (1, false), (2, false)] {
-        let text = "x".repeat(room + more);
-        let full = endpoint("a.example.com", "A", "192.0.2.1", &[service, ("aws/x", &text)]);
-        assert_eq!(read_one(&full, &settings()).publication.is_ok(), is_read, "{more}");
-
-        let mut many = endpoint("a.example.com", "A", "192.0.2.1", &[service]);
-        let others = (1..limits::ENDPOINT_PROPERTIES_MAX + more).map(|number| format!("aws/{number}"));
-        many.provider_specific.extend(others.map(|name| Property::new(name, "x")));
-        assert_eq!(read_one(&many, &settings()).publication.is_ok(), is_read, "{more}");
-
-        let mut groups = endpoint("a.example.com", "A", "192.0.2.1", &[]);
-        for number in 0..limits::ENDPOINT_GROUPS_MAX + more {
-            let property =
-                |name: &str, value: &str| Property::new(format!("webhook/{name}.g{number}"), value);
-            groups.provider_specific.push(property("tunnel-service", "http://web:80"));
-            groups.provider_specific.push(property("tunnel-path-prefix", &format!("/g{number}")));
-        }
-        let read = EndpointReader::new(&settings(), Notes::with_room(0)).read(&groups);
-        assert_eq!(read.iter().all(|one| one.publication.is_ok()), is_read, "{more}");
     }
 }

@@ -118,46 +118,6 @@ fn registry_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_names_of_this_requests_records_tell_those_of_the_other_types() {
-        for (seen, hostname, expected) in [
-            (
-                "cname-app.example.com",
-                "app.example.com",
-                "a-app.example.com aaaa-app.example.com app.example.com",
-            ),
-            ("cname-example.com", "example.com", "a-example.com aaaa-example.com example.com"),
-            (
-                "x-cname-app.example.com",
-                "app.example.com",
-                "x-a-app.example.com x-aaaa-app.example.com x-app.example.com",
-            ),
-            (
-                "cname-x.app.example.com",
-                "app.example.com",
-                "a-x.app.example.com aaaa-x.app.example.com -x.app.example.com",
-            ),
-            (
-                "app-cname.example.com",
-                "app.example.com",
-                "app-a.example.com app-aaaa.example.com app-.example.com",
-            ),
-            (
-                "cname-any.example.com",
-                "*.example.com",
-                "a-any.example.com aaaa-any.example.com -any.example.com",
-            ),
-            ("cname-app.cname.test", "app.cname.test", "a-app.cname.test aaaa-app.cname.test app.cname.test"),
-        ] {
-            let names = registry_names(&[seen.into()], hostname);
-            assert_eq!(names.first(), Some(&(Some("cname"), seen.to_owned())));
-            let others: Vec<&str> = names.iter().skip(1).map(|(_, name)| &**name).collect();
-            assert_eq!(others.join(" "), expected, "{seen}");
-            let kinds: Vec<_> = names.iter().map(|(kind, _)| *kind).collect();
-            assert_eq!(kinds, [Some("cname"), Some("a"), Some("aaaa"), None]);
-        }
-    }
-
     /// `a-cname.example.com` is the TXT record of another hostname.
     #[test]
     fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
