@@ -188,31 +188,3 @@ fn with_a_stopped_clock_a_delayed_answer_lets_the_time_pass_and_nobody_waits() {
     statuses.push(post("b"));
     assert_eq!(statuses, [200, 503, 503, 200]);
 }
-
-#[test]
-fn tests_in_other_languages_set_delays_and_watch() {
-    let emulator = published();
-    let control = |path: &str, body: serde_json::Value| {
-        call(&emulator, "POST", &format!("/_emulator{path}"), &body.to_string())
-    };
-    assert_eq!(control("/delays", json!({"tunnel": "shop", "configurations_ms": [100]})).status, 200);
-    assert_eq!(control("/delays", json!({"records_ms": 1000})).status, 200);
-    assert_eq!(control("/watch", json!({"urls": [URL]})).status, 200);
-    serve(&emulator, "shop", "http://new");
-    serve(&emulator, "office", "http://new");
-    lead_to(&emulator, "office");
-    assert_eq!(control("/clock", json!({"advance_seconds": 2})).status, 200);
-    let watched = call(&emulator, "GET", "/_emulator/watched", "").json();
-    let changes: Vec<_> = watched[0]["changes"].as_array().unwrap().iter().collect();
-    let from = |number: usize| changes[number]["from_ms"].as_u64().unwrap();
-    assert_eq!((from(1) - from(0), from(2) - from(1)), (100, 900), "{watched}");
-    let got: Vec<_> = changes.iter().map(|change| &change["got"][0]["service"]).collect();
-    assert_eq!(got, ["http://old", "http://new", "http://new"], "through one tunnel, and through another");
-    assert_eq!((&watched[0]["url"], &changes[2]["until_ms"]), (&json!(URL), &json!(from(0) + 2000)));
-    for (path, wrong) in [
-        ("/delays", json!({"tunnel": "none", "configurations_ms": [1]})),
-        ("/watch", json!({"urls": ["www.example.com"]})),
-    ] {
-        assert_eq!(control(path, wrong).status, 400, "{path}");
-    }
-}

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, NewTunnel, Permission, Token, catch_all};
+use cloudflare_emulator::{ConfigSource, Emulator, Matcher, NewTunnel, Permission, Token, catch_all};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, TOKEN, call, free_zone, read, send};
+use crate::client::{Answer, call, free_zone, read, send};
 
 /// Base64 of 32 bytes.
 const SECRET: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
@@ -317,47 +317,6 @@ fn lists_leave_out_a_new_tunnel_for_as_long_as_told() {
 }
 
 #[test]
-fn every_fault_reaches_every_call_on_tunnels() {
-    let faults = [
-        (Fault::status(502), false),
-        (Fault::limited(300), false),
-        (Fault::Reset, false),
-        (Fault::Garbage, false),
-        (Fault::Truncated, true),
-        (Fault::DoneButUnanswered, true),
-        (Fault::Delay(Duration::from_secs(60)), true),
-        (Fault::DoneBut(Box::new(Fault::Reset)), true),
-        (Fault::DoneBut(Box::new(Fault::status(504))), true),
-    ];
-    for (fault, is_done) in faults {
-        let (emulator, tunnels) = account();
-        emulator.stop_clock();
-        let path = made(&emulator, "shop");
-        let token = format!("{path}/token");
-        let headers = format!("authorization: Bearer {TOKEN}\r\n");
-        let rotation = json!({"name": "renamed", "tunnel_secret": SECRET}).to_string();
-        for (matcher, method, path, body) in [
-            (Matcher::list_tunnels(), "GET", &tunnels, ""),
-            (Matcher::get_run_token(), "GET", &token, ""),
-            (Matcher::create_tunnel(), "POST", &tunnels, r#"{"name":"new"}"#),
-            (Matcher::call("PATCH", "/accounts/*/cfd_tunnel/*"), "PATCH", &path, rotation.as_str()),
-            (Matcher::call("DELETE", "/accounts/*/cfd_tunnel/*"), "DELETE", &path, ""),
-        ] {
-            let tunnels = || emulator.edit(|cloudflare| format!("{:?}", cloudflare.tunnels()));
-            let before = tunnels();
-            emulator.fault(matcher, 1, fault.clone());
-            let answer = send(&emulator, &headers, method, path, body);
-            let is_whole = answer.is_some_and(|answer| {
-                answer.status == 200 && serde_json::from_str::<Value>(&answer.body).is_ok()
-            });
-            assert_eq!(is_whole, matches!(fault, Fault::Delay(_)), "{fault:?} {method} {path}");
-            assert_eq!(emulator.waiting_faults(), 0, "{fault:?} {method} {path}");
-            assert_eq!(tunnels() != before, is_done && method != "GET", "{fault:?} {method} {path}");
-        }
-    }
-}
-
-#[test]
 fn somebody_else_can_make_the_tunnel_between_the_list_and_the_post() {
     let (emulator, _) = account();
     emulator.edit_before(Matcher::create_tunnel(), 1, |cloudflare| {
@@ -395,23 +354,4 @@ fn all_secrets_are_told_where_they_are_asked_for_and_nowhere_else() {
     let bodies: Vec<String> = emulator.calls().into_iter().map(|call| call.body).collect();
     assert_eq!(bodies[0], r#"{"name":"shop","tunnel_secret":"(left out)"}"#);
     assert_eq!(bodies[1..3], [r#"{"tunnel_secret":"(left out)"}"#, "(left out)"]);
-}
-
-#[test]
-fn another_language_can_make_and_run_tunnels() {
-    let (emulator, _) = account();
-    let control = |path: &str, body: Value| {
-        send(&emulator, "", "POST", &format!("/_emulator{path}"), &body.to_string()).unwrap()
-    };
-    let id = control("/tunnels", json!({"name": "files", "config_src": "local"})).json()["id"].take();
-    control("/tunnels", json!({"name": "shop"}));
-    let state = read(&emulator, "/_emulator/state").json();
-    let sources = [&state["tunnels"][0]["config_src"], &state["tunnels"][1]["config_src"]];
-    assert_eq!(sources, ["local", "cloudflare"]);
-    let run_token = emulator.edit(|cloudflare| cloudflare.tunnel("files").run_token());
-    assert_eq!(control("/run", json!({"token": run_token})).json()["id"], id);
-    assert_eq!(emulator.edit(|cloudflare| cloudflare.tunnel("files").connectors), 2);
-    let refused = control("/run", json!({"token": "?"}));
-    assert_eq!(refused.status, 400);
-    assert!(refused.body.contains("Provided Tunnel token is not valid."), "{}", refused.body);
 }

@@ -1,6 +1,5 @@
 //! Making, replacing and deleting applications.
 
-use cloudflare_emulator::{Fault, Matcher};
 use serde_json::{Value, json};
 
 use super::{Scene, app, policy, without};
@@ -246,44 +245,4 @@ fn a_deleted_application_is_gone_and_its_successor_has_another_audience() {
     );
     let again = scene.made(&app("web", &["www.example.com"], &json!([])));
     assert!(again["aud"] != made["aud"] && again["id"] != made["id"]);
-}
-
-#[test]
-fn a_fault_at_any_call_does_or_leaves_it_as_it_says() {
-    for (fault, is_done) in [(Fault::status(500), false), (Fault::DoneButUnanswered, true)] {
-        let scene = Scene::new();
-        let application =
-            scene.emulator.add_application(&app("old", &["old.example.com"], &json!([]))).unwrap();
-        let id = |name: &str| format!("apps/{application}{name}");
-        let new = app("new", &["new.example.com"], &json!([]));
-        for (matcher, method, path, body) in [
-            (Matcher::get_organization(), "GET", "organizations".to_owned(), Value::Null),
-            (Matcher::list_policies(), "GET", "policies".to_owned(), Value::Null),
-            (Matcher::list_tags(), "GET", "tags".to_owned(), Value::Null),
-            (Matcher::create_tag(), "POST", "tags".to_owned(), json!({"name": "mine"})),
-            (Matcher::list_applications(), "GET", "apps".to_owned(), Value::Null),
-            (Matcher::get_application(), "GET", id(""), Value::Null),
-            (Matcher::put_application(), "PUT", id(""), app("put", &["old.example.com"], &json!([]))),
-            (Matcher::delete_application(), "DELETE", id(""), Value::Null),
-            (Matcher::create_application(), "POST", "apps".to_owned(), new),
-        ] {
-            scene.emulator.fault(matcher, 1, fault.clone());
-            let headers = format!("authorization: Bearer {TOKEN}\r\n");
-            let body = if body.is_null() { String::new() } else { body.to_string() };
-            let answer = send(&scene.emulator, &headers, method, &format!("{}/{path}", scene.access), &body);
-            assert_eq!(answer.map(|answer| answer.status), (!is_done).then_some(500), "{method} {path}");
-            assert_eq!(scene.emulator.waiting_faults(), 0, "{method} {path}");
-        }
-        let (tags, names) = scene.emulator.edit(|cloudflare| {
-            let names: Vec<_> = cloudflare.applications().iter().map(|one| one.name().to_owned()).collect();
-            (cloudflare.tags(), names)
-        });
-        let expected = if is_done { (1, vec!["new".to_owned()]) } else { (0, vec!["old".to_owned()]) };
-        assert_eq!((tags.len(), names), expected);
-        scene.emulator.fault(Matcher::list_zone_applications(), 1, Fault::status(500));
-        assert_eq!(
-            crate::client::read(&scene.emulator, &format!("/zones/{}/access/apps", scene.zone)).status,
-            500
-        );
-    }
 }
