@@ -16,8 +16,9 @@ pub(crate) const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
 const PATHS: [&str; 4] = ["", "^/api(/|$)", "^/api/v2/", "\\.(jpg|png)$"];
 
-/// ExternalDNS needs no more loops than this to come to rest after the last fault.
-pub(crate) const LOOPS_TO_REST: usize = 3;
+/// ExternalDNS needs no more loops than this to come to rest after the last fault: three for a move, and one before it
+/// where a foreign rule below a wildcard that moves needs a record of its own first.
+pub(crate) const LOOPS_TO_REST: usize = 4;
 
 pub(crate) fn any_desired() -> impl Strategy<Value = Vec<Endpoint>> {
     let endpoint = (

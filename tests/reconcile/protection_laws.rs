@@ -297,7 +297,12 @@ fn only_what_asked_was_opened(
             continue;
         }
         let Visit::Served(by) = visit(after, host, path) else { continue };
-        let is_withdrawn = serving_rule(before, host, path).is_some_and(|rule| {
+        let serving = serving_rule(before, host, path);
+        // What was cut off before its rule stood protects nothing that is served, and goes with its withdrawal.
+        if serving.is_none() && changes.delete.iter().any(|endpoint| endpoint.dns_name == *host) {
+            continue;
+        }
+        let is_withdrawn = serving.is_some_and(|rule| {
             let is_it = |endpoint: &Endpoint| {
                 endpoint.dns_name == rule.hostname()
                     && endpoint.set_identifier == rule.path().unwrap_or_default()
