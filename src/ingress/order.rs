@@ -137,11 +137,32 @@ impl<'l, 'a> Near<'l, 'a> {
     /// The last place, at `end` or in front of it, where a rule for `scope` may stand, and those of ours that have to
     /// move to it. The list has no rule for `scope`.
     pub(super) fn place(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+        let covers = |slot: &Slot<'_>| scope.is_covered_by(&slot.rule);
+        let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > scope.key();
+        let end =
+            self.front(end).find(|(_, slot)| !slot.is_own && covers(slot)).map_or(end, |(place, _)| place);
+        // In front of one of ours that covers it, it takes no other rule's requests. Those that come along may.
+        let own = self.front(end).find(|(_, slot)| slot.is_own && covers(slot) && is_wider(slot));
+        let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
+        let placed = placed.filter(|(place, moved)| !self.takes_requests(*place, moved));
+        placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
+    }
+
+    /// True if one of ours that moves to the front would take requests of a foreign rule on its way.
+    fn takes_requests(&self, place: usize, moved: &[usize]) -> bool {
+        let moved = self.slots().filter(|(index, _)| moved.contains(index) && *index >= place);
+        moved.into_iter().any(|(index, slot)| {
+            let scope = Scope::of(&slot.rule);
+            let mut passed = self.front(index).filter(|(other, slot)| *other >= place && !slot.is_own);
+            passed.any(|(_, other)| scope.may_share_with(Scope::of(&other.rule)))
+        })
+    }
+
+    /// The last place up to `end` behind every foreign rule that may share a request with the rule for `scope`, if no
+    /// foreign rule covers what has to move.
+    fn place_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
         let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
-        // In front of one that covers it, it takes no other rule's requests.
-        let covers = |slot: &Slot<'_>| scope.is_covered_by(&slot.rule) && (!slot.is_own || is_wider(slot));
-        let end = self.front(end).find(|(_, slot)| covers(slot)).map_or(end, |(place, _)| place);
         // The first wider one of ours behind the last foreign one.
         let mut place = end;
         for (index, slot) in self.front(end) {
@@ -159,7 +180,7 @@ impl<'l, 'a> Near<'l, 'a> {
         let scopes = moved.iter().filter_map(|index| Some(Scope::of(&self.list.get(*index)?.rule)));
         let covers_moved = |rule: &Rule| scopes.clone().any(|scope| scope.is_covered_by(rule));
         if let Some(limit) = self.foreign(place, covers_moved) {
-            return self.place(limit, scope);
+            return self.place_behind_foreign(limit, scope);
         }
         moved.extend(self.ours(place, scope, Ordering::Less));
         (place, moved)

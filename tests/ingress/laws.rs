@@ -165,7 +165,11 @@ proptest! {
             let now = rules.iter().position(is_kept).or_else(|| new.iter().position(|rule| *rule == old[from]));
             let is_allowed = match (is_ours(old_rule), is_ours(new_rule)) {
                 (true, true) => has_key_of(&put, new_rule) || is_narrower(new_rule, old_rule),
-                (true, false) => now.is_some_and(|now| rules[to..now].iter().any(|rule| has_key_of(&put, rule))),
+                (true, false) => now.is_some_and(|now| {
+                    // A further one may have taken it in front of the foreign rule since.
+                    let is_narrower_put = |rule: &Rule| has_key_of(&put, rule) && is_narrower(rule, old_rule);
+                    rules[..now].iter().any(is_narrower_put)
+                }),
                 (false, true) => covers(&new[to], &old[from]) || now.is_some_and(|now| {
                     let is_wider = |own: usize| is_ours(&rules[own]) && is_narrower(new_rule, &rules[own]);
                     (to..=now).filter(|cover| !is_ours(&rules[*cover])).any(|cover| {

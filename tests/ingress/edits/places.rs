@@ -285,6 +285,18 @@ fn a_narrower_rule_of_ours_comes_to_stand_in_front_of_a_wider_one() {
             ("a.example.com", "^/app"),
             vec!["a.example.com ^/app/admin own", "a.example.com ^/app own", "* ^/app foreign", "- - rest"],
         ),
+        (
+            "a still narrower one stands behind a foreign rule, which keeps its requests",
+            vec!["*.com ^/api(/|$) own", "a.example.com - foreign", "*.example.com - own", "- - rest"],
+            ("*.com", "^/api/v2(/|$)"),
+            vec![
+                "a.example.com - foreign",
+                "*.example.com - own",
+                "*.com ^/api/v2(/|$) own",
+                "*.com ^/api(/|$) own",
+                "- - rest",
+            ],
+        ),
     ] {
         let edited = edit(&list(&before), &[put(wanted(host, path, "http://own"))]);
         assert_eq!(lines(&edited.document), after, "{label}");
