@@ -137,12 +137,12 @@ impl<'l, 'a> Near<'l, 'a> {
     /// The last place, at `end` or in front of it, where a rule for `scope` may stand, and those of ours that have to
     /// move to it. The list has no rule for `scope`.
     pub(super) fn place(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
-        let covers = |slot: &Slot<'_>| scope.is_covered_by(&slot.rule);
-        let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > scope.key();
-        let end =
-            self.front(end).find(|(_, slot)| !slot.is_own && covers(slot)).map_or(end, |(place, _)| place);
+        let covers = |rule: &Rule| scope.is_covered_by(rule);
+        let end = self.foreign(end, covers).unwrap_or(end);
+        let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
         // In front of one of ours that covers it, it takes no other rule's requests. Those that come along may.
-        let own = self.front(end).find(|(_, slot)| slot.is_own && covers(slot) && is_wider(slot));
+        let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
+        let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
         let placed = placed.filter(|(place, moved)| !self.takes_requests(*place, moved));
         placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
@@ -150,11 +150,10 @@ impl<'l, 'a> Near<'l, 'a> {
 
     /// True if one of ours that moves to the front would take requests of a foreign rule on its way.
     fn takes_requests(&self, place: usize, moved: &[usize]) -> bool {
-        let moved = self.slots().filter(|(index, _)| moved.contains(index) && *index >= place);
-        moved.into_iter().any(|(index, slot)| {
-            let scope = Scope::of(&slot.rule);
-            let mut passed = self.front(index).filter(|(other, slot)| *other >= place && !slot.is_own);
-            passed.any(|(_, other)| scope.may_share_with(Scope::of(&other.rule)))
+        let mut coming = self.slots().filter(|(index, _)| *index >= place && moved.contains(index));
+        coming.any(|(index, slot)| {
+            let mut passed = self.front(index).filter(|(other, passed)| *other >= place && !passed.is_own);
+            passed.any(|(_, passed)| Scope::of(&slot.rule).may_share_with(Scope::of(&passed.rule)))
         })
     }
 
