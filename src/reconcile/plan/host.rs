@@ -133,17 +133,18 @@ impl<'a> Host<'a> {
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
         let (records, foreign_records): (Vec<&Record>, Vec<&Record>) =
             excluding.partition(|record| snapshot.own_stamp(record, settings).is_some());
-        let mut stamp = None;
-        for record in &records {
-            stamp = Some(with_claims_of(stamp, snapshot.own_stamp(record, settings)));
-        }
+        let stamps = records.iter().filter_map(|record| snapshot.own_stamp(record, settings));
+        let stamp = stamps.reduce(|mut first, other| {
+            first.claims.merge(&other.claims);
+            first
+        });
         let rules = snapshot.own_rules_of(&hostname, own);
         Self {
             situation,
             zone,
             records,
             foreign_records,
-            stamp: stamp.flatten(),
+            stamp,
             rules,
             adopted_records: Vec::new(),
             adopted_rules: Vec::new(),
@@ -260,15 +261,6 @@ impl<'a> Host<'a> {
             reason,
         }
     }
-}
-
-/// The first stamp with the claims of both.
-fn with_claims_of(first: Option<Option<Stamp>>, other: Option<Stamp>) -> Option<Stamp> {
-    let Some(mut first) = first.flatten() else { return other };
-    if let Some(other) = other {
-        first.claims.merge(&other.claims);
-    }
-    Some(first)
 }
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
