@@ -179,10 +179,13 @@ impl Turn<'_> {
             return Ok(false);
         };
         let mut plan = self.plan(&snapshot)?;
-        let preview = self.preview(&snapshot)?.unwrap_or_default();
         // A move goes on with time, and not with what was read.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
-        if !plan.is_empty() || !preview.work.is_empty() || is_moving {
+        if !plan.is_empty() || is_moving {
+            return Ok(false);
+        }
+        let preview = self.preview(&snapshot)?.unwrap_or_default();
+        if !preview.work.is_empty() {
             return Ok(false);
         }
         plan.refusals = told_once(plan.refusals, Vec::new(), &preview.plan.refusals);
