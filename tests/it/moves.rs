@@ -45,6 +45,11 @@ fn run(simulation: &mut Simulation, desired: &[Endpoint]) -> (Result<Changes, u1
     (outcome, writes, time.now() - begun)
 }
 
+/// The rules of a hostname in the tunnel that it leaves.
+fn rules_at_home(simulation: &Simulation, host: &str) -> usize {
+    simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count()
+}
+
 fn pass(simulation: &Simulation, seconds: u64) {
     simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
 }
@@ -115,9 +120,6 @@ fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     let mut simulation = simulation(&[0]);
     simulation.run_to_rest(&[through("home", host)]).expect("published");
     let desired = [through("office", host)];
-    let rules = |simulation: &Simulation| {
-        simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count()
-    };
     let (outcome, writes, _) = run(&mut simulation, &desired);
     assert_eq!((outcome, writes), (Err(503), Writes { configurations: 1, batches: 1 }), "stamped, published");
     let (outcome, writes, _) = run(&mut simulation, &desired);
@@ -125,11 +127,11 @@ fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
     for _ in 0..2 {
         pass(&simulation, 14);
         let (outcome, writes, _) = run(&mut simulation, &desired);
-        assert_eq!((outcome, writes, rules(&simulation)), (Err(503), Writes::default(), 1));
+        assert_eq!((outcome, writes, rules_at_home(&simulation, host)), (Err(503), Writes::default(), 1));
     }
     pass(&simulation, 2);
     let (_, writes, _) = run(&mut simulation, &desired);
-    assert_eq!((writes, rules(&simulation)), (Writes { configurations: 1, batches: 1 }, 0));
+    assert_eq!((writes, rules_at_home(&simulation, host)), (Writes { configurations: 1, batches: 1 }, 0));
     let (outcome, writes, _) = run(&mut simulation, &desired);
     assert_eq!((outcome, writes), (Ok(Changes::default()), Writes::default()));
 }
@@ -150,7 +152,7 @@ fn a_move_goes_on_in_the_first_request_after_the_grace_whatever_was_read_shortly
     assert_eq!(simulation.external_dns().apply(&changes), Err(503));
     pass(&simulation, 11);
     assert_eq!(simulation.external_dns().apply(&changes), Ok(()));
-    assert_eq!(simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count(), 0);
+    assert_eq!(rules_at_home(&simulation, host), 0);
 }
 
 /// Whoever is withdrawn has no visitors to be kept.

@@ -10,19 +10,13 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
-use test_support::harness;
-use test_support::harness::{Harness, endpoint};
+use test_support::harness::{Harness, endpoint, endpoint_of};
 
 const NAME: &str = "a.example.com";
 
 /// An endpoint of `ingress/<namespace>/<name>` with a path, or without where it is empty.
 fn of(resource: &str, path: &str, service: &str) -> Endpoint {
-    let mut endpoint = endpoint(NAME, &[("tunnel-service", service)]);
-    if !path.is_empty() {
-        endpoint = harness::endpoint(NAME, &[("tunnel-service", service), ("tunnel-path", path)]);
-    }
-    endpoint.labels.set("resource", resource);
-    endpoint
+    endpoint_of(resource, NAME, &[("tunnel-service", service), ("tunnel-path", path)])
 }
 
 fn guarded() -> FakeCloudflare {

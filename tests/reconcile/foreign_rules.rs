@@ -1,28 +1,18 @@
 //! Rules of somebody else's on our hostnames, or taken for ours: none is touched, and none loses its requests.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::harness::endpoint_of;
 
 const NAME: &str = "a.example.com";
 
 fn on(tunnel: &str, path: &str, service: &str) -> Endpoint {
     let properties = [("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", service)];
-    Endpoint {
-        dns_name: NAME.to_owned(),
-        targets: vec!["192.0.2.1".to_owned()],
-        record_type: "A".to_owned(),
-        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
-        provider_specific: properties
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
-            .collect(),
-        ..Endpoint::default()
-    }
+    endpoint_of("ingress/shop/web", NAME, &properties)
 }
 
 fn theirs(hostname: &str, path: &str) -> String {

@@ -1,32 +1,18 @@
 //! A hostname is decided on as a whole: what is refused of it, what waits with that, and what goes on.
 
 use external_dns_cloudflare_tunnel_webhook::model::Record;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::harness::endpoint_of;
 
 const NAME: &str = "a.example.com";
 const OBJECT: &str = "ingress/shop/web";
 const WEB: &str = "http://web:80";
 
-fn of(object: &str, name: &str, properties: &[(&str, &str)]) -> Endpoint {
-    Endpoint {
-        dns_name: name.to_owned(),
-        targets: vec!["192.0.2.1".to_owned()],
-        record_type: "A".to_owned(),
-        labels: Labels::from_iter([("resource", object)]),
-        provider_specific: properties
-            .iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
-            .collect(),
-        ..Endpoint::default()
-    }
-}
-
 fn on(tunnel: &str, path: &str) -> Endpoint {
-    of(OBJECT, NAME, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", WEB)])
+    endpoint_of(OBJECT, NAME, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", WEB)])
 }
 
 fn rule(hostname: &str, path: &str) -> String {
@@ -60,9 +46,12 @@ fn path_with_digest_of(path: &str) -> String {
 #[test]
 fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
     let twin = path_with_digest_of("^/new");
-    let mistake = of(OBJECT, NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "web")]);
-    let bank =
-        of("ingress/bank/web", NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "http_status:404")]);
+    let mistake = endpoint_of(OBJECT, NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "web")]);
+    let bank = endpoint_of(
+        "ingress/bank/web",
+        NAME,
+        &[("tunnel-path", "^/new"), ("tunnel-service", "http_status:404")],
+    );
     type Obstacle<'a> = (&'a str, Endpoint, &'a dyn Fn(&mut FakeCloudflare));
     let obstacles: [Obstacle<'_>; 6] = [
         ("invalid", mistake, &|_| {}),
@@ -107,7 +96,8 @@ fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
 /// With the rule for `/admin` missing, the other one of its object would take its requests.
 #[test]
 fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {
-    let other = of("ingress/shop/other", NAME, &[("tunnel-path", "^/other"), ("tunnel-service", WEB)]);
+    let other =
+        endpoint_of("ingress/shop/other", NAME, &[("tunnel-path", "^/other"), ("tunnel-service", WEB)]);
     let mut cloudflare = FakeCloudflare::new(&[rule(NAME, "^/admin")], &[]);
     let desired = [on("home", ""), on("home", "^/admin"), other];
     let plan = cloudflare.run_loop(&desired, usize::MAX);
@@ -134,7 +124,8 @@ fn a_comment_that_is_longer_than_the_zone_allows_freezes_nothing() {
     cloudflare.run_loop(&[on("home", "^/a"), on("home", "^/b")], usize::MAX);
     let long = format!("{} | {}", own_record(&mut cloudflare).comment, "x".repeat(100));
     own_record(&mut cloudflare).comment = long.clone().into();
-    let changed = |path| of(OBJECT, NAME, &[("tunnel-path", path), ("tunnel-service", "http://new:80")]);
+    let changed =
+        |path| endpoint_of(OBJECT, NAME, &[("tunnel-path", path), ("tunnel-service", "http://new:80")]);
     let plan = cloudflare.run_loop(&[changed("^/a"), changed("^/b")], usize::MAX);
     assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec![], vec![]), "{plan:?}");
     let plan = cloudflare.run_loop(&[changed("^/a")], usize::MAX);
@@ -154,7 +145,7 @@ fn a_rule_that_lost_its_record_by_hand_is_ours_if_it_stands_as_wanted_or_told_by
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[on("home", "^/a")], usize::MAX);
     cloudflare.records.clear();
-    let edited = of(OBJECT, NAME, &[("tunnel-path", "^/a"), ("tunnel-service", "http://new:80")]);
+    let edited = endpoint_of(OBJECT, NAME, &[("tunnel-path", "^/a"), ("tunnel-service", "http://new:80")]);
     let plan = cloudflare.clone().run_loop(std::slice::from_ref(&edited), usize::MAX);
     assert_eq!(labels(&plan), ["rule_held"]);
     assert!(plan.refusals[0].to_string().contains("set ADOPT=all to take it over"), "{plan:?}");
@@ -167,7 +158,7 @@ fn a_rule_that_lost_its_record_by_hand_is_ours_if_it_stands_as_wanted_or_told_by
 /// The wildcard's withdrawal waited three minutes, with 503, for a name that took nothing over.
 #[test]
 fn a_wildcard_goes_at_once_whatever_becomes_of_a_name_below_it() {
-    let wildcard = of("ingress/shop/all", "*.example.com", &[("tunnel-service", WEB)]);
+    let wildcard = endpoint_of("ingress/shop/all", "*.example.com", &[("tunnel-service", WEB)]);
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[wildcard], usize::MAX);
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/a")));
@@ -188,9 +179,10 @@ fn a_name_below_a_wildcard_record_that_leads_elsewhere_gets_a_record_of_its_own_
 /// `ADOPT` is for endpoints that are published: the rule of one that waits for another one of its object stays foreign.
 #[test]
 fn the_rule_of_an_endpoint_that_is_refused_is_not_taken_over() {
-    let bank = of("ingress/bank/web", NAME, &[("tunnel-path", "^/bank"), ("tunnel-service", WEB)]);
-    let held = of(OBJECT, NAME, &[("tunnel", "office"), ("tunnel-path", "^/x"), ("tunnel-service", WEB)]);
-    let mistake = of(OBJECT, NAME, &[("tunnel-path", "^/y"), ("tunnel-service", "web")]);
+    let bank = endpoint_of("ingress/bank/web", NAME, &[("tunnel-path", "^/bank"), ("tunnel-service", WEB)]);
+    let held =
+        endpoint_of(OBJECT, NAME, &[("tunnel", "office"), ("tunnel-path", "^/x"), ("tunnel-service", WEB)]);
+    let mistake = endpoint_of(OBJECT, NAME, &[("tunnel-path", "^/y"), ("tunnel-service", "web")]);
     for (label, theirs, desired) in [
         ("it waits for a mistake", HOME, vec![bank.clone(), on("home", "^/x"), mistake]),
         ("it is in another tunnel", OFFICE, vec![bank.clone(), held]),
@@ -208,7 +200,7 @@ fn the_rule_of_an_endpoint_that_is_refused_is_not_taken_over() {
 /// The endpoint for the record alone has no rule that stays there.
 #[test]
 fn a_record_alone_is_not_led_away_by_another_objects_path() {
-    let alone = of("ingress/shop/alone", NAME, &[("tunnel", "office"), ("tunnel-service", "none")]);
+    let alone = endpoint_of("ingress/shop/alone", NAME, &[("tunnel", "office"), ("tunnel-service", "none")]);
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(std::slice::from_ref(&alone), usize::MAX);
     let before = cloudflare.clone();

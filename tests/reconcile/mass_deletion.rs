@@ -4,21 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
+use test_support::harness;
 
 fn endpoint(hostname: String, properties: &[(&str, &str)]) -> Endpoint {
-    let properties = properties.iter().map(|(name, value)| Property::new(format!("webhook/{name}"), *value));
-    Endpoint {
-        dns_name: hostname,
-        targets: vec!["192.0.2.1".to_owned()],
-        record_type: "A".to_owned(),
-        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
-        provider_specific: properties.collect(),
-        ..Endpoint::default()
-    }
+    harness::endpoint(&hostname, properties)
 }
 
 /// `h3.old.example.com`, … of a template that ends in `old.example.com`.

@@ -1,23 +1,14 @@
 //! Who owns a record or a rule where that is not plain, on plans alone.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::harness;
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
-    Endpoint {
-        dns_name: "a.example.com".to_owned(),
-        targets: vec!["192.0.2.1".to_owned()],
-        record_type: "A".to_owned(),
-        labels: Labels::from_iter([("resource", "ingress/shop/web")]),
-        provider_specific: properties
-            .iter()
-            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
-            .collect(),
-        ..Endpoint::default()
-    }
+    harness::endpoint("a.example.com", properties)
 }
 
 fn deletion(set_identifier: &str) -> Changes {

@@ -4,13 +4,14 @@ use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, Decision, Destination, ReusablePolicy,
 };
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::harness::endpoint_of;
 
 /// ExternalDNS needs no more loops than this to come to rest.
 const LOOPS_TO_REST: usize = 5;
@@ -55,17 +56,7 @@ fn any_endpoint() -> impl Strategy<Value = Endpoint> {
             own("access-aud-tag", "own"),
             if odd == 1 { ("access-session-duration", "90m") } else { ("access-session-duration", "") },
         ];
-        let said = properties.into_iter().filter(|(_, value)| !value.is_empty());
-        Endpoint {
-            dns_name: host.to_owned(),
-            targets: vec!["192.0.2.1".to_owned()],
-            record_type: "A".to_owned(),
-            labels: Labels::from_iter([("resource", object)]),
-            provider_specific: said
-                .map(|(name, value)| Property::new(format!("webhook/{name}"), value))
-                .collect(),
-            ..Endpoint::default()
-        }
+        endpoint_of(object, host, &properties)
     })
 }
 

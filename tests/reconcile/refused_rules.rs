@@ -6,14 +6,10 @@ use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_work};
 use test_support::fake_cloudflare::FakeCloudflare;
-use test_support::harness::endpoint;
+use test_support::harness::endpoint_of;
 
 fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
-    let properties = [("tunnel-service", service), ("tunnel-path", path)];
-    let said: Vec<(&str, &str)> = properties.into_iter().filter(|(_, text)| !text.is_empty()).collect();
-    let mut endpoint = endpoint(name, &said);
-    endpoint.labels.set("resource", resource);
-    endpoint
+    endpoint_of(resource, name, &[("tunnel-service", service), ("tunnel-path", path)])
 }
 
 fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier) -> Plan {

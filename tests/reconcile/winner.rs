@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::FakeCloudflare;
-use test_support::harness::endpoint;
+use test_support::harness::endpoint_of;
 
 const HOST: &str = "a.example.com";
 const WEB: &str = "http://web.shop.svc:80";
@@ -20,11 +20,7 @@ fn object(resource: &str, path: &str, service: &str) -> Endpoint {
 }
 
 fn object_at(host: &str, resource: &str, path: &str, service: &str) -> Endpoint {
-    let said = [("tunnel-service", service), ("tunnel-path", path)];
-    let said: Vec<(&str, &str)> = said.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-    let mut endpoint = endpoint(host, &said);
-    endpoint.labels.set("resource", resource);
-    endpoint
+    endpoint_of(resource, host, &[("tunnel-service", service), ("tunnel-path", path)])
 }
 
 fn guarded() -> FakeCloudflare {

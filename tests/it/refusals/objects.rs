@@ -4,16 +4,14 @@
 use cloudflare_emulator::{Record, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::harness::{Harness, endpoint};
+use test_support::harness::{Harness, endpoint, endpoint_of};
 
 use super::places::served_at;
 
 const HOST: &str = "shop.example.com";
 
 fn of(object: &str, properties: &[(&str, &str)]) -> Endpoint {
-    let mut endpoint = endpoint(HOST, properties);
-    endpoint.labels.set("resource", object);
-    endpoint
+    endpoint_of(object, HOST, properties)
 }
 
 fn at(path: &str, service: &str) -> Endpoint {

@@ -236,6 +236,14 @@ pub fn endpoint(name: &str, properties: &[(&str, &str)]) -> Endpoint {
     }
 }
 
+/// The same from an object, such as `ingress/shop/web`. Properties without a value are left out.
+pub fn endpoint_of(object: &str, name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    let said: Vec<(&str, &str)> = properties.iter().copied().filter(|(_, value)| !value.is_empty()).collect();
+    let mut endpoint = endpoint(name, &said);
+    endpoint.labels.set("resource", object);
+    endpoint
+}
+
 /// An endpoint that is published to `service`.
 pub fn published(name: &str, service: &str) -> Endpoint {
     endpoint(name, &[("tunnel-service", service)])
