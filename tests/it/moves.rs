@@ -79,7 +79,7 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     assert_eq!(said.len(), 1, "{said:#?}");
 
     // Ten minutes after MOVE_GRACE it is said to be as done as it can be.
-    pass(&simulation, 630);
+    pass(&simulation, 631);
     let (outcome, writes, _) = run(&mut simulation, &desired);
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!((writes, &*tunnel_of(&simulation, host)), (Writes::default(), "home"));
@@ -129,7 +129,7 @@ fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
         let (outcome, writes, _) = run(&mut simulation, &desired);
         assert_eq!((outcome, writes, rules_at_home(&simulation, host)), (Err(503), Writes::default(), 1));
     }
-    pass(&simulation, 2);
+    pass(&simulation, 3);
     let (_, writes, _) = run(&mut simulation, &desired);
     assert_eq!((writes, rules_at_home(&simulation, host)), (Writes { configurations: 1, batches: 1 }, 0));
     let (outcome, writes, _) = run(&mut simulation, &desired);

@@ -227,7 +227,8 @@ impl<'a> Host<'a> {
     fn age(&self) -> Option<i64> {
         let now = self.snapshot().date_unix_seconds?;
         let changed = self.records.iter().filter_map(|record| record.modified_unix_seconds).max()?;
-        Some(now - i64::from(changed))
+        // Both are cut to whole seconds, so one of them may not have passed yet.
+        Some((now - i64::from(changed) - 1).max(0))
     }
 
     /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.
