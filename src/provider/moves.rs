@@ -33,6 +33,12 @@ impl Looks {
     }
 }
 
+/// The deadline of a look at one tunnel, which must leave time for the others.
+pub(super) fn look_deadline(clock: &dyn Clock, deadline: Deadline) -> Deadline {
+    let left = deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+    Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
+}
+
 /// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
 /// that report no version are not waited for.
 pub(super) fn look_at(
@@ -43,9 +49,7 @@ pub(super) fn look_at(
     version: i64,
     deadline: Deadline,
 ) -> Result<(), String> {
-    // One slow tunnel must leave time for the others.
-    let left = deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
-    let deadline = Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+    let deadline = look_deadline(clock, deadline);
     let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
         format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
     })?;

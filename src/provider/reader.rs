@@ -51,7 +51,7 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// Reads, and remembers what rarely changes: the list of zones, and the foreign tunnels that are alive.
+/// Reads, and remembers what rarely changes: the list of zones, and whether foreign tunnels were deleted.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     client: Arc<Client>,
@@ -61,7 +61,7 @@ pub(crate) struct SnapshotReader {
     parallel_reads: usize,
     zones: Mutex<Option<ZoneList>>,
     access: AccessReader,
-    foreign_tunnels: Mutex<HashMap<TunnelId, (bool, Instant)>>,
+    foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -241,31 +241,41 @@ impl SnapshotReader {
                 .filter_map(|record| TunnelId::from_hostname(&record.content))
                 .filter(|tunnel| !settings.is_configured(tunnel)),
         );
-        let mut known = lock(&self.foreign_tunnels);
-        let now = self.clock.now();
-        known.retain(|tunnel, (_, asked_at)| {
-            candidates.contains(tunnel) && now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE
-        });
         let mut live = BTreeSet::new();
         for tunnel in candidates {
-            let alive = match known.get(&tunnel) {
-                Some((alive, _)) => *alive,
-                None => {
-                    let alive = match is_gone(&self.client, account, &tunnel, deadline) {
-                        Ok(is_gone) => !is_gone,
-                        // What does not say that it is gone leaves it to the other instance.
-                        Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => true,
-                        Err(error) => return Err(ReadError::Cloudflare(format!("tunnel {tunnel}"), error)),
-                    };
-                    known.insert(tunnel.clone(), (alive, now));
-                    alive
-                }
-            };
-            if alive {
+            let was_deleted = self.was_deleted(account, &tunnel, deadline);
+            let was_deleted =
+                was_deleted.map_err(|error| ReadError::Cloudflare(format!("tunnel {tunnel}"), error))?;
+            if was_deleted == Some(false) {
                 live.insert(tunnel);
             }
         }
         Ok(live)
+    }
+
+    /// Whether a tunnel that is not configured was deleted; `None` if the account never had it. An answer is kept for ten
+    /// minutes.
+    pub(super) fn was_deleted(
+        &self,
+        account: &AccountId,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<Option<bool>, Error> {
+        let now = self.clock.now();
+        let mut known = lock(&self.foreign_tunnels);
+        known.retain(|_, (_, asked_at)| now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE);
+        if let Some((answer, _)) = known.get(tunnel) {
+            return Ok(*answer);
+        }
+        drop(known);
+        let answer = match self.client.tunnel(account, tunnel, deadline) {
+            Ok(found) => found.map(|found| found.deleted),
+            // What does not say that it is gone leaves it to its owner.
+            Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => Some(false),
+            Err(error) => return Err(error),
+        };
+        lock(&self.foreign_tunnels).insert(tunnel.clone(), (answer, now));
+        Ok(answer)
     }
 }
 

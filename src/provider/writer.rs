@@ -1,6 +1,7 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,6 +11,7 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
 use crate::logging;
+use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
@@ -17,7 +19,7 @@ use crate::provider::description;
 use crate::provider::execution::{Execution, Tools};
 use crate::provider::hold_back::hold_back;
 use crate::provider::memory::{SaidLines, WaitingWork};
-use crate::provider::moves::{Looks, look_at};
+use crate::provider::moves::{Looks, look_at, look_deadline};
 use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -70,6 +72,8 @@ struct Turn<'a> {
     changes: &'a Changes,
     deadline: Deadline,
     looks: Looks,
+    /// Whether the tunnels in the way were deleted, or why that is not known.
+    deleted: BTreeMap<TunnelId, Result<bool, String>>,
 }
 
 /// The next step after a successful attempt.
@@ -99,7 +103,8 @@ impl Writer {
     ) -> Result<(), RequestError> {
         self.state.was_asked.store(true, Ordering::Relaxed);
         let memory = lock(&self.state.memory);
-        let mut turn = Turn { writer: self, memory, resolved, changes, deadline, looks: Looks::default() };
+        let (looks, deleted) = (Looks::default(), BTreeMap::new());
+        let mut turn = Turn { writer: self, memory, resolved, changes, deadline, looks, deleted };
         if turn.has_nothing_to_write()? {
             return Ok(());
         }
@@ -249,9 +254,22 @@ impl Turn<'_> {
         Ok(self.without_held_back(planned, snapshot))
     }
 
-    fn earlier(&self, snapshot: &Snapshot) -> Earlier {
-        let refused = self.memory.waiting_work.reasons(snapshot, self.writer.clock.now());
-        Earlier { refused, ..Earlier::default() }
+    fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
+        let Writer { clock, readings, .. } = self.writer;
+        let Resolved { account, settings } = self.resolved;
+        for tunnel in plan::tunnels_in_the_way(self.changes, snapshot, settings) {
+            self.deleted.entry(tunnel).or_insert_with_key(|tunnel| {
+                let deadline = look_deadline(&**clock, self.deadline);
+                let answer = readings.reader().was_deleted(account, tunnel, deadline);
+                answer.map(|was_deleted| was_deleted == Some(true)).map_err(|error| {
+                    format!(
+                        "its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}"
+                    )
+                })
+            });
+        }
+        let refused = self.memory.waiting_work.reasons(snapshot, clock.now());
+        Earlier { refused, deleted: self.deleted.clone(), ..Earlier::default() }
     }
 
     /// What applications need, and the plan as it may be then; `None` if nothing depends on them.

@@ -7,7 +7,7 @@ const OWNER: &str = "owner=";
 /// The modes of `ADOPT`. Without any, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// CNAMEs without a stamp that lead to a configured tunnel, and the rules of their hostnames.
+    /// CNAMEs without a stamp that lead to a configured tunnel or to a deleted one, and the rules of their hostnames.
     pub tunnel: bool,
     /// Anything that is in the way.
     pub all: bool,
@@ -53,7 +53,7 @@ impl Adopt {
 /// The least mode that allows taking a thing over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is part of a hostname that leads to a tunnel of ours.
+    /// It is part of a hostname that leads to a tunnel of ours, or to one that was deleted.
     Tunnel,
     /// It is this owner's.
     Owner(Box<str>),

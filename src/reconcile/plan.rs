@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub use preview::{ApplicationOperation, ApplicationWork, Preview};
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{Reason, Refusal};
-pub use request::{WrongOwner, concerns};
+pub use request::{WrongOwner, concerns, tunnels_in_the_way};
 
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::labels::labels;
@@ -67,6 +67,8 @@ pub struct Earlier {
     pub refused: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
     pub unready: BTreeMap<TunnelId, String>,
+    /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
+    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
 }
 
 /// The fingerprint of a rule, by which a refusal is remembered.

@@ -117,6 +117,95 @@ fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
     assert!(matches!(&rest[..], [line] if line.contains("record changed, comment=")), "{told:#?}");
 }
 
+/// Cloudflare still answers for a deleted tunnel, with the date. A tunnel of another account is not found, and one that
+/// the token must not see is forbidden.
+#[test]
+fn a_record_is_taken_over_where_its_tunnel_was_deleted_and_each_tunnel_is_looked_up_once() {
+    let harness = Harness::new();
+    let tunnel = |name: &str| harness.cloudflare.add_tunnel(name);
+    let tunnels = ["deleted", "live", "hidden", "elsewhere", "beside"].map(|name| (name, tunnel(name)));
+    harness.cloudflare.edit(|cloudflare| {
+        let other = cloudflare.add_account("other");
+        cloudflare.tunnel_mut("elsewhere").account = other;
+        for name in ["deleted", "beside"] {
+            cloudflare.tunnel_mut(name).deleted = true;
+        }
+    });
+    for (name, id) in &tunnels {
+        let content = format!("{id}.cfargotunnel.com");
+        let record = json!({"name": format!("{name}.example.com"), "type": "CNAME", "content": content, "proxied": true});
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    }
+    let look = |name: &str| {
+        let (_, id) = tunnels.iter().find(|(known, _)| *known == name).expect("a tunnel");
+        format!("/accounts/{}/cfd_tunnel/{id}", harness.cloudflare.account())
+    };
+    harness.cloudflare.fault_every(Matcher::call("GET", &look("hidden")), Fault::error(403, 10000, "no"));
+    let before = harness.cnames();
+    let asked = ["deleted", "live", "hidden", "elsewhere"];
+    let desired = asked.map(|name| published(&format!("{name}.example.com"), WANTED));
+
+    let refusing = harness.start();
+    refusing.external_dns().run_loop(&desired).expect("refused, and answered");
+    for (name, mode) in [("deleted", "tunnel"), ("live", "all"), ("hidden", "all"), ("elsewhere", "all")] {
+        let told = lines_about(&harness, &format!("{name}.example.com"));
+        let advice = format!("set ADOPT={mode} to take it over");
+        assert!(matches!(&told[..], [line] if line.contains(&advice)), "{told:#?}");
+    }
+    drop(refusing);
+
+    let program = harness.start_with(&[("ADOPT", "tunnel")]);
+    harness.cloudflare.take_calls();
+    for _ in 0..3 {
+        program.external_dns().run_loop(&desired).expect("answered");
+    }
+    let calls = harness.cloudflare.take_calls();
+    let mut looks: Vec<String> = calls.into_iter().map(|call| call.path).collect();
+    looks.retain(|path| tunnels.iter().any(|(name, _)| *path == look(name)));
+    looks.sort_unstable();
+    let mut expected = asked.map(look);
+    expected.sort_unstable();
+    assert_eq!(looks, expected);
+    let changed: Vec<_> = harness.cnames().into_iter().filter(|cname| !before.contains(cname)).collect();
+    let target = format!("{}.cfargotunnel.com", harness.tunnel);
+    assert!(
+        matches!(&changed[..], [(name, content, _, comment)] if name == "deleted.example.com"
+            && *content == target && comment.contains("owner=default")),
+        "{changed:?}"
+    );
+    assert!(harness.rules().iter().any(|rule| rule.contains("deleted.example.com")), "{:?}", harness.rules());
+    program.external_dns().run_loop(&[]).expect("withdrawn");
+    let left: Vec<_> = before.into_iter().filter(|(name, ..)| name != "deleted.example.com").collect();
+    assert_eq!(harness.cnames(), left);
+}
+
+/// Taken for that of a live tunnel, a refusal would name a mode that takes over far more.
+#[test]
+fn while_nothing_tells_if_a_tunnel_was_deleted_the_request_is_asked_for_again() {
+    let name = "deleted.example.com";
+    let harness = Harness::new();
+    let old = harness.cloudflare.add_tunnel("old");
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("old").deleted = true);
+    let record =
+        json!({"name": name, "type": "CNAME", "content": format!("{old}.cfargotunnel.com"), "proxied": true});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let look = format!("/accounts/{}/cfd_tunnel/{old}", harness.cloudflare.account());
+    harness.cloudflare.fault_every(Matcher::call("GET", &look), Fault::status(500));
+    let program = harness.start_with(&[("ADOPT", "tunnel")]);
+    let desired = [published(name, WANTED), published("new.example.com", WANTED)];
+    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
+    let told = lines_about(&harness, name);
+    assert!(
+        matches!(&told[..], [line] if line.contains("refused=undecided") && line.contains(&old)),
+        "{told:#?}"
+    );
+    assert!(harness.rules().iter().any(|rule| rule.contains("new.example.com")), "{:?}", harness.rules());
+
+    harness.cloudflare.clear_faults();
+    program.external_dns().run_loop(&desired).expect("taken over");
+    assert!(harness.rules().iter().any(|rule| rule.contains(name)), "{:?}", harness.rules());
+}
+
 /// Thousands of stamps may take all the time that a request has. Taken off and written again, they would in every loop.
 #[test]
 fn an_adoption_that_ran_out_of_time_is_not_begun_again() {

@@ -286,7 +286,9 @@ impl Foreign {
         let of = |member: &str| record[member].as_str().unwrap_or_default();
         let is_to_tunnel = || {
             let mut tunnels = cloudflare.tunnels().iter();
-            tunnels.any(|tunnel| self.settings.has_tunnel(&tunnel.name) && tunnel.hostname() == of("content"))
+            let is_takable = |name: &str, deleted| deleted || self.settings.has_tunnel(name);
+            tunnels
+                .any(|tunnel| is_takable(&tunnel.name, tunnel.deleted) && tunnel.hostname() == of("content"))
         };
         let is_reached = match self.settings.adopt {
             "all" => ["A", "CNAME"].contains(&of("type")),

@@ -178,6 +178,11 @@ impl<'a> Host<'a> {
         TunnelId::from_hostname(&self.records.first()?.content)
     }
 
+    /// Whether a tunnel that is not configured was deleted; `None` if it was not looked up.
+    fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
+        self.situation.earlier.deleted.get(tunnel)
+    }
+
     /// The hostname's rules in one tunnel, whoever owns them.
     fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
         let tunnel = self.snapshot().tunnels.get(tunnel);

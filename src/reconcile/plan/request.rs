@@ -1,15 +1,17 @@
 //! Sorts one request by hostname.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Reason;
 use crate::model::endpoint::{Changes, Endpoint};
-use crate::model::hostname;
-use crate::ordered::push_lean;
+use crate::model::{TunnelId, hostname};
+use crate::ordered::{inserted, push_lean};
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
@@ -141,6 +143,18 @@ pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool 
     let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
     let is_read = endpoint.is_address() || is_registry_txt(endpoint);
     !is_ours || is_read && !is_old
+}
+
+/// The tunnels that are not configured, and that a CNAME without a stamp at a wanted hostname leads to. It matters whether
+/// they were deleted, unless `ADOPT` takes over everything.
+pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> BTreeSet<TunnelId> {
+    let wanted = changes.create.iter().chain(&changes.update_new);
+    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !settings.policy.adopt.all);
+    let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
+    let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
+    let unstamped = records.filter(|record| &*record.kind == "CNAME" && Stamp::of(record).is_none());
+    let tunnels = unstamped.filter_map(|record| TunnelId::from_hostname(&record.content));
+    inserted(tunnels.filter(|tunnel| !settings.is_configured(tunnel)))
 }
 
 fn is_registry_txt(endpoint: &Endpoint) -> bool {

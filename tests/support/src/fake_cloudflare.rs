@@ -84,6 +84,8 @@ pub struct FakeCloudflare {
     pub served: &'static str,
     /// Tunnels of the account that are not configured.
     pub live_elsewhere: BTreeSet<TunnelId>,
+    /// Whether other tunnels were deleted, or why Cloudflare does not tell.
+    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     next_record: usize,
     /// Requests that changed something.
     pub writes: usize,
@@ -178,6 +180,7 @@ impl FakeCloudflare {
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             live_elsewhere: BTreeSet::new(),
+            deleted: BTreeMap::new(),
             next_record: 0,
             writes: 0,
         }
@@ -395,7 +398,11 @@ impl FakeCloudflare {
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
         let (snapshot, settings) = (self.snapshot(), self.settings());
-        plan(changes, &snapshot, &Earlier::default(), &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &self.earlier(), &settings).expect("the owner is ours")
+    }
+
+    fn earlier(&self) -> Earlier {
+        Earlier { deleted: self.deleted.clone(), ..Earlier::default() }
     }
 
     /// What is to be done about applications before that plan is made.
@@ -403,7 +410,7 @@ impl FakeCloudflare {
         if !matches!(self.access, AccessReading::Read(_)) {
             return Preview::default();
         }
-        preview(changes, &self.snapshot(), &Earlier::default(), &self.settings(), &mut |plan| plan)
+        preview(changes, &self.snapshot(), &self.earlier(), &self.settings(), &mut |plan| plan)
             .expect("the owner is ours")
     }
 

@@ -123,8 +123,9 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     if !owners.is_empty() {
         return Some(owners);
     }
-    let leads_to_ours = &*record.kind == "CNAME" && settings.tunnel_of_target(&record.content).is_some();
-    Some(vec![if leads_to_ours { Need::Tunnel } else { Need::All }])
+    let tunnel = TunnelId::from_hostname(&record.content).filter(|_| &*record.kind == "CNAME");
+    let is_takable = |id| settings.is_configured(&id) || host.was_deleted(&id) == Some(&Ok(true));
+    Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])
 }
 
 /// The value of `ADOPT` that takes over the records, and the rule in the way of the `desired` endpoint.

@@ -152,6 +152,10 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 
 /// The reason for a name that is held, with the way to make it ours.
 fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[Desired<'_>]) -> Reason {
+    let tunnel = TunnelId::from_hostname(&record.content);
+    if let Some(Err(problem)) = tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
+        return Reason::Undecided(problem.clone());
+    }
     Reason::RecordHeld {
         kind: record.kind.clone(),
         content: record.content.clone(),

@@ -106,6 +106,7 @@ fn a_name_is_taken_by_a_live_tunnel_of_the_account_only() {
     });
     assert_eq!(post(&emulator, json!({"name": "theirs"})).status, 200);
     assert!(call(&emulator, "DELETE", &path, "").result()["deleted_at"].is_string());
+    assert!(read(&emulator, &path).result()["deleted_at"].is_string(), "it is still shown");
     let again = made(&emulator, "shop");
     assert_ne!(again, path);
     assert_eq!(listed(&emulator, "name=shop"), ["shop", "shop"]);
