@@ -46,7 +46,7 @@ pub(super) struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     done: Done,
-    /// The rules that are ours by the stamps written so far.
+    /// The rules that are ours by the stamps that were read and written so far.
     own: OwnRules,
     written_stamps: Written,
     /// The hostnames whose stages are carried out now.
@@ -99,7 +99,7 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
-            own: plan.own.clone(),
+            own: snapshot.own_rules(&resolved.settings),
             written_stamps: Written::default(),
             hosts: Vec::new(),
             places: BTreeSet::new(),

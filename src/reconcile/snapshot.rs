@@ -309,6 +309,11 @@ impl OwnRules {
         self.0.entry(hostname.into()).or_default().extend(digests);
     }
 
+    /// The digests of a hostname.
+    pub fn of(&self, hostname: &str) -> impl Iterator<Item = Digest> {
+        self.0.get(hostname).into_iter().flatten().copied()
+    }
+
     /// True if `rule` of `tunnel` is ours.
     pub fn has(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         let digests = self.0.get(rule.folded_hostname()).filter(|_| rule.is_readable());

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cloudflare_emulator::{Emulator, Fault, Matcher};
+use cloudflare_emulator::{Emulator, Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
-use test_support::harness::{Harness, published};
+use test_support::harness::{Harness, endpoint, published};
 
 const WANTED: &str = "http://web:80";
 
@@ -204,6 +204,32 @@ fn while_nothing_tells_if_a_tunnel_was_deleted_the_request_is_asked_for_again() 
     harness.cloudflare.clear_faults();
     program.external_dns().run_loop(&desired).expect("taken over");
     assert!(harness.rules().iter().any(|rule| rule.contains(name)), "{:?}", harness.rules());
+}
+
+/// Invariant 3 of docs/how-it-works.md. As a rule of ours, the wildcard's would go behind the narrower one that comes.
+#[test]
+fn a_rule_that_is_not_taken_over_after_all_stays_in_its_place_when_another_hostname_comes() {
+    let harness = Harness::new();
+    let content = format!("{}.cfargotunnel.com", harness.tunnel);
+    let record = json!({"name": "*.example.com", "type": "CNAME", "content": content, "proxied": true});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let theirs = [
+        r#"{"hostname":"*.example.com","path":"^/a","service":"http://theirs:80"}"#,
+        r#"{"hostname":"b.example.com","path":"^/b","service":"http://theirs:81"}"#,
+    ];
+    let document = format!(r#"{{"ingress":[{},{{"service":"http_status:404"}}]}}"#, theirs.join(","));
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    harness.cloudflare.edit(|cloudflare| {
+        let refusal = Refusal::new(400, 9041, "This DNS record cannot be proxied.");
+        cloudflare.whims_mut().dislike_name("*.example.com", refusal);
+    });
+    let program = harness.start_with(&[("ADOPT", "tunnel")]);
+    let wildcard = [("tunnel-service", WANTED), ("tunnel-path", "^/a")];
+    let desired = [endpoint("*.example.com", &wildcard), published("b.example.com", WANTED)];
+    let _ = program.external_dns().run_loop(&desired);
+    let rules = harness.rules();
+    assert_eq!(rules[..2], theirs, "{rules:#?}");
+    assert!(rules[2].contains("b.example.com"), "{rules:#?}");
 }
 
 /// Thousands of stamps may take all the time that a request has. Taken off and written again, they would in every loop.

@@ -50,6 +50,9 @@ impl<'a> Execution<'a> {
                 pieces.iter().for_each(|piece| self.report_records(piece));
                 if stage == Stage::Stamp {
                     self.written_stamps.note_stamps(pieces, &posted);
+                    for piece in pieces {
+                        self.own.add(piece.hostname, self.plan.own.of(piece.hostname));
+                    }
                     self.report_adoptions(pieces);
                 }
                 Ok(Sent::Done)
