@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use log::warn;
 
-use super::Execution;
-use super::work::{Piece, Place, Work, batch_of};
+use super::work::{Piece, Place, Work};
+use super::{Execution, Sent};
 use crate::cloudflare::PostedRecord;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, RecordPatch, TunnelId, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Subject};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// What became of the stamps and rules of this run's hostnames.
@@ -126,13 +126,14 @@ impl Execution<'_> {
                 if self.check_time().is_err() {
                     return;
                 }
-                match self.tools.client.batch(zone, &batch_of(&pieces), self.deadline) {
-                    Ok(_) => pieces.iter().for_each(|piece| self.report_records(piece)),
-                    Err(error) => {
-                        let place = self.line_of(Place::Zone(zone));
-                        warn!("{place}: stamps that name rules which were not written stay: {error}");
-                    }
-                }
+                let problem = match self.send_batch(Stage::Unstamp, zone, &pieces) {
+                    Ok(Sent::Done) => continue,
+                    Ok(Sent::Refused { answer, culprits: _ }) => answer.to_string(),
+                    Ok(Sent::Barred(reason)) => reason.to_string(),
+                    Err(stop) => stop.to_string(),
+                };
+                let place = self.line_of(Place::Zone(zone));
+                warn!("{place}: stamps that name rules which were not written stay: {problem}");
             }
         }
     }

@@ -18,7 +18,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 /// Operations in one batch on a paid zone.
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
-impl<'a> Execution<'a> {
+impl Execution<'_> {
     /// The largest number of operations in one batch of the zone.
     pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
         match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
@@ -28,12 +28,12 @@ impl<'a> Execution<'a> {
         }
     }
 
-    pub(super) fn send_batch(
+    pub(super) fn send_batch<'p>(
         &mut self,
         stage: Stage,
         zone: &ZoneId,
-        pieces: &[Piece<'a>],
-    ) -> Result<Sent<'a>, Stop> {
+        pieces: &[Piece<'p>],
+    ) -> Result<Sent<'p>, Stop> {
         if self.full_zones.contains(zone) && pieces.iter().all(Piece::grows) {
             let answer = ApiRejection {
                 status: 400,
@@ -91,7 +91,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    pub(super) fn report_records(&self, piece: &Piece<'_>) {
+    fn report_records(&self, piece: &Piece<'_>) {
         for operation in piece.operations() {
             self.report(operation.label(), &describe_operation(piece.hostname, operation));
         }
