@@ -210,20 +210,9 @@ pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 
 // Looks at the tunnels' connectors, beside all requests.
 
-/// The time of the first look. cloudflared, if started together with this program, should be connected by then.
-pub const CONNECTORS_FIRST_LOOK: Duration = Duration::from_secs(30);
-
-/// The time between two looks if nothing is written.
-pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(300);
-
-/// The time from a change of a tunnel's configuration to a look. A connector applies it within seconds.
-pub const CONNECTORS_AFTER_CHANGE: Duration = Duration::from_secs(15);
-
-/// The time from a look that found a connector behind to the next one. A connector that is still behind then stays so.
-pub const CONNECTORS_SECOND_LOOK: Duration = Duration::from_secs(30);
-
-/// The shortest time between two looks at one tunnel, however often it is written.
-pub const CONNECTORS_PAUSE: Duration = Duration::from_secs(15);
+/// The time between two looks. A connector applies a version within seconds, so one that has not applied it from one
+/// look to the next stays behind.
+pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(120);
 
 /// Reading one tunnel's connectors, with all repetitions. Nobody waits for it.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -22,9 +22,6 @@ const BUCKETS: [(u128, &str); 6] = [
 /// The values of the label `ownership`.
 pub const RULE_OWNERSHIPS: [&str; 2] = ["own", "foreign"];
 
-/// The values of the label `bound`.
-pub const VERSION_BOUNDS: [&str; 2] = ["lowest", "highest"];
-
 /// The description of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -99,9 +96,9 @@ families! {
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",
     Connectors: "gauge" "connectors" ["tunnel"]
-        "Connectors (replicas of cloudflared) at the last look, some minutes ago at most; absent where that failed.",
-    ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel", "bound"]
-        "Lowest and highest version of the configuration that the tunnel's connectors have applied.",
+        "Connectors (replicas of cloudflared) at the last look, two minutes ago at most; absent where that failed.",
+    ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel"]
+        "Lowest version of the configuration that a connector of the tunnel has applied.",
     LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as nobody read them from stderr.",
 }
 

@@ -441,10 +441,7 @@ fn connectors_are_shown_with_the_versions_they_have_applied() {
         (tunnel.connectors, tunnel.lagging_at) = (3, Some(1));
     });
     fixture.await_look(Family::Connectors, &["home"], Some(3.0));
-    assert_eq!(
-        fixture.values(Family::ConnectorVersion),
-        expected(&[(["home", "lowest"], 1.0), (["home", "highest"], 2.0)])
-    );
+    assert_eq!(fixture.values(Family::ConnectorVersion), expected(&[(["home"], 1.0)]));
 
     fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 0);
     fixture.await_look(Family::Connectors, &["home"], Some(0.0));
@@ -522,7 +519,7 @@ fn nobody_looks_while_few_calls_are_left() {
     let calls = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN) - 1;
     harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
     let fixture = Fixture::new(harness, &[]);
-    fixture.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
+    fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
     eventually("the decision", || fixture.said(&["DEBUG", "few calls are left"]) > 0);
     fixture.run_loop(&[published("www.example.com", "http://web:80")]);
     assert_eq!(fixture.looks(), 0);
@@ -535,7 +532,7 @@ fn connectors_are_looked_at_with_the_last_calls_that_are_not_for_others() {
     let calls = calls_of_the_start + u64::from(limits::CONNECTORS_CALLS_LEFT_MIN);
     harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
     let fixture = Fixture::new(harness, &[]);
-    fixture.clock.put_ahead(limits::CONNECTORS_FIRST_LOOK);
+    fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
     eventually("a look", || fixture.looks() == 1);
     assert_eq!(fixture.said(&["DEBUG", "few calls are left"]), 0);
 }

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::cloudflare::Resource;
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{
-    Definition, Family, Metrics, RULE_OWNERSHIPS, VERSION_BOUNDS,
+    Definition, Family, Metrics, RULE_OWNERSHIPS,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, RecordOperation};
 use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Operation};
@@ -56,7 +56,6 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
         "resource" => Resource::LABELS.to_vec(),
         "kind" => [RuleEdit::LABELS, RecordOperation::LABELS].concat(),
         "ownership" => RULE_OWNERSHIPS.to_vec(),
-        "bound" => VERSION_BOUNDS.to_vec(),
         "le" => return Some(bounds()),
         _ => return None,
     };
@@ -274,10 +273,6 @@ fn every_mistake_that_is_looked_for_is_found() {
         (
             r#"cloudflare_tunnel_webhook_rules{ownership="foreign"}"#,
             r#"cloudflare_tunnel_webhook_rules{ownership="other"}"#,
-        ),
-        (
-            r#"cloudflare_tunnel_webhook_connector_configuration_version{bound="lowest"}"#,
-            r#"cloudflare_tunnel_webhook_connector_configuration_version{bound="least"}"#,
         ),
         (
             "sum by (tunnel) (cloudflare_tunnel_webhook_rules)",
