@@ -46,9 +46,6 @@ pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 /// other.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time that a request waits for a new list of zones if there is an old one. Most of its time is for the records.
-pub const ZONE_LIST_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// The time that a request waits for everything about Access, from the first call for it on. Most of its time is for
 /// what does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);

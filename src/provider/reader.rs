@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use log::{debug, info, warn};
+use log::debug;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::{Document, DocumentError};
-use crate::limits;
+
 use crate::locks::lock;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
@@ -24,9 +24,6 @@ use crate::reconcile::stamp::Stamp;
 
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
-
-/// After a failed attempt to read it again, the old list is used for this long without another attempt.
-const ZONE_LIST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
@@ -59,19 +56,10 @@ pub(crate) struct SnapshotReader {
     clock: Arc<dyn Clock>,
     allow_local_config: bool,
     parallel_reads: usize,
-    zones: Mutex<Option<ZoneList>>,
+    /// The list of zones, and the time at which it was read.
+    zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     access: AccessReader,
     foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
-}
-
-#[derive(Clone, Debug)]
-struct ZoneList {
-    zones: Arc<[Zone]>,
-    look_again_at: Instant,
-    /// The last attempt failed.
-    is_stale: bool,
-    /// Something spoke against it: it only tells what has changed.
-    is_in_doubt: bool,
 }
 
 impl SnapshotReader {
@@ -90,40 +78,19 @@ impl SnapshotReader {
     }
 
     /// Every zone that the token sees. An old list is read again, because a new zone may hold a name or a part of a
-    /// known zone. If that fails, the old list stays in use, and no loop waits long for it.
+    /// known zone.
     pub(super) fn zones(&self, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
         // The lock is not held during the call, because waiting for a lock has no deadline.
-        let known = self.cached_zones().clone();
-        let good = known.as_ref().filter(|known| !known.is_in_doubt);
-        if let Some(good) = good.filter(|good| self.clock.now() < good.look_again_at) {
-            return Ok(Arc::clone(&good.zones));
+        let known = lock(&self.zones).clone();
+        if let Some((zones, read_at)) = known
+            && self.clock.now().saturating_duration_since(read_at) < ZONE_LIST_MAX_AGE
+        {
+            return Ok(zones);
         }
-        let deadline = match good {
-            Some(_) => {
-                let patience = deadline.remaining(&*self.clock).min(limits::ZONE_LIST_TIMEOUT);
-                Deadline::after(&*self.clock, patience)
-            }
-            None => deadline,
-        };
-        match (self.client.zones(deadline), good) {
-            (Ok(zones), _) => {
-                debug!(zones = zones.len(); "read");
-                if let Some(known) = &known {
-                    report_changes(&known.zones, &zones);
-                }
-                Ok(self.keep_zones(zones.into()))
-            }
-            (Err(error), Some(good)) => {
-                if !good.is_stale {
-                    warn!("the list of zones cannot be read again, so new ones are not seen: {error}");
-                }
-                let look_again_at = self.clock.now() + ZONE_LIST_PAUSE;
-                let zones = Arc::clone(&good.zones);
-                *self.cached_zones() = Some(ZoneList { look_again_at, is_stale: true, ..good.clone() });
-                Ok(zones)
-            }
-            (Err(error), None) => Err(error),
-        }
+        let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
+        debug!(zones = zones.len(); "read");
+        *lock(&self.zones) = Some((Arc::clone(&zones), self.clock.now()));
+        Ok(zones)
     }
 
     /// Reads Access, whether or not the settings need it.
@@ -136,23 +103,9 @@ impl SnapshotReader {
         &self.access
     }
 
-    fn keep_zones(&self, zones: Arc<[Zone]>) -> Arc<[Zone]> {
-        let look_again_at = self.clock.now() + ZONE_LIST_MAX_AGE;
-        let zone_list =
-            ZoneList { zones: Arc::clone(&zones), look_again_at, is_stale: false, is_in_doubt: false };
-        *self.cached_zones() = Some(zone_list);
-        zones
-    }
-
-    /// Makes the next use read the list of zones again, or fail. The old one stays to tell what has changed.
+    /// Makes the next use read the list of zones again.
     pub(super) fn doubt_zones(&self) {
-        if let Some(known) = &mut *self.cached_zones() {
-            known.is_in_doubt = true;
-        }
-    }
-
-    fn cached_zones(&self) -> MutexGuard<'_, Option<ZoneList>> {
-        lock(&self.zones)
+        *lock(&self.zones) = None;
     }
 
     /// Reads everything that a decision needs.
@@ -279,19 +232,6 @@ impl SnapshotReader {
     }
 }
 
-fn report_changes(before: &[Zone], now: &[Zone]) {
-    let is_in = |zones: &[Zone], zone: &Zone| zones.iter().any(|other| other.id == zone.id);
-    for zone in now.iter().filter(|zone| !is_in(before, zone)) {
-        info!(zone = zone.name, status = zone.status; "is seen from now on");
-    }
-    for zone in before.iter().filter(|zone| !is_in(now, zone)) {
-        warn!(
-            zone = zone.name;
-            "is not seen any more: it is gone, or out of the token's sight; its hostnames are left as they are"
-        );
-    }
-}
-
 /// True if a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors with error 1014
 /// otherwise. The tunnels of another account cannot be looked up either, so a record that leads to one would look
 /// abandoned.
@@ -320,8 +260,10 @@ impl Task<'_> {
             Self::Access(task) => Ok(ReadResult::Access(task.run(client, budget.for_access()))),
             Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
             Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
-                Err(Error::NotFound(_)) if is_gone(client, account, tunnel, deadline)? => {
-                    Ok(ReadResult::Gone)
+                Err(error @ Error::NotFound(_)) => {
+                    let found = client.tunnel(account, tunnel, deadline)?;
+                    let is_gone = found.is_none_or(|found| found.deleted);
+                    if is_gone { Ok(ReadResult::Gone) } else { Err(error) }
                 }
                 read => read.map(ReadResult::Configuration),
             },
@@ -338,16 +280,6 @@ impl fmt::Display for Task<'_> {
             Self::Access(_) => formatter.write_str("Access"),
         }
     }
-}
-
-/// True if a tunnel does not exist any more, and is not merely unreachable.
-fn is_gone(
-    client: &Client,
-    account: &AccountId,
-    tunnel: &TunnelId,
-    deadline: Deadline,
-) -> Result<bool, Error> {
-    Ok(client.tunnel(account, tunnel, deadline)?.is_none_or(|found| found.deleted))
 }
 
 /// The answers in the order of the tasks, or the first error. After an error no new task is begun.
@@ -390,6 +322,7 @@ mod tests {
 
     use super::*;
     use crate::fixture::tunnel;
+    use crate::limits;
 
     #[test]
     fn what_could_not_be_read_is_named() {
@@ -435,7 +368,6 @@ mod tests {
         let page = Duration::from_millis(900);
         let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_READS)).unwrap();
         let list = 100_u32.div_ceil(limits::ZONES_PER_PAGE);
-        assert!(page * list < limits::ZONE_LIST_TIMEOUT);
         assert!(page * (list + rounds) + limits::STEP_MINIMUM <= limits::REQUEST_TIMEOUT_DEFAULT);
     }
 }
