@@ -10,7 +10,6 @@ mod execution;
 mod hold_back;
 mod memory;
 mod moves;
-mod outcome;
 mod policies;
 mod reader;
 mod readings;

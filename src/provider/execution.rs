@@ -23,9 +23,9 @@ use crate::model::{LogLine, ZoneId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
-use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
+use crate::provider::writes::Write;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
@@ -59,6 +59,33 @@ pub(super) struct Execution<'a> {
     halving_writes: usize,
     full_zones: BTreeSet<ZoneId>,
     record_counts: BTreeMap<ZoneId, usize>,
+}
+
+/// The results of an execution.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) refusals: Vec<Refusal>,
+    /// Hostnames whose work was not done completely.
+    pub(super) dropped: BTreeSet<Box<str>>,
+    /// A write failed at a tunnel or a zone where the last one had not failed.
+    pub(super) fails_anew: bool,
+    /// Rules that Cloudflare accepted but stored differently.
+    pub(super) altered: Vec<Write>,
+    /// A full zone refused records before others of it were deleted.
+    pub(super) makes_room: bool,
+    /// A hostname lost one part to a refusal, and the next request will do its other parts.
+    pub(super) is_unfinished: bool,
+    /// Cloudflare accepted a write, or refused one for its content.
+    pub(super) is_answered: bool,
+    /// Cloudflare did not accept the credentials for a write.
+    pub(super) is_forbidden: bool,
+}
+
+impl Done {
+    /// True if everything that was tried failed because of the credentials.
+    pub(super) fn is_all_forbidden(&self) -> bool {
+        self.is_forbidden && !self.is_answered
+    }
 }
 
 /// Steps are taken in this order.
@@ -112,7 +139,7 @@ impl<'a> Execution<'a> {
 
     /// Carries out every stage. Hostnames with work at a place whose last write failed come after all others, because a
     /// place that does not answer can use up a request's time.
-    pub(super) fn run(mut self) -> (Done, Result<(), Stop>) {
+    pub(super) fn run(mut self) -> (Done, Result<(), Error>) {
         let is_failing = |host: &&HostPlan| {
             steps(host).any(|((_, place), _)| self.tools.waiting_work.is_failing(place.key()))
         };
@@ -122,7 +149,7 @@ impl<'a> Execution<'a> {
         for hosts in [others, failing] {
             self.hosts = hosts;
             let ran = self.run_stages();
-            if ran.as_ref().is_err_and(Stop::ends_run) {
+            if ran.as_ref().is_err_and(ends_run) {
                 outcome = ran;
                 break;
             }
@@ -137,7 +164,7 @@ impl<'a> Execution<'a> {
 
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
     /// hostnames go no further, and all others do.
-    fn run_stages(&mut self) -> Result<(), Stop> {
+    fn run_stages(&mut self) -> Result<(), Error> {
         let mut outcome = Ok(());
         for stage in Stage::ALL {
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
@@ -155,12 +182,12 @@ impl<'a> Execution<'a> {
                 }
                 self.places.insert(place);
                 let written = self.write_all((stage, place), &pieces);
-                if let Err(stop) = &written {
+                if let Err(error) = &written {
                     self.undecided_places.insert(place);
-                    if stop.ends_run() {
+                    if ends_run(error) {
                         return written;
                     }
-                    self.leave_failing(place, &pieces, stop);
+                    self.leave_failing(place, &pieces, error);
                 }
                 outcome = outcome.and(written);
             }
@@ -169,9 +196,11 @@ impl<'a> Execution<'a> {
     }
 
     /// A write failed, whatever it was to write.
-    fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], stop: &Stop) {
+    fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<Box<str>> = inserted(pieces.iter().map(|piece| piece.hostname.into()));
-        let line = self.line_of(place).word("hostnames", &hostnames.len()).text(stop.to_string());
+        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
+        let line = self.line_of(place).word("hostnames", &hostnames.len());
+        let line = line.text(format!("a write {outcome}: {error}"));
         logging::log(Level::Warn, module_path!(), &line);
         self.done.dropped.extend(hostnames);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
@@ -188,7 +217,7 @@ impl<'a> Execution<'a> {
         })
     }
 
-    fn send(&mut self, (stage, place): Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent<'a>, Stop> {
+    fn send(&mut self, (stage, place): Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent<'a>, Error> {
         self.check_time()?;
         let sent = match place {
             Place::Tunnel(tunnel) => self.send_edits((stage, place), tunnel, pieces),
@@ -203,7 +232,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Classifies a failed write: its content is refused, nothing can be written there, or the run ends.
-    fn judge(&mut self, error: Error) -> Result<Result<ApiRejection, Reason>, Stop> {
+    fn judge(&mut self, error: Error) -> Result<Result<ApiRejection, Reason>, Error> {
         match error {
             Error::Refused(answer) => {
                 self.done.is_answered = true;
@@ -219,7 +248,7 @@ impl<'a> Execution<'a> {
                 Ok(Err(Reason::Cloudflare(error.to_string())))
             }
             error @ Error::NotFound(_) => Ok(Err(Reason::Undecided(error.to_string()))),
-            error => Err(error.into()),
+            error => Err(error),
         }
     }
 
@@ -328,9 +357,14 @@ impl<'a> Execution<'a> {
         self.deadline.remaining(self.tools.clock)
     }
 
-    fn check_time(&self) -> Result<(), Stop> {
-        if self.time_left() < limits::STEP_MINIMUM { Err(Stop::OutOfTime) } else { Ok(()) }
+    fn check_time(&self) -> Result<(), Error> {
+        if self.time_left() < limits::STEP_MINIMUM { Err(Error::OutOfTime) } else { Ok(()) }
     }
+}
+
+/// True if nothing can be sent to any place before the next request.
+pub(super) fn ends_run(error: &Error) -> bool {
+    matches!(error, Error::OutOfTime | Error::Limited { .. })
 }
 
 /// The reason given when an answer is not Cloudflare's.

@@ -5,7 +5,6 @@ use std::fmt;
 use log::{info, warn};
 
 use crate::cloudflare::Error;
-use crate::provider::outcome::Stop;
 use crate::provider::reader::ReadError;
 use crate::reconcile::plan::WrongOwner;
 use crate::webhook::{Failure, Interrupted};
@@ -23,7 +22,6 @@ pub(super) enum RequestError {
     WrongOwner(WrongOwner),
     Read(ReadError),
     Write(Error),
-    OutOfTime,
     /// Cloudflare accepted the credentials for none of the writes.
     Forbidden,
     /// Some work has to be asked for again.
@@ -36,7 +34,7 @@ impl RequestError {
     /// Logs the error, unless it was logged already, and turns it into the answer.
     pub(super) fn into_logged_failure(self) -> Failure {
         match &self {
-            Self::OutOfTime => {
+            Self::Write(Error::OutOfTime) => {
                 info!("the rest does not fit into this request's time; the next loop goes on");
             }
             Self::TooLong { .. }
@@ -60,7 +58,6 @@ impl RequestError {
             Self::NotReady
             | Self::Interrupted(_)
             | Self::TooLong { .. }
-            | Self::OutOfTime
             | Self::Forbidden
             | Self::Unfinished { .. } => true,
         }
@@ -82,10 +79,10 @@ impl fmt::Display for RequestError {
             }
             Self::WrongOwner(error) => error.fmt(formatter),
             Self::Read(error) => error.fmt(formatter),
-            Self::Write(error) => write!(formatter, "writing to Cloudflare failed: {error}"),
-            Self::OutOfTime => {
+            Self::Write(Error::OutOfTime) => {
                 formatter.write_str("out of time; the next loop goes on where this one ended")
             }
+            Self::Write(error) => write!(formatter, "writing to Cloudflare failed: {error}"),
             Self::Forbidden => {
                 formatter.write_str("Cloudflare accepts the token for none of the writes; the log says more")
             }
@@ -113,15 +110,6 @@ impl From<Interrupted> for RequestError {
 impl From<ReadError> for RequestError {
     fn from(error: ReadError) -> Self {
         Self::Read(error)
-    }
-}
-
-impl From<Stop> for RequestError {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Uncertain(error) | Stop::Failed(error) => Self::Write(error),
-            Stop::OutOfTime => Self::OutOfTime,
-        }
     }
 }
 
@@ -156,7 +144,7 @@ mod tests {
                 "reading the list of zones failed: ",
             ),
             (document_error().into(), Internal500, "the configuration of tunnel f70ff985"),
-            (Stop::OutOfTime.into(), Unavailable503, "out of time; "),
+            (RequestError::Write(Error::OutOfTime), Unavailable503, "out of time; "),
             (RequestError::Forbidden, Unavailable503, "Cloudflare accepts the token for none"),
             (RequestError::Unfinished { changes: 2 }, Unavailable503, "2 changes are left to do"),
         ];

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use log::Level;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::cloudflare::{Client, Error};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::TunnelId;
@@ -16,11 +16,10 @@ use crate::model::endpoint::Changes;
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
-use crate::provider::execution::{Execution, Tools};
+use crate::provider::execution::{Done, Execution, Tools, ends_run};
 use crate::provider::hold_back::hold_back;
 use crate::provider::memory::{SaidLines, WaitingWork};
 use crate::provider::moves::{Looks, look_at, look_deadline};
-use crate::provider::outcome::{Done, Stop};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
@@ -213,15 +212,17 @@ impl Turn<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| Next::Ended);
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
-        if !outcome.as_ref().is_err_and(Stop::ends_run) {
+        if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
         match outcome {
             Ok(()) => {}
-            Err(Stop::Uncertain(_)) if may_repeat && done.fails_anew => return Ok(Next::Again),
-            Err(stop) => {
+            Err(error) if error.may_have_been_done() && may_repeat && done.fails_anew => {
+                return Ok(Next::Again);
+            }
+            Err(error) => {
                 self.writer.report(&plan, &done);
-                return Err(stop.into());
+                return Err(RequestError::Write(error));
             }
         }
         // Applications can go now, and records that had no room can come.
@@ -331,7 +332,7 @@ impl Turn<'_> {
         hold_back(plan, snapshot, &self.memory.waiting_work, self.writer.clock.now())
     }
 
-    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Stop>) {
+    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
         let Writer { client, clock, metrics, readings, .. } = self.writer;
         let (clock, waiting_work) = (&**clock, &mut self.memory.waiting_work);
         let tools = Tools { client, clock, metrics, readings, waiting_work };

@@ -130,7 +130,7 @@ impl Execution<'_> {
                     Ok(Sent::Done) => continue,
                     Ok(Sent::Refused { answer, culprits: _ }) => answer.to_string(),
                     Ok(Sent::Barred(reason)) => reason.to_string(),
-                    Err(stop) => stop.to_string(),
+                    Err(error) => error.to_string(),
                 };
                 let place = self.line_of(Place::Zone(zone));
                 warn!("{place}: stamps that name rules which were not written stay: {problem}");

@@ -4,12 +4,11 @@ use log::warn;
 
 use super::work::Piece;
 use super::{Culprits, Execution, Sent, Step};
-use crate::cloudflare::{ApiRejection, Configuration};
+use crate::cloudflare::{ApiRejection, Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_edit, differing_property};
-use crate::provider::outcome::Stop;
 use crate::provider::writes::rule_write;
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
@@ -24,7 +23,7 @@ impl<'a> Execution<'a> {
         step: Step<'a>,
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
-    ) -> Result<Sent<'a>, Stop> {
+    ) -> Result<Sent<'a>, Error> {
         let (document, version_before) = match self.read_document(tunnel)? {
             Ok(read) => read,
             Err(reason) => return Ok(Sent::Barred(reason)),
@@ -83,7 +82,7 @@ impl<'a> Execution<'a> {
 
     /// Reads the document and its version anew, because others may have written it since the snapshot. A failure
     /// concerns this tunnel only.
-    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Stop> {
+    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
         let unreadable = |cause: String| {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::work::{Piece, Place, fitting};
 use super::{Culprits, Execution, Sent, Step, in_between};
-use crate::cloudflare::ApiRejection;
+use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::provider::outcome::Stop;
 use crate::reconcile::plan::Reason;
 
 /// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
@@ -51,7 +50,7 @@ impl<'a> Execution<'a> {
     /// Writes all pieces with as few calls as possible. The next group is half as large after a refusal, and twice as
     /// large after a success. Each request sends at least one group, which has half the size in the next request if it
     /// is refused, so each loop decides something.
-    pub(super) fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Stop> {
+    pub(super) fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let mut rest = self.rest_of(step, pieces);
         while !rest.queue.is_empty() {
             let group = self.next_group(&mut rest);

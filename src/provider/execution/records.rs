@@ -9,7 +9,6 @@ use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
 use crate::provider::description::{describe_adoption, describe_operation};
-use crate::provider::outcome::Stop;
 use crate::reconcile::plan::{RecordOperation, Stage};
 
 /// Operations in one batch on a Free zone.
@@ -33,7 +32,7 @@ impl Execution<'_> {
         stage: Stage,
         zone: &ZoneId,
         pieces: &[Piece<'p>],
-    ) -> Result<Sent<'p>, Stop> {
+    ) -> Result<Sent<'p>, Error> {
         if self.full_zones.contains(zone) && pieces.iter().all(Piece::grows) {
             let answer = ApiRejection {
                 status: 400,
