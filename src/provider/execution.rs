@@ -25,7 +25,6 @@ use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::Write;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
@@ -69,8 +68,6 @@ pub(super) struct Done {
     pub(super) dropped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
     pub(super) fails_anew: bool,
-    /// Rules that Cloudflare accepted but stored differently.
-    pub(super) altered: Vec<Write>,
     /// A full zone refused records before others of it were deleted.
     pub(super) makes_room: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.

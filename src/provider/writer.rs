@@ -346,7 +346,7 @@ impl Turn<'_> {
         result
     }
 
-    /// Forgets the refusals of work that passed, and notes what was written or stored differently.
+    /// Forgets the refusals of work that passed, and notes what was written.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
         let owned = snapshot.owned(&plan.own);
@@ -354,14 +354,10 @@ impl Turn<'_> {
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
             for work in works(host, snapshot, &owned) {
                 waiting_work.forget(work.content);
-                let is_kept = |place| done.altered.iter().all(|stored| stored.place != place);
-                if let Some(write) = work.write.filter(|write| is_kept(write.place)) {
+                if let Some(write) = work.write {
                     waiting_work.written(&write, now);
                 }
             }
-        }
-        for write in &done.altered {
-            waiting_work.not_kept(write, now);
         }
         waiting_work.tidy(now);
     }

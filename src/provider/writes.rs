@@ -65,7 +65,7 @@ pub(super) fn works<'h>(
     let edits = host.edits.iter().map(|(tunnel, edit)| HostWork {
         path: Some(edit.path().unwrap_or_default()),
         content: tunnel_work(tunnel, edit),
-        write: rule_write_against(tunnel, edit, snapshot, owned),
+        write: rule_write(tunnel, edit, snapshot, owned),
     });
     let mut write = Some(record_write(host, snapshot));
     let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
@@ -78,7 +78,7 @@ pub(super) fn works<'h>(
 }
 
 /// The write of an edit. `None` if the rule already stands as wanted, and only other rules of the document are written.
-fn rule_write_against(
+fn rule_write(
     tunnel: &TunnelId,
     edit: &RuleEdit,
     snapshot: &Snapshot,
@@ -93,18 +93,8 @@ fn rule_write_against(
         }
         RuleEdit::Remove { .. } => standing.is_none(),
     };
-    (!is_done).then(|| rule_write(tunnel, edit, standing, is_shadowed))
-}
-
-/// The write of an edit, where `standing` is the rule at its place.
-pub(super) fn rule_write(
-    tunnel: &TunnelId,
-    edit: &RuleEdit,
-    standing: Option<&Rule>,
-    is_shadowed: bool,
-) -> Write {
     let found = standing.map(|rule| rule.raw().get()).unwrap_or_default();
-    Write {
+    (!is_done).then(|| Write {
         place: fingerprint([tunnel.as_str(), edit.hostname().as_str(), edit.path().unwrap_or_default()]),
         content: fingerprint([
             &*tunnel_work(tunnel, edit).to_string(),
@@ -112,7 +102,7 @@ pub(super) fn rule_write(
             if is_shadowed { "shadowed" } else { "" },
         ]),
         field: differing_property(edit, standing).into(),
-    }
+    })
 }
 
 /// The rule at the place of an edit.

@@ -323,11 +323,16 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
             assert_eq!(harness.cnames().len(), 1 + desired.len(), "a record alone has no rule for an option");
             assert_eq!(options(&rules[1]), (timeout, own), "{variables:?} {}", rules[1]);
             assert_eq!(options(&rules[2]), (timeout, web), "{variables:?} {}", rules[2]);
-            harness.cloudflare.take_calls();
-            for _ in 0..2 {
-                program.external_dns().run_loop(&desired).expect("nothing to do");
-            }
-            assert_eq!(harness.cloudflare.count_calls().writes, 0, "{variables:?}");
+            let writes_of = |loops: usize| {
+                harness.cloudflare.take_calls();
+                for _ in 0..loops {
+                    program.external_dns().run_loop(&desired).expect("nothing to do");
+                }
+                harness.cloudflare.count_calls().writes
+            };
+            // What the API drops is written twice more.
+            assert!(writes_of(2) <= if drops { 2 } else { 0 }, "{variables:?}");
+            assert_eq!(writes_of(2), 0, "{variables:?}");
         }
     }
 }

@@ -8,9 +8,8 @@ use crate::cloudflare::{ApiRejection, Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
-use crate::provider::description::{describe_edit, differing_property};
-use crate::provider::writes::rule_write;
-use crate::reconcile::plan::{Reason, Refusal};
+use crate::provider::description::describe_edit;
+use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::Digest;
 
 /// An edit, and its piece.
@@ -62,7 +61,6 @@ impl<'a> Execution<'a> {
                 self.done.is_answered = true;
                 self.note_edited(tunnel, &work);
                 self.note_written(tunnel, version_before, &answer, &effective);
-                self.note_altered(tunnel, &answer, &work);
                 Ok(Sent::Done)
             }
             Err(error) => {
@@ -102,31 +100,6 @@ impl<'a> Execution<'a> {
             Ok(()) => Ok((document, version)),
             Err(highest) => Err(unreadable(format!("version {version} came after version {highest}"))),
         })
-    }
-
-    /// Notes rules that Cloudflare stores differently, for example without a property that has its default. Sending
-    /// such a rule again would have the same result.
-    fn note_altered(&mut self, tunnel: &TunnelId, stored: &Configuration, work: &[Edit<'a>]) {
-        let Ok(document) = Document::parse(stored.config.as_deref()) else {
-            return;
-        };
-        for (Piece { hostname, .. }, edit) in work {
-            let RuleEdit::Put { rule, replaces: _ } = edit else {
-                continue;
-            };
-            let standing =
-                document.rules_of(&rule.hostname).find(|standing| standing.path() == rule.path_text());
-            if let Some(standing) = standing.filter(|standing| !standing.equals(rule)) {
-                let field = differing_property(edit, Some(standing)).into();
-                self.done.refusals.push(Refusal {
-                    hostname: (*hostname).into(),
-                    set_identifier: Some(rule.path_text().unwrap_or_default().into()),
-                    resource: self.resource_of(hostname),
-                    reason: Reason::NotKept { field },
-                });
-                self.done.altered.push(rule_write(tunnel, edit, Some(standing), false));
-            }
-        }
     }
 
     /// The rules stand as they were to, and those that came are ours.

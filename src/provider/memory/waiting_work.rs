@@ -97,15 +97,10 @@ impl WaitingWork {
             State::Unanswered | State::Place { .. } => false,
         });
         if is_repeated {
-            return self.not_kept(write, now);
+            return self.hold(write.place, write.content, write.not_kept(), None, now);
         }
         let state = State::Written { content: write.content };
         self.insert(write.place, state, now + REPEATED_WRITES_APART_MAX);
-    }
-
-    /// The write was done, and will not last.
-    pub(crate) fn not_kept(&mut self, write: &Write, now: Instant) {
-        self.hold(write.place, write.content, write.not_kept(), None, now);
     }
 
     /// The number of hostnames to send together to a place; `None` for all.
@@ -235,8 +230,6 @@ mod tests {
     fn what_is_undone_twice_waits_like_what_is_refused() {
         let tries = sent(240, |waiting, now| waiting.written(&write(1, 1), now));
         assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
-        let tries = sent(15, |waiting, now| waiting.not_kept(&write(1, 1), now));
-        assert_eq!(tries, [0, 10], "what is stored otherwise waits at once");
     }
 
     #[test]
