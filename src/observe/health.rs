@@ -1,96 +1,46 @@
-//! Knows what the program needs before it is ready, and what is still missing.
+//! Knows whether the program is ready, and what is still missing.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use crate::locks::lock;
 
-/// The conditions of readiness, shared between the code that checks them and the code that answers probes.
+/// Readiness, shared between the code that checks the token and the tunnels and the code that answers probes.
 #[derive(Debug)]
-pub struct Health {
-    credentials: Latch,
-    tunnels: Latch,
-}
+pub struct Health(Mutex<Option<Missing>>);
 
-/// One condition.
-#[derive(Debug)]
-pub struct Latch {
-    /// The reason why the condition is not met, for the operator; `None` if it is met.
-    missing: Mutex<Option<Reason>>,
-}
-
-#[derive(Debug)]
-struct Reason {
-    why: Box<str>,
-    remedy: &'static str,
-}
-
-/// One condition that is not met.
+/// What readiness waits for. Whoever reaches the port sees it, so it holds no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// `credentials` or `tunnels`.
-    pub what: &'static str,
     pub why: Box<str>,
     /// The operator's remedy.
     pub remedy: &'static str,
 }
 
 impl Default for Health {
-    /// Nothing is known yet, so no condition is met.
+    /// Nothing is known yet.
     fn default() -> Self {
-        let remedy = "wait a moment";
-        let latch = |why: &str| Latch { missing: Mutex::new(Some(Reason { why: why.into(), remedy })) };
-        Self { credentials: latch("not verified yet"), tunnels: latch("not seen yet") }
-    }
-}
-
-impl Latch {
-    /// Marks the condition as met.
-    pub fn close(&self) {
-        *self.lock() = None;
-    }
-
-    /// Marks the condition as not met. Whoever reaches the port sees `why` and `remedy`, so they hold no
-    /// secrets. Returns true if the reason is new.
-    pub fn reopen(&self, why: &str, remedy: &'static str) -> bool {
-        let before = self.lock().replace(Reason { why: why.into(), remedy });
-        before.is_none_or(|before| *before.why != *why)
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.lock().is_none()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Reason>> {
-        lock(&self.missing)
+        let why = "the token and the tunnels are not checked yet".into();
+        Self(Mutex::new(Some(Missing { why, remedy: "wait a moment" })))
     }
 }
 
 impl Health {
-    /// Cloudflare took the credentials.
-    pub fn credentials(&self) -> &Latch {
-        &self.credentials
+    /// Cloudflare took the credentials, and every configured tunnel was found.
+    pub fn set_ready(&self) {
+        *lock(&self.0) = None;
     }
 
-    /// Every configured tunnel was found.
-    pub fn tunnels(&self) -> &Latch {
-        &self.tunnels
+    /// Something is missing. Returns true if the reason is new.
+    pub fn set_missing(&self, missing: Missing) -> bool {
+        let before = lock(&self.0).replace(missing.clone());
+        before.is_none_or(|before| before != missing)
     }
 
     pub fn is_ready(&self) -> bool {
-        let Self { credentials, tunnels } = self;
-        credentials.is_closed() && tunnels.is_closed()
+        self.missing().is_none()
     }
 
-    pub fn missing(&self) -> Vec<Missing> {
-        let Self { credentials, tunnels } = self;
-        let latches = [("credentials", credentials), ("tunnels", tunnels)];
-        latches
-            .into_iter()
-            .filter_map(|(what, latch)| {
-                let missing = latch.lock();
-                let Reason { why, remedy } = missing.as_ref()?;
-                Some(Missing { what, why: why.clone(), remedy })
-            })
-            .collect()
+    pub fn missing(&self) -> Option<Missing> {
+        lock(&self.0).clone()
     }
 }

@@ -17,12 +17,6 @@ struct Status {
 #[derive(Serialize)]
 struct NotReady {
     status: &'static str,
-    missing: Vec<MissingPart>,
-}
-
-#[derive(Serialize)]
-struct MissingPart {
-    what: &'static str,
     why: String,
     remedy: &'static str,
 }
@@ -37,13 +31,9 @@ pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> O
     }
 }
 
-fn readiness(missing: Vec<Missing>) -> Response {
-    if missing.is_empty() {
-        return status(200, "ready");
-    }
-    let missing = missing.into_iter();
-    let parts = missing.map(|Missing { what, why, remedy }| MissingPart { what, why: why.into(), remedy });
-    answer(503, JSON, json::to_string(&NotReady { status: "not ready", missing: parts.collect() }))
+fn readiness(missing: Option<Missing>) -> Response {
+    let Some(Missing { why, remedy }) = missing else { return status(200, "ready") };
+    answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
 }
 
 fn status(code: u16, status: &'static str) -> Response {
@@ -67,27 +57,16 @@ mod tests {
     #[test]
     fn readiness_says_what_is_missing_until_nothing_is() {
         let health = Health::default();
-        assert_eq!(
-            body(&health, "/readyz"),
-            (
-                503,
-                r#"{"status":"not ready","missing":[{"what":"credentials","why":"not verified yet","remedy":"wait a moment"},{"what":"tunnels","why":"not seen yet","remedy":"wait a moment"}]}"#
-                    .to_owned()
-            )
-        );
-        health.credentials().close();
-        assert!(health.tunnels().reopen("no tunnel is named \"shop\"", "name another"));
-        assert!(!health.tunnels().reopen("no tunnel is named \"shop\"", "name another"), "that is no news");
+        let expected = r#"{"status":"not ready","why":"the token and the tunnels are not checked yet","remedy":"wait a moment"}"#;
+        assert_eq!(body(&health, "/readyz"), (503, expected.to_owned()));
+        let missing = Missing { why: "no tunnel is named \"shop\"".into(), remedy: "name another" };
+        assert!(health.set_missing(missing.clone()));
+        assert!(!health.set_missing(missing), "that is no news");
         assert!(!health.is_ready());
-        assert_eq!(
-            body(&health, "/readyz"),
-            (
-                503,
-                r#"{"status":"not ready","missing":[{"what":"tunnels","why":"no tunnel is named \"shop\"","remedy":"name another"}]}"#
-                    .to_owned()
-            )
-        );
-        health.tunnels().close();
+        let expected =
+            r#"{"status":"not ready","why":"no tunnel is named \"shop\"","remedy":"name another"}"#;
+        assert_eq!(body(&health, "/readyz"), (503, expected.to_owned()));
+        health.set_ready();
         assert!(health.is_ready());
         assert_eq!(body(&health, "/readyz"), (200, r#"{"status":"ready"}"#.to_owned()));
     }

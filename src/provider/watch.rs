@@ -6,14 +6,14 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use log::{debug, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
-use crate::observe::health::Health;
+use crate::observe::health::{Health, Missing};
 use crate::observe::metrics::Metrics;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
@@ -25,12 +25,6 @@ use crate::shutdown::Shutdown;
 /// One attempt to check the token and to find the tunnels.
 const START_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The pause after the first failed check of the token and the tunnels. It doubles with each failure.
-const START_PAUSE_MIN: Duration = Duration::from_secs(1);
-
-/// The longest such pause: a repair should be noticed soon, but a wrong token must not use up the rate limit.
-const START_PAUSE_MAX: Duration = Duration::from_secs(30);
-
 /// The time that announcing what is managed may delay readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,9 +34,8 @@ const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 /// The watch sleeps this long before it sees that work is due or that the program ends.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 
-/// Once the token and the tunnels were found valid, they are not checked again before this time is over, whatever
-/// requests meet, because a check takes two calls.
-const CHECK_PERIOD_MIN: Duration = Duration::from_secs(10);
+/// The time between two checks of the token and the tunnels, whatever requests meet. Each takes two calls.
+const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 /// The watch, with what it looks at and where it puts its findings.
 #[derive(Debug)]
@@ -54,16 +47,6 @@ pub struct Watch {
     pub(super) metrics: Arc<Metrics>,
     pub(super) readings: Arc<Readings>,
     pub(super) resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
-}
-
-/// The schedule for checks of the token and the tunnels.
-#[derive(Debug)]
-struct Checks {
-    /// The last check succeeded, and nothing has put it in doubt since.
-    are_settled: bool,
-    next_at: Instant,
-    /// The pause after a check that fails.
-    pause: Duration,
 }
 
 impl Watch {
@@ -82,20 +65,20 @@ impl Watch {
     fn run(&self, ending: &AtomicBool) {
         let start = self.clock.now();
         let mut connectors = ConnectorWatch::new(start);
-        let mut checks = Checks { are_settled: false, next_at: start, pause: START_PAUSE_MIN };
-        let mut file_at = start;
+        // Settled: the last check succeeded, and nothing has put it in doubt since.
+        let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
         while !ending.load(Ordering::Relaxed) {
             if self.clock.now() >= file_at {
                 if self.client.look_at_credential_file() {
-                    (checks.are_settled, checks.next_at) = (false, self.clock.now());
+                    (is_settled, check_at) = (false, self.clock.now());
                 }
                 file_at = self.clock.now() + CREDENTIAL_FILE_PERIOD;
             }
-            checks.are_settled &= !self.client.take_doubt();
-            if !checks.are_settled && self.clock.now() >= checks.next_at {
-                let is_good = self.check();
-                checks = checks.after(is_good, self.clock.now());
-                if is_good {
+            is_settled &= !self.client.take_doubt();
+            if !is_settled && self.clock.now() >= check_at {
+                is_settled = self.check();
+                check_at = self.clock.now() + CHECK_PERIOD;
+                if is_settled {
                     // The check has settled the doubts that arose before it.
                     self.client.take_doubt();
                 }
@@ -113,7 +96,7 @@ impl Watch {
                 if !was_ready || !self.is_known(&resolved) {
                     self.take_over(resolved);
                 }
-                self.health.tunnels().close();
+                self.health.set_ready();
                 true
             }
             Err(problem) => {
@@ -125,7 +108,6 @@ impl Watch {
 
     fn resolve(&self, deadline: Deadline) -> Result<Resolved, Unresolved> {
         check_token(&self.client, &self.settings, deadline)?;
-        self.health.credentials().close();
         let known = self.known();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
@@ -157,12 +139,9 @@ impl Watch {
             debug!("the token and the tunnels cannot be looked at again: {problem}");
             return;
         }
-        let latch = match problem {
-            Unresolved::Credentials(_) => self.health.credentials(),
-            Unresolved::Cloudflare(_) | Unresolved::Configuration(_) => self.health.tunnels(),
-        };
-        if latch.reopen(&problem.to_string(), problem.remedy()) {
-            warn!("not ready: {problem}; {}; it is tried again by itself", problem.remedy());
+        let (why, remedy) = (problem.to_string().into(), problem.remedy());
+        if self.health.set_missing(Missing { why, remedy }) {
+            warn!("not ready: {problem}; {remedy}; it is tried again by itself");
         } else {
             debug!("not ready: {problem}");
         }
@@ -172,35 +151,5 @@ impl Watch {
         if let Some(resolved) = self.known() {
             connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
         }
-    }
-}
-
-impl Checks {
-    fn after(self, is_good: bool, now: Instant) -> Self {
-        if is_good {
-            let next_at = now + CHECK_PERIOD_MIN;
-            return Self { are_settled: true, next_at, pause: START_PAUSE_MIN };
-        }
-        let pause = (self.pause * 2).min(START_PAUSE_MAX);
-        Self { are_settled: false, next_at: now + self.pause, pause }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
-    fn checks_that_fail_come_ever_less_often_and_doubts_soon_after_a_good_one() {
-        let start = Instant::now();
-        let mut checks = Checks { are_settled: false, next_at: start, pause: START_PAUSE_MIN };
-        let mut pauses = Vec::new();
-        for is_good in [false, false, false, false, false, false, false, true, false] {
-            checks = checks.after(is_good, start);
-            assert_eq!(checks.are_settled, is_good);
-            pauses.push((checks.next_at - start).as_secs());
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 10, 1]);
     }
 }
