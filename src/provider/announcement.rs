@@ -11,7 +11,6 @@ use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::Policy;
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::namespace::NamespaceGuard;
 
 /// Logs what will be managed, and anything unusual about it.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
@@ -38,27 +37,12 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 
 /// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
-    let Policy { adopt, namespace_guard, access_guard, default_access_policy, publish_all, .. } =
-        &settings.policy;
+    let Policy { adopt, publish_all, mass_deletion_limit, .. } = &settings.policy;
     if settings.dry_run {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
     if *adopt != Adopt::default() {
         info!("ADOPT is set: it allows taking over what others wrote");
-    }
-    if let Some(NamespaceGuard { cluster_domain }) = namespace_guard {
-        info!(
-            "NAMESPACE_GUARD is set: services of an object's own namespace below svc.{cluster_domain} only"
-        );
-    }
-    if *access_guard {
-        info!("ACCESS_GUARD is set: only what Cloudflare Access protects is published");
-    }
-    if !default_access_policy.is_empty() {
-        info!(
-            "DEFAULT_ACCESS_POLICY is set: what says nothing of Access is protected by {}",
-            default_access_policy.join(", ")
-        );
     }
     if *publish_all {
         warn!(
@@ -67,7 +51,7 @@ fn announce_modes(settings: &ProviderSettings) {
              its annotations is led to DEFAULT_SERVICE"
         );
     }
-    if settings.policy.mass_deletion_limit == 0 {
+    if *mass_deletion_limit == 0 {
         warn!("MASS_DELETION_LIMIT is 0: a request may delete all hostnames at once");
     }
 }

@@ -333,7 +333,6 @@ fn the_start_says_what_will_be_managed() {
         "--registry=noop, or with txt",
         "DRY_RUN is set",
         "ADOPT is set",
-        "NAMESPACE_GUARD is set",
         "--gateway-name, --label-filter, --annotation-filter",
         "loses its annotations is led to DEFAULT_SERVICE",
         "MASS_DELETION_LIMIT is 0",
