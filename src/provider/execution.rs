@@ -25,7 +25,7 @@ use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, RecordOperation, Refusal, Stage};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
 /// The execution's clients, counters and memories.
@@ -56,7 +56,8 @@ pub(super) struct Execution<'a> {
     undecided_places: BTreeSet<Place<'a>>,
     /// The writes that looked for the bad pieces of a refused group.
     halving_writes: usize,
-    full_zones: BTreeSet<ZoneId>,
+    /// The zones whose quota is used up, with the answer that said so.
+    full_zones: BTreeMap<ZoneId, ApiRejection>,
     record_counts: BTreeMap<ZoneId, usize>,
 }
 
@@ -68,8 +69,6 @@ pub(super) struct Done {
     pub(super) dropped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
     pub(super) fails_anew: bool,
-    /// A full zone refused records before others of it were deleted.
-    pub(super) makes_room: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(super) is_unfinished: bool,
     /// Cloudflare accepted a write, or refused one for its content.
@@ -89,21 +88,13 @@ impl Done {
 type Step<'a> = (Stage, Place<'a>);
 
 /// The result of a write.
-enum Sent<'a> {
+enum Sent {
     /// It is done, or there was nothing to do.
     Done,
     /// Cloudflare, or something before it, refused the content.
-    Refused { answer: ApiRejection, culprits: Culprits<'a> },
+    Refused(ApiRejection),
     /// Nothing can be written to that place now, whatever its content.
     Barred(Reason),
-}
-
-/// The cause of a refusal, as far as the answer tells.
-enum Culprits<'a> {
-    Unknown,
-    Named(Vec<Piece<'a>>),
-    /// Something that stood there before; the text describes it.
-    Elsewhere(String),
 }
 
 impl<'a> Execution<'a> {
@@ -129,7 +120,7 @@ impl<'a> Execution<'a> {
             places: BTreeSet::new(),
             undecided_places: BTreeSet::new(),
             halving_writes: 0,
-            full_zones: BTreeSet::new(),
+            full_zones: BTreeMap::new(),
             record_counts,
         }
     }
@@ -206,21 +197,20 @@ impl<'a> Execution<'a> {
         memory.set_failing(place.key(), self.tools.clock.now());
     }
 
-    /// True if a later step of this run deletes records in the same zone.
-    fn makes_room(&self, (stage, place): Step<'a>) -> bool {
-        self.plan.hosts.iter().flat_map(steps).any(|((later, at), piece)| {
-            let mut operations = piece.operations().iter();
-            later > stage && at == place && operations.any(|one| matches!(one, RecordOperation::Delete(..)))
-        })
-    }
-
-    fn send(&mut self, (stage, place): Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent<'a>, Error> {
+    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Error> {
         self.check_time()?;
+        let (stage, place) = step;
         let sent = match place {
-            Place::Tunnel(tunnel) => self.send_edits((stage, place), tunnel, pieces),
-            Place::Zone(zone) => self.send_batch(stage, zone, pieces),
+            Place::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces),
+            Place::Zone(zone) => match self.full_zones.get(zone).cloned() {
+                Some(answer) if pieces.iter().all(Piece::grows) => {
+                    self.reject_all(step, pieces, &answer);
+                    Ok(Sent::Done)
+                }
+                _ => self.send_batch(stage, zone, pieces),
+            },
         }?;
-        if let Sent::Refused { answer, culprits: _ } = &sent {
+        if let Sent::Refused(answer) = &sent {
             let line =
                 self.line_of(place).word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
             logging::log(Level::Debug, module_path!(), &line);
@@ -229,44 +219,34 @@ impl<'a> Execution<'a> {
     }
 
     /// Classifies a failed write: its content is refused, nothing can be written there, or the run ends.
-    fn judge(&mut self, error: Error) -> Result<Result<ApiRejection, Reason>, Error> {
+    fn judge(&mut self, error: Error) -> Result<Sent, Error> {
         match error {
             Error::Refused(answer) => {
                 self.done.is_answered = true;
-                Ok(Ok(answer))
+                Ok(Sent::Refused(answer))
             }
-            Error::Intercepted(answer) => Ok(Ok(answer)),
+            Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
             // One of the records has gone meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Ok(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
             // The token may be able to write elsewhere. The failure is not remembered, so nothing waits once it may
             // write here too.
             error @ Error::Credentials(_) => {
                 self.done.is_forbidden = true;
-                Ok(Err(Reason::Cloudflare(error.to_string())))
+                Ok(Sent::Barred(Reason::Cloudflare(error.to_string())))
             }
-            error @ Error::NotFound(_) => Ok(Err(Reason::Undecided(error.to_string()))),
+            error @ Error::NotFound(_) => Ok(Sent::Barred(Reason::Undecided(error.to_string()))),
             error => Err(error),
         }
     }
 
-    /// Notes that each piece was refused; `elsewhere` names another cause.
-    fn reject_all(
-        &mut self,
-        step: Step<'a>,
-        pieces: &[Piece<'a>],
-        answer: &ApiRejection,
-        elsewhere: Option<&str>,
-    ) {
-        if let Some(reason) = self.no_verdict(step, answer) {
+    /// Notes that each piece was refused.
+    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
+        if let Some(reason) = no_verdict(answer) {
             return self.leave_out_all(pieces, &reason);
-        }
-        let mut text = answer.to_string();
-        if let Some(elsewhere) = elsewhere {
-            text.push_str("; ");
-            text.push_str(elsewhere);
         }
         let quota = match step.1 {
             Place::Zone(zone) if answer.is_record_quota() => {
+                self.full_zones.insert(zone.clone(), answer.clone());
                 Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
             }
             _ => None,
@@ -274,7 +254,7 @@ impl<'a> Execution<'a> {
         // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
         self.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
-            let reason = Reason::Cloudflare(text.clone());
+            let reason = Reason::Cloudflare(answer.to_string());
             self.leave_out(piece.hostname, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
@@ -282,27 +262,6 @@ impl<'a> Execution<'a> {
             let now = self.tools.clock.now();
             self.tools.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }
-    }
-
-    /// The reason to leave work out for this request only, if the answer says nothing against its content.
-    fn no_verdict(&mut self, step: Step<'a>, answer: &ApiRejection) -> Option<Reason> {
-        if !answer.is_of_cloudflare() {
-            return Some(in_between(answer.clone()));
-        }
-        if answer.is_missing_record() {
-            // The record existed when the snapshot was read.
-            return Some(Reason::Undecided(format!("a record of it has gone meanwhile: {answer}")));
-        }
-        if answer.is_record_quota()
-            && let Place::Zone(zone) = step.1
-        {
-            self.full_zones.insert(zone.clone());
-            let makes_room = self.makes_room(step);
-            self.done.makes_room |= makes_room;
-            let text = format!("records that are deleted make room: {answer}");
-            return makes_room.then_some(Reason::Undecided(text));
-        }
-        None
     }
 
     /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
@@ -362,6 +321,16 @@ impl<'a> Execution<'a> {
 /// True if nothing can be sent to any place before the next request.
 pub(super) fn ends_run(error: &Error) -> bool {
     matches!(error, Error::OutOfTime | Error::Limited { .. })
+}
+
+/// The reason to leave work out for this request only, if the answer says nothing against its content.
+fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
+    if !answer.is_of_cloudflare() {
+        return Some(in_between(answer.clone()));
+    }
+    // The record existed when the snapshot was read.
+    let text = || format!("a record of it has gone meanwhile: {answer}");
+    answer.is_missing_record().then(|| Reason::Undecided(text()))
 }
 
 /// The reason given when an answer is not Cloudflare's.

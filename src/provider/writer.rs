@@ -225,8 +225,8 @@ impl Turn<'_> {
                 return Err(RequestError::Write(error));
             }
         }
-        // Applications can go now, and records that had no room can come.
-        if may_repeat && (leaves_applications || done.makes_room) {
+        // Applications can go now.
+        if may_repeat && leaves_applications {
             self.writer.report(&plan, &done);
             return Ok(Next::Again);
         }

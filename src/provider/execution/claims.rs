@@ -128,7 +128,7 @@ impl Execution<'_> {
                 }
                 let problem = match self.send_batch(Stage::Unstamp, zone, &pieces) {
                     Ok(Sent::Done) => continue,
-                    Ok(Sent::Refused { answer, culprits: _ }) => answer.to_string(),
+                    Ok(Sent::Refused(answer)) => answer.to_string(),
                     Ok(Sent::Barred(reason)) => reason.to_string(),
                     Err(error) => error.to_string(),
                 };

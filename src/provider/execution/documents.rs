@@ -3,8 +3,8 @@
 use log::warn;
 
 use super::work::Piece;
-use super::{Culprits, Execution, Sent, Step};
-use crate::cloudflare::{ApiRejection, Configuration, Error};
+use super::{Execution, Sent, Step};
+use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -22,7 +22,7 @@ impl<'a> Execution<'a> {
         step: Step<'a>,
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
-    ) -> Result<Sent<'a>, Error> {
+    ) -> Result<Sent, Error> {
         let (document, version_before) = match self.read_document(tunnel)? {
             Ok(read) => read,
             Err(reason) => return Ok(Sent::Barred(reason)),
@@ -67,13 +67,7 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                Ok(match self.judge(error)? {
-                    Ok(answer) => {
-                        let culprits = culprits(&answer, &edited.document, &work);
-                        Sent::Refused { answer, culprits }
-                    }
-                    Err(reason) => Sent::Barred(reason),
-                })
+                self.judge(error)
             }
         }
     }
@@ -139,81 +133,6 @@ impl<'a> Execution<'a> {
         let _ = self.tools.readings.see_version(tunnel, written.version);
         for (piece, edit) in effective {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
-        }
-    }
-}
-
-/// The pieces that the answer names, by cloudflared's "Rule #3 has an invalid regex", counted from 1.
-fn culprits<'a>(answer: &ApiRejection, refused: &Document, work: &[Edit<'a>]) -> Culprits<'a> {
-    let texts = [&answer.message].into_iter().chain(answer.chain.iter().map(|cause| &cause.message));
-    let number: Option<usize> = texts
-        .filter_map(|text| text.split_once("Rule #"))
-        .find_map(|(_, rest)| rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok());
-    let Some((number, named)) =
-        number.and_then(|number| Some((number, refused.rules().get(number.checked_sub(1)?)?)))
-    else {
-        return Culprits::Unknown;
-    };
-    let is_named = |edit: &RuleEdit| match edit {
-        RuleEdit::Put { rule, .. } => named.is_for(&rule.hostname, rule.path_text()),
-        RuleEdit::Remove { .. } => false,
-    };
-    let pieces: Vec<Piece<'a>> =
-        work.iter().filter(|(_, edit)| is_named(edit)).map(|(piece, _)| *piece).collect();
-    if pieces.is_empty() {
-        let (hostname, path) = (named.hostname(), named.path().unwrap_or_default());
-        return Culprits::Elsewhere(format!(
-            "rule {number} (hostname {hostname:?}, path {path:?}) was in the tunnel before: fix it there"
-        ));
-    }
-    Culprits::Named(pieces)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{document, put, tunnel};
-    use crate::model::Hostname;
-    use crate::provider::execution::work::Work;
-
-    /// A refused document with a rule of somebody else's in front of ours.
-    fn refused() -> Document {
-        document(
-            r#"{"hostname":"theirs.example.com","path":"(","service":"http://theirs:80"},
-            {"hostname":"ours.example.com","service":"http://web:80"},
-            {"service":"http_status:404"}"#,
-        )
-    }
-
-    /// A rule that was there before is refused again in any group, so dividing the work would only cost calls.
-    #[test]
-    fn the_rule_that_the_answer_names_is_ours_or_everybody_waits_for_whoever_made_it() {
-        let (tunnel, hostname) = (tunnel(), Hostname::parse("ours.example.com").expect("a hostname"));
-        let removal = RuleEdit::Remove { hostname, path: None };
-        let put = put("ours.example.com", "http://web:80");
-        let piece = |edit| Piece { hostname: "ours.example.com", work: Work::Edit(&tunnel, edit) };
-        for (message, edit, expected) in [
-            ("Rule #2 has an invalid regex", &put, "named"),
-            ("Rule #1 has an invalid regex", &put, "elsewhere"),
-            ("Rule #2 has an invalid regex", &removal, "elsewhere"),
-            ("Rule #0 has an invalid regex", &put, "unknown"),
-            ("Rule #9 has an invalid regex", &put, "unknown"),
-            ("no rule is named", &put, "unknown"),
-        ] {
-            let answer =
-                ApiRejection { status: 400, code: Some(1056), message: message.into(), chain: Vec::new() };
-            let found = match culprits(&answer, &refused(), &[(piece(edit), edit)]) {
-                Culprits::Named(pieces) => {
-                    assert_eq!(pieces, [piece(edit)], "{message}");
-                    "named"
-                }
-                Culprits::Elsewhere(text) => {
-                    assert!(text.contains("fix it there"), "{text}");
-                    "elsewhere"
-                }
-                Culprits::Unknown => "unknown",
-            };
-            assert_eq!(found, expected, "{message}");
         }
     }
 }

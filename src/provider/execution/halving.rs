@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::work::{Piece, Place, fitting};
-use super::{Culprits, Execution, Sent, Step, in_between};
+use super::{Execution, Sent, Step, in_between};
 use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
@@ -62,7 +62,7 @@ impl<'a> Execution<'a> {
                     let doubled = rest.group.saturating_mul(2).max(1);
                     self.set_group(&mut rest, doubled);
                 }
-                Sent::Refused { answer, culprits } => self.divide(&mut rest, group, &answer, culprits),
+                Sent::Refused(answer) => self.divide(&mut rest, group, &answer),
                 Sent::Barred(reason) => {
                     self.leave_out_all(&sent, &reason);
                     self.leave_out_rest(&mut rest, &reason);
@@ -102,39 +102,28 @@ impl<'a> Execution<'a> {
     }
 
     /// Puts back what is left of a refused group, to be sent in smaller ones.
-    fn divide(
-        &mut self,
-        rest: &mut Rest<'a>,
-        mut group: Vec<Unit<'a>>,
-        answer: &ApiRejection,
-        culprits: Culprits<'a>,
-    ) {
+    fn divide(&mut self, rest: &mut Rest<'a>, mut group: Vec<Unit<'a>>, answer: &ApiRejection) {
         rest.time = rest.time.or_else(|| Some(self.time_left()));
         if answer.is_of_cloudflare() {
             rest.pages = 0;
         }
         group.retain_mut(|unit| self.goes_on(unit));
-        match (culprits, &mut *group) {
-            (Culprits::Named(culprits), _) => self.reject_all(rest.step, &culprits, answer, None),
-            (Culprits::Elsewhere(text), _) => {
-                group.append(&mut rest.queue);
-                self.reject_all(rest.step, &pieces_of(&group), answer, Some(&text));
-            }
-            (Culprits::Unknown, [unit]) => match *unit.pieces {
+        match &*group {
+            [unit] => match *unit.pieces {
                 [piece] => self.reject_alone(rest, piece, answer),
                 _ => {
                     group = group.into_iter().flat_map(Unit::apart).collect();
                     self.set_group(rest, 0);
                 }
             },
-            (Culprits::Unknown, _) => self.set_group(rest, group.len() / 2),
+            _ => self.set_group(rest, group.len() / 2),
         }
         rest.queue.splice(..0, group);
         rest.queue.retain_mut(|unit| self.goes_on(unit));
     }
 
     fn reject_alone(&mut self, rest: &mut Rest<'a>, piece: Piece<'a>, answer: &ApiRejection) {
-        self.reject_all(rest.step, &[piece], answer, None);
+        self.reject_all(rest.step, &[piece], answer);
         if !answer.is_of_cloudflare() {
             rest.pages += 1;
             // The next request begins with the others, because they may be let through.

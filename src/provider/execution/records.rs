@@ -3,8 +3,8 @@
 use log::Level;
 
 use super::work::{Piece, batch_of};
-use super::{Culprits, Execution, Sent};
-use crate::cloudflare::{ApiRejection, Error};
+use super::{Execution, Sent};
+use crate::cloudflare::Error;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;
@@ -27,21 +27,12 @@ impl Execution<'_> {
         }
     }
 
-    pub(super) fn send_batch<'p>(
+    pub(super) fn send_batch(
         &mut self,
         stage: Stage,
         zone: &ZoneId,
-        pieces: &[Piece<'p>],
-    ) -> Result<Sent<'p>, Error> {
-        if self.full_zones.contains(zone) && pieces.iter().all(Piece::grows) {
-            let answer = ApiRejection {
-                status: 400,
-                code: Some(81045),
-                message: "the zone's record quota is used up".into(),
-                chain: Vec::new(),
-            };
-            return Ok(Sent::Refused { answer, culprits: Culprits::Named(pieces.to_vec()) });
-        }
+        pieces: &[Piece<'_>],
+    ) -> Result<Sent, Error> {
         match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(posted) => {
                 self.done.is_answered = true;
@@ -63,10 +54,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);
                 }
-                Ok(match self.judge(error)? {
-                    Ok(answer) => Sent::Refused { answer, culprits: Culprits::Unknown },
-                    Err(reason) => Sent::Barred(reason),
-                })
+                self.judge(error)
             }
         }
     }
