@@ -341,6 +341,7 @@ fn plain(status: u16, line: &str) -> Response {
     Response { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
 }
 
+/// The bytes of an answer. The reason phrase says nothing that the number does not, and may be empty.
 fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
     let Response { status, content_type, body } = answer;
     let allow = fmt::from_fn(|formatter| match allow {
@@ -348,8 +349,7 @@ fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) ->
         None => Ok(()),
     });
     let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
-        reason(*status),
+        "HTTP/1.1 {status} \r\nContent-Type: {content_type}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len(),
     );
     let mut bytes = head.into_bytes();
@@ -357,22 +357,6 @@ fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) ->
         bytes.extend_from_slice(body);
     }
     bytes
-}
-
-fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        431 => "Request Header Fields Too Large",
-        500 => "Internal Server Error",
-        503 => "Service Unavailable",
-        505 => "HTTP Version Not Supported",
-        // The reason phrase says nothing that the number does not, and may be empty.
-        _ => "",
-    }
 }
 
 #[cfg(test)]
