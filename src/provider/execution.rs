@@ -14,32 +14,24 @@ use log::Level;
 
 use self::claims::Written;
 use self::work::{Piece, Place, Work};
-use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{ApiRejection, Client, Error};
+use crate::clock::Deadline;
+use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, ZoneId};
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::Family;
 use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
-use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
+use crate::provider::writer::Writer;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
-/// The execution's clients, counters and memories.
-pub(super) struct Tools<'a> {
-    pub(super) client: &'a Client,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) metrics: &'a Metrics,
-    pub(super) readings: &'a Readings,
-    pub(super) waiting_work: &'a mut WaitingWork,
-}
-
 /// One run over a plan.
 pub(super) struct Execution<'a> {
-    tools: Tools<'a>,
+    writer: &'a Writer,
+    waiting_work: &'a mut WaitingWork,
     resolved: &'a Resolved,
     deadline: Deadline,
     plan: &'a Plan,
@@ -99,7 +91,8 @@ enum Sent {
 
 impl<'a> Execution<'a> {
     pub(super) fn new(
-        tools: Tools<'a>,
+        writer: &'a Writer,
+        waiting_work: &'a mut WaitingWork,
         resolved: &'a Resolved,
         plan: &'a Plan,
         snapshot: &'a Snapshot,
@@ -108,7 +101,8 @@ impl<'a> Execution<'a> {
         let record_counts =
             inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
         Self {
-            tools,
+            writer,
+            waiting_work,
             resolved,
             deadline,
             plan,
@@ -128,9 +122,8 @@ impl<'a> Execution<'a> {
     /// Carries out every stage. Hostnames with work at a place whose last write failed come after all others, because a
     /// place that does not answer can use up a request's time.
     pub(super) fn run(mut self) -> (Done, Result<(), Error>) {
-        let is_failing = |host: &&HostPlan| {
-            steps(host).any(|((_, place), _)| self.tools.waiting_work.is_failing(place.key()))
-        };
+        let is_failing =
+            |host: &&HostPlan| steps(host).any(|((_, place), _)| self.waiting_work.is_failing(place.key()));
         let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
             self.plan.hosts.iter().partition(is_failing);
         let mut outcome = Ok(());
@@ -145,7 +138,7 @@ impl<'a> Execution<'a> {
         }
         self.correct_stamps();
         for place in self.places.difference(&self.undecided_places) {
-            self.tools.waiting_work.forget(place.key());
+            self.waiting_work.forget(place.key());
         }
         (self.done, outcome)
     }
@@ -192,9 +185,9 @@ impl<'a> Execution<'a> {
         logging::log(Level::Warn, module_path!(), &line);
         self.done.dropped.extend(hostnames);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
-        let memory = &mut *self.tools.waiting_work;
+        let memory = &mut *self.waiting_work;
         self.done.fails_anew |= !memory.is_failing(place.key());
-        memory.set_failing(place.key(), self.tools.clock.now());
+        memory.set_failing(place.key(), self.writer.clock.now());
     }
 
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Error> {
@@ -259,8 +252,8 @@ impl<'a> Execution<'a> {
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
-            let now = self.tools.clock.now();
-            self.tools.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
+            let now = self.writer.clock.now();
+            self.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }
     }
 
@@ -304,13 +297,13 @@ impl<'a> Execution<'a> {
     /// Logs and counts a change.
     fn report(&self, kind: &str, line: &LogLine) {
         logging::log(Level::Info, module_path!(), line);
-        let mut values = self.tools.metrics.update();
+        let mut values = self.writer.metrics.update();
         values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.tools.clock.unix_seconds());
+        values.set(Family::LastWrite, &[], self.writer.clock.unix_seconds());
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.remaining(self.tools.clock)
+        self.deadline.remaining(&*self.writer.clock)
     }
 
     fn check_time(&self) -> Result<(), Error> {

@@ -83,7 +83,9 @@ impl Watch {
                     self.client.take_doubt();
                 }
             }
-            self.look_at_connectors(&mut connectors);
+            if let Some(resolved) = self.known() {
+                connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
+            }
             self.clock.sleep(CHECK_PAUSE);
         }
     }
@@ -144,12 +146,6 @@ impl Watch {
             warn!("not ready: {problem}; {remedy}; it is tried again by itself");
         } else {
             debug!("not ready: {problem}");
-        }
-    }
-
-    fn look_at_connectors(&self, connectors: &mut ConnectorWatch) {
-        if let Some(resolved) = self.known() {
-            connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
         }
     }
 }

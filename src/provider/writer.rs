@@ -11,12 +11,12 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
 use crate::locks::lock;
 use crate::logging;
-use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
+use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
-use crate::provider::execution::{Done, Execution, Tools, ends_run};
+use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::hold_back::hold_back;
 use crate::provider::memory::{SaidLines, WaitingWork};
 use crate::provider::moves::{Looks, look_at, look_deadline};
@@ -75,13 +75,6 @@ struct Turn<'a> {
     deleted: BTreeMap<TunnelId, Result<bool, String>>,
 }
 
-/// The next step after a successful attempt.
-enum Next {
-    Ended,
-    /// Read and plan again.
-    Again,
-}
-
 impl Writer {
     /// Begins a new loop of ExternalDNS. Work that it did not ask for in the last loop is no longer refused.
     pub(super) fn begin_loop(&self) {
@@ -107,14 +100,11 @@ impl Writer {
         if turn.has_nothing_to_write()? {
             return Ok(());
         }
-        let mut attempts_left = APPLY_ATTEMPTS_MAX;
-        loop {
+        let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
+        while turn.attempt(attempts_left > 0)? {
             attempts_left -= 1;
-            match turn.attempt(attempts_left > 0)? {
-                Next::Ended => return Ok(()),
-                Next::Again => {}
-            }
         }
+        Ok(())
     }
 
     /// Logs the refusals that were not logged before.
@@ -133,10 +123,15 @@ impl Writer {
             logging::log(Level::Warn, module_path!(), &line);
         }
         if self.is_dry_run {
-            for line in lock(&self.state.said_dry_run).news(description::describe(plan)) {
-                let text = format!("dry run, not done: {}", line.text);
-                logging::log(Level::Info, module_path!(), &line.text(text));
-            }
+            self.say_not_done(description::describe(plan));
+        }
+    }
+
+    /// Logs what a dry run does not write.
+    fn say_not_done(&self, lines: impl IntoIterator<Item = LogLine>) {
+        for line in lock(&self.state.said_dry_run).news(lines) {
+            let text = format!("dry run, not done: {}", line.text);
+            logging::log(Level::Info, module_path!(), &line.text(text));
         }
     }
 
@@ -196,12 +191,13 @@ impl Turn<'_> {
         self.writer.conclude(&plan, &Done::default()).map(|()| true)
     }
 
-    /// Reads, plans and writes once.
-    fn attempt(&mut self, may_repeat: bool) -> Result<Next, RequestError> {
+    /// Reads, plans and writes once. Returns true if that has to be done again.
+    fn attempt(&mut self, may_repeat: bool) -> Result<bool, RequestError> {
         let snapshot = self.read()?;
         let preview = self.preview(&snapshot)?;
         if let Some(preview) = preview.as_ref().filter(|_| self.writer.is_dry_run) {
-            return self.describe(preview);
+            self.writer.say_not_done(preview.work.iter().map(description::describe_application));
+            return self.writer.conclude(&preview.plan, &Done::default()).map(|()| false);
         }
         let Preview { plan: previewed, work, leaves_applications, notes } = preview.unwrap_or_default();
         let (snapshot, unprotected) = self.with_applications(snapshot, &work);
@@ -209,7 +205,7 @@ impl Turn<'_> {
         plan.refusals = told_once(plan.refusals, unprotected, &previewed.refusals);
         plan.notes.extend(notes);
         if plan.is_empty() || self.writer.is_dry_run {
-            return self.writer.conclude(&plan, &Done::default()).map(|()| Next::Ended);
+            return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
         let (done, outcome) = self.execute(&plan, &snapshot);
         if !outcome.as_ref().is_err_and(ends_run) {
@@ -218,7 +214,7 @@ impl Turn<'_> {
         match outcome {
             Ok(()) => {}
             Err(error) if error.may_have_been_done() && may_repeat && done.fails_anew => {
-                return Ok(Next::Again);
+                return Ok(true);
             }
             Err(error) => {
                 self.writer.report(&plan, &done);
@@ -228,9 +224,9 @@ impl Turn<'_> {
         // Applications can go now.
         if may_repeat && leaves_applications {
             self.writer.report(&plan, &done);
-            return Ok(Next::Again);
+            return Ok(true);
         }
-        self.writer.conclude(&plan, &done).map(|()| Next::Ended)
+        self.writer.conclude(&plan, &done).map(|()| false)
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
@@ -287,16 +283,6 @@ impl Turn<'_> {
         .map_err(RequestError::WrongOwner)
     }
 
-    /// Logs what would be written.
-    fn describe(&self, preview: &Preview) -> Result<Next, RequestError> {
-        let lines = preview.work.iter().map(description::describe_application);
-        for line in lock(&self.writer.state.said_dry_run).news(lines) {
-            let text = format!("dry run, not done: {}", line.text);
-            logging::log(Level::Info, module_path!(), &line.text(text));
-        }
-        self.writer.conclude(&preview.plan, &Done::default()).map(|()| Next::Ended)
-    }
-
     /// The snapshot after the work on applications, and what of it was not done.
     fn with_applications(
         &mut self,
@@ -333,12 +319,12 @@ impl Turn<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
-        let Writer { client, clock, metrics, readings, .. } = self.writer;
-        let (clock, waiting_work) = (&**clock, &mut self.memory.waiting_work);
-        let tools = Tools { client, clock, metrics, readings, waiting_work };
+        let Writer { clock, readings, .. } = self.writer;
         // From the first write on, earlier readings are outdated.
         readings.outdate();
-        let execution = Execution::new(tools, self.resolved, plan, snapshot, self.deadline);
+        let waiting_work = &mut self.memory.waiting_work;
+        let execution =
+            Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
         let result = execution.run();
         // So are readings made meanwhile.
         readings.outdate();

@@ -50,7 +50,7 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Done);
         }
         self.check_time()?;
-        let written = self.tools.client.put_configuration(
+        let written = self.writer.client.put_configuration(
             &self.resolved.account,
             tunnel,
             &edited.document.to_raw(),
@@ -79,7 +79,7 @@ impl<'a> Execution<'a> {
             Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
         };
         let Configuration { version, source: _, config } =
-            match self.tools.client.configuration(&self.resolved.account, tunnel, self.deadline) {
+            match self.writer.client.configuration(&self.resolved.account, tunnel, self.deadline) {
                 Ok(configuration) => configuration,
                 Err(error) => {
                     let text = error.to_string();
@@ -90,7 +90,7 @@ impl<'a> Execution<'a> {
             Ok(document) => document,
             Err(error) => return Ok(Err(unreadable(error.to_string()))),
         };
-        Ok(match self.tools.readings.see_version(tunnel, version) {
+        Ok(match self.writer.readings.see_version(tunnel, version) {
             Ok(()) => Ok((document, version)),
             Err(highest) => Err(unreadable(format!("version {version} came after version {highest}"))),
         })
@@ -120,7 +120,7 @@ impl<'a> Execution<'a> {
         effective: &[Edit<'_>],
     ) {
         let name = self.resolved.settings.name_of(tunnel);
-        self.tools.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+        self.writer.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 tunnel:%;
@@ -128,9 +128,9 @@ impl<'a> Execution<'a> {
                  (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
                 written.version
             );
-            self.tools.metrics.update().add(Family::LostUpdates, &[], 1);
+            self.writer.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        let _ = self.tools.readings.see_version(tunnel, written.version);
+        let _ = self.writer.readings.see_version(tunnel, written.version);
         for (piece, edit) in effective {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }

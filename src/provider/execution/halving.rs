@@ -76,7 +76,7 @@ impl<'a> Execution<'a> {
     }
 
     fn rest_of(&self, step: Step<'a>, pieces: &[Piece<'a>]) -> Rest<'a> {
-        let memory = &*self.tools.waiting_work;
+        let memory = &*self.waiting_work;
         let group = memory.group(step.1.key());
         let mut units: Vec<Unit<'a>> = Vec::new();
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
@@ -127,8 +127,8 @@ impl<'a> Execution<'a> {
         if !answer.is_of_cloudflare() {
             rest.pages += 1;
             // The next request begins with the others, because they may be let through.
-            let now = self.tools.clock.now();
-            self.tools.waiting_work.leave_unanswered(piece.content(), now);
+            let now = self.writer.clock.now();
+            self.waiting_work.leave_unanswered(piece.content(), now);
             if rest.pages == PAGES_MAX {
                 self.leave_out_rest(rest, &in_between(answer.clone()));
             }
@@ -145,8 +145,8 @@ impl<'a> Execution<'a> {
     fn set_group(&mut self, rest: &mut Rest<'a>, group: usize) {
         rest.group = group;
         if rest.time.is_some() {
-            let now = self.tools.clock.now();
-            self.tools.waiting_work.set_group(rest.step.1.key(), rest.group, now);
+            let now = self.writer.clock.now();
+            self.waiting_work.set_group(rest.step.1.key(), rest.group, now);
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Execution<'a> {
     }
 
     fn may_halve(&self, time: Duration) -> bool {
-        may_halve(self.halving_writes, self.tools.client.calls_left(), time, self.time_left())
+        may_halve(self.halving_writes, self.writer.client.calls_left(), time, self.time_left())
     }
 }
 

@@ -33,7 +33,7 @@ impl Execution<'_> {
         zone: &ZoneId,
         pieces: &[Piece<'_>],
     ) -> Result<Sent, Error> {
-        match self.tools.client.batch(zone, &batch_of(pieces), self.deadline) {
+        match self.writer.client.batch(zone, &batch_of(pieces), self.deadline) {
             Ok(posted) => {
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
@@ -63,7 +63,7 @@ impl Execution<'_> {
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             for adoption in &host.adoptions {
                 logging::log(Level::Info, module_path!(), &describe_adoption(&host.hostname, adoption));
-                self.tools.metrics.update().add(Family::Adoptions, &[], 1);
+                self.writer.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
