@@ -25,13 +25,6 @@ fn two_paths(hostname: &str, api: &str) -> [Endpoint; 2] {
     [object("ingress/two/db", hostname, "http://db:80"), with_path("ingress/two/db", hostname, "/api", api)]
 }
 
-fn served(harness: &Harness, hostname: &str, path: &str) -> String {
-    match harness.cloudflare.visit(hostname, path) {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    }
-}
-
 fn run(program: &Program, desired: &[Endpoint]) {
     program.external_dns().run_loop(desired).expect("answered");
 }
@@ -56,12 +49,12 @@ fn a_rollback_leaves_a_hostname_with_the_object_that_is_there_again() {
     let new = object("ingress/n/app", host, "http://new:80");
     for (desired, service) in [(&old, "http://old:80"), (&new, "http://new:80"), (&old, "http://old:80")] {
         run(&program, std::slice::from_ref(desired));
-        assert_eq!(served(&harness, host, "/"), service);
+        assert_eq!(harness.service_at(host, "/"), service);
     }
     assert_eq!(warnings(&harness, &[host]), [""; 0]);
     assert_eq!(writes(&harness, &program, &[std::slice::from_ref(&old)]), 0);
     run(&program, &[]);
-    assert!(!served(&harness, host, "/").contains(":80"), "it goes with its object");
+    assert!(!harness.service_at(host, "/").contains(":80"), "it goes with its object");
 }
 
 /// Who asked first has it while it asks, whoever sorts first, and the other one is told.
@@ -74,14 +67,14 @@ fn who_loses_a_hostname_is_told_once() {
     run(&program, std::slice::from_ref(&holder));
     let both = [rival.clone(), holder];
     assert_eq!(writes(&harness, &program, &[&both, &both, &both]), 0);
-    assert_eq!(served(&harness, host, "/"), "http://b:80");
+    assert_eq!(harness.service_at(host, "/"), "http://b:80");
     let said = warnings(&harness, &[host]);
     assert_eq!(said.len(), 1, "{said:#?}");
     for word in ["ingress/a/web", "ingress/b/web", "path=\"\"", "set-identifier"] {
         assert!(said[0].contains(word), "{said:#?}");
     }
     run(&program, &[rival]);
-    assert_eq!(served(&harness, host, "/"), "http://a:80", "the other one is gone");
+    assert_eq!(harness.service_at(host, "/"), "http://a:80", "the other one is gone");
 }
 
 #[test]
@@ -114,7 +107,7 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
         desired.push(object("ingress/aaa/x", host, "http://x.aaa.svc:80"));
         desired[0] = whole(81);
         run(&program, &desired);
-        assert_eq!(served(&harness, host, "/"), service(81), "{host}");
+        assert_eq!(harness.service_at(host, "/"), service(81), "{host}");
         let said = warnings(&harness, &[host, "ingress/aaa/x", long]);
         assert_eq!(said.len(), 1, "{said:#?}");
 
@@ -123,7 +116,7 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
         let program = harness.start_with(&guard);
         desired[0] = whole(82);
         run(&program, &desired);
-        assert_eq!(served(&harness, host, "/"), service(82), "{host} after a restart");
+        assert_eq!(harness.service_at(host, "/"), service(82), "{host} after a restart");
     }
 }
 
@@ -150,7 +143,7 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
     for _ in 0..2 {
         run(&program, &[&two_paths(host, "htp://api:80")[..], std::slice::from_ref(&rival)].concat());
         assert_eq!(
-            [served(&harness, host, "/api"), served(&harness, host, "/")],
+            [harness.service_at(host, "/api"), harness.service_at(host, "/")],
             ["http://api:80", "http://db:80"]
         );
     }
@@ -194,12 +187,12 @@ fn a_mistake_of_the_holder_hands_its_hostname_to_nobody_and_that_of_a_rival_stop
     let rival = |service: &str| object("ingress/a/web", host, service);
     run(&program, &[holder("http://b:80")]);
     run(&program, &[holder("http://b:80/mistake"), rival("http://a:80")]);
-    assert_eq!(served(&harness, host, "/"), "http://b:80", "what is published stays");
+    assert_eq!(harness.service_at(host, "/"), "http://b:80", "what is published stays");
     let fresh = "fresh.example.com";
     let [bad, good] = [("ingress/a/web", "b:80"), ("ingress/b/web", "http://b:80")]
         .map(|(resource, service)| object(resource, fresh, service));
     run(&program, &[bad, good]);
-    assert_eq!(served(&harness, fresh, "/"), "http://b:80", "nothing is published that could stay");
+    assert_eq!(harness.service_at(fresh, "/"), "http://b:80", "nothing is published that could stay");
 }
 
 #[test]
@@ -235,7 +228,7 @@ fn a_mistyped_path_beside_another_objects_hostname_withdraws_nothing() {
     let whole = object("ingress/one/web", host, "http://web:80");
     let api = with_path("ingress/two/api", host, "/api", "http://api:80");
     run(&program, &[whole.clone(), api.clone()]);
-    assert_eq!(served(&harness, host, "/api"), "http://api:80");
+    assert_eq!(harness.service_at(host, "/api"), "http://api:80");
     let mut mistyped = api;
     for property in &mut mistyped.provider_specific {
         if &*property.name == "webhook/tunnel-path-prefix" {
@@ -244,11 +237,11 @@ fn a_mistyped_path_beside_another_objects_hostname_withdraws_nothing() {
     }
     for _ in 0..3 {
         run(&program, &[whole.clone(), mistyped.clone()]);
-        assert_eq!(served(&harness, host, "/api"), "http://api:80");
-        assert_eq!(served(&harness, host, "/"), "http://web:80");
+        assert_eq!(harness.service_at(host, "/api"), "http://api:80");
+        assert_eq!(harness.service_at(host, "/"), "http://web:80");
     }
     run(&program, &[whole]);
-    assert_eq!(served(&harness, host, "/api"), "http://web:80", "the object with the mistake is gone");
+    assert_eq!(harness.service_at(host, "/api"), "http://web:80", "the object with the mistake is gone");
 }
 
 /// Who reads only the log would take those that it names for all.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Visit};
+use cloudflare_emulator::{Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::{ManualClock, eventually};
@@ -30,13 +30,6 @@ fn run(program: &Program, desired: &[Endpoint]) {
     program.external_dns().run_loop(desired).expect("the loop goes through");
 }
 
-fn served(harness: &Harness, host: &str) -> Option<String> {
-    match harness.cloudflare.visit(host, "/") {
-        Visit::Served { service, .. } => Some(service),
-        _ => None,
-    }
-}
-
 /// cloudflared reads the file of each rule as it takes a configuration, and refuses the whole where one is not there
 /// (`ingress/origin_service.go`, `newHTTPTransport`).
 #[test]
@@ -50,10 +43,10 @@ fn a_file_that_the_operator_did_not_list_never_reaches_a_tunnel() {
         run(&program, &[bad.clone(), good]);
         let changed = published("good.example.com", "http://other.shop.svc:80");
         run(&program, &[bad, changed]);
-        let served_now = || served(&harness, "good.example.com");
-        assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
+        let served_now = || harness.service_at("good.example.com", "/");
+        assert_eq!(served_now(), "http://other.shop.svc:80", "NAMESPACE_GUARD={guard}");
         harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").restart_connectors());
-        assert_eq!(served_now().as_deref(), Some("http://other.shop.svc:80"), "NAMESPACE_GUARD={guard}");
+        assert_eq!(served_now(), "http://other.shop.svc:80", "NAMESPACE_GUARD={guard}");
         let refusal = harness.log.lines_with(&[
             "\"unlisted.example.com\"",
             "refused=invalid",
@@ -119,7 +112,7 @@ fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
     let told = harness.log.lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
     assert_eq!(told.len(), 2, "once for each file: {told:#?}");
     run(&program, &[]);
-    assert_eq!(served(&harness, "kept.example.com"), None, "it can be withdrawn");
+    assert!(!harness.cloudflare.visit("kept.example.com", "/").is_served(), "it can be withdrawn");
 }
 
 #[test]
@@ -138,13 +131,13 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
     {
         let name = format!("own{index}.example.com");
         run(&program, &[published(&name, service)]);
-        assert_eq!(served(&harness, &name), None, "{service}");
+        assert!(!harness.cloudflare.visit(&name, "/").is_served(), "{service}");
         let told = harness.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
         assert_eq!(told.len(), 1, "{service}: {told:#?}");
     }
     let neighbour = format!("http://web.shop.svc:{api}");
     run(&program, &[published("other.example.com", &neighbour)]);
-    assert_eq!(served(&harness, "other.example.com"), Some(neighbour));
+    assert_eq!(harness.service_at("other.example.com", "/"), neighbour);
 }
 
 /// The operator's own list may be wrong.
@@ -186,7 +179,7 @@ fn a_connector_that_does_not_take_a_version_from_one_look_to_the_next_is_named()
 
         run(&program, &[published("before.example.com", "http://web:81")]);
         pass(limits::CONNECTORS_PERIOD);
-        assert_eq!(served(&harness, "before.example.com").as_deref(), Some("http://web:81"));
+        assert_eq!(harness.service_at("before.example.com", "/"), "http://web:81");
         pass(limits::CONNECTORS_PERIOD);
         assert_eq!(told().len(), 1, "all of them have applied it");
     }

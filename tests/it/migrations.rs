@@ -1,7 +1,6 @@
 //! Whole migrations to this program, each as docs/migrating.md tells it: what stands before, the loop in which it is taken
 //! over, the setting off again, and at last a deletion that removes just that.
 
-use cloudflare_emulator::Visit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, plan};
@@ -31,13 +30,6 @@ fn state(harness: &Harness) -> State {
     let records =
         records.map(|record| (record.name, record.kind, record.content, record.comment.unwrap_or_default()));
     (harness.rules(), records.collect())
-}
-
-fn service_at(harness: &Harness, host: &str, path: &str) -> String {
-    match harness.cloudflare.visit(host, path) {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    }
 }
 
 /// One loop of ExternalDNS with its TXT registry and without affixes: a TXT record beside each new record.
@@ -139,8 +131,8 @@ fn from_the_dashboard() {
         "{}",
         comment("blog.example.com")
     );
-    assert_eq!(service_at(&harness, "shop.example.com", "/"), "https://web.shop.svc:443");
-    assert_eq!(service_at(&harness, "shop.example.com", "/legacy"), "http://legacy:80");
+    assert_eq!(harness.service_at("shop.example.com", "/"), "https://web.shop.svc:443");
+    assert_eq!(harness.service_at("shop.example.com", "/legacy"), "http://legacy:80");
 }
 
 /// It prepends each new rule, so that a wildcard shadows what was published before it; its CNAMEs carry a comment of
@@ -168,10 +160,10 @@ fn from_axatols_webhook() {
         target("web.apps.example.com", "http://web.shop.svc:8080"),
         target("api.example.com", "http://api.shop.svc:8080"),
     ];
-    assert_eq!(service_at(&harness, "web.apps.example.com", "/"), "http://wild.shop.svc:80", "the shadow");
+    assert_eq!(harness.service_at("web.apps.example.com", "/"), "http://wild.shop.svc:80", "the shadow");
     let (rules, records) = migrate(&harness, noop, "tunnel", &desired, "api.example.com");
-    assert_eq!(service_at(&harness, "web.apps.example.com", "/"), "http://web.shop.svc:8080");
-    assert_eq!(service_at(&harness, "any.apps.example.com", "/"), "http://wild.shop.svc:80");
+    assert_eq!(harness.service_at("web.apps.example.com", "/"), "http://web.shop.svc:8080");
+    assert_eq!(harness.service_at("any.apps.example.com", "/"), "http://wild.shop.svc:80");
     assert_eq!(rules.len(), 3 + 3, "its three, and the foreign ones: {rules:#?}");
     let ours = records.iter().filter(|record| record.3.starts_with("external-dns owner=default "));
     assert!(ours.clone().all(|record| record.3.contains(" | external-dns/http://")), "{records:#?}");
@@ -229,9 +221,9 @@ fn from_the_in_tree_provider() {
         rules.contains(&r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#.to_owned()),
         "{rules:#?}"
     );
-    assert_eq!(service_at(&harness, "lb.example.com", "/"), "http://lb.shop.svc:80");
+    assert_eq!(harness.service_at("lb.example.com", "/"), "http://lb.shop.svc:80");
     assert_eq!(
-        service_at(&harness, "plain.example.com", "/"),
+        harness.service_at("plain.example.com", "/"),
         "http://wild:80",
         "the rule that served it before"
     );

@@ -4,7 +4,7 @@
 mod drift;
 mod instances;
 
-use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -296,10 +296,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
         ("changes.example.com", "http://new:80"),
         ("comes.example.com", comes),
     ] {
-        let got = match cloudflare.visit(name, "/") {
-            Visit::Served { service, .. } => service,
-            other => other.to_string(),
-        };
+        let got = account.harness.service_at(name, "/");
         if got != wanted {
             return Err(format!("a visitor of {name} gets {got} instead of {wanted}"));
         }

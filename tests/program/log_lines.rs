@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{ConfigSource, Refusal, RuleText, Visit, catch_all};
+use cloudflare_emulator::{ConfigSource, Refusal, RuleText, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
 use test_support::process::Process;
@@ -130,12 +130,8 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
     }
     let left_out = said.iter().filter(|line| line.contains("odd.example.com") && line.contains("left out"));
     assert!(left_out.count() > 0, "{said:#?}");
-    let service_for = |host: &str, path: &str| match harness.cloudflare.visit(host, path) {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    };
     for endpoint in &good {
-        assert_eq!(service_for(&endpoint.dns_name, "/"), "http://good:80", "{}", endpoint.dns_name);
+        assert_eq!(harness.service_at(&endpoint.dns_name, "/"), "http://good:80", "{}", endpoint.dns_name);
     }
     for (host, path, service) in [
         ("odd.example.com", "/", "http://web:80"),
@@ -145,7 +141,7 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
         ("broken.example.com", "/api", "http://before:80"),
         ("two-tunnels.example.com", "/api", "http://before:80"),
     ] {
-        assert_eq!(service_for(host, path), service, "{host}{path}");
+        assert_eq!(harness.service_at(host, path), service, "{host}{path}");
     }
     // Two good ones of before with three rules, one of them at the office, ten new ones, and the two odd ones.
     let ours =

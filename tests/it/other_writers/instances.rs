@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Refusal, Visit};
+use cloudflare_emulator::{Fault, Matcher, Refusal};
 use test_support::clock::ManualClock;
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
@@ -25,10 +25,7 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
         published("office.example.com", "http://office:80"),
         published("both.example.org", "http://office:80"),
     ];
-    let served = |name: &str| match cloudflare.visit(name, "/") {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    };
+    let served = |name: &str| account.harness.service_at(name, "/");
 
     for _ in 0..2 {
         at_home.run_loop(&of_home).expect("at home");

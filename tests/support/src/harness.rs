@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use cloudflare_emulator::{Emulator, Plan, Token};
+use cloudflare_emulator::{Emulator, Plan, Token, Visit};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
@@ -142,6 +142,14 @@ impl Harness {
         let config = self.cloudflare.configuration(&self.tunnel).unwrap_or_else(|| "{}".to_owned());
         let document: Document<'_> = serde_json::from_str(&config).expect("a document");
         document.ingress.into_iter().map(|rule| rule.get().to_owned()).collect()
+    }
+
+    /// The service that a visitor's request is led to, or what else becomes of it.
+    pub fn service_at(&self, host: &str, path: &str) -> String {
+        match self.cloudflare.visit(host, path) {
+            Visit::Served { service, .. } => service,
+            other => other.to_string(),
+        }
     }
 
     /// The records that this program did not make.
