@@ -3,14 +3,13 @@
 
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "what is missing fails the test")]
 
-mod gone_wrong;
-
+use std::slice;
 use std::time::Duration;
 
-use cloudflare_emulator::Visit;
+use cloudflare_emulator::{Fault, Matcher, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
-use test_support::harness::{endpoint, published};
+use test_support::harness::{endpoint_of, published};
 
 use crate::shared_account::SharedAccount;
 use crate::simulation::{Pace, Simulation, Writes};
@@ -21,12 +20,17 @@ fn simulation(connectors: &[u64]) -> Simulation {
     Simulation::new(SharedAccount::new(), &[], Pace { connectors: connectors.to_vec(), ..PACE })
 }
 
-fn through(tunnel: &str, name: &str) -> Endpoint {
-    endpoint(name, &[("tunnel", tunnel), ("tunnel-service", "http://web:80")])
+fn to(tunnel: &str, name: &str, service: &str) -> Endpoint {
+    path_to(tunnel, name, "", service)
 }
 
-fn path(name: &str, path: &str) -> Endpoint {
-    endpoint(name, &[("tunnel-path", path), ("tunnel-service", "http://web:80")])
+fn path_to(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
+    let properties = [("tunnel", tunnel), ("tunnel-service", service), ("tunnel-path", path)];
+    endpoint_of("ingress/shop/web", name, &properties)
+}
+
+fn through(tunnel: &str, name: &str) -> Endpoint {
+    to(tunnel, name, "http://web:80")
 }
 
 /// The tunnel that serves a hostname by our rule.
@@ -34,6 +38,14 @@ fn tunnel_of(simulation: &Simulation, host: &str) -> String {
     match simulation.account.cloudflare().visit(host, "/") {
         Visit::Served { tunnel, service, .. } if service == "http://web:80" => simulation.named(&tunnel),
         other => other.to_string(),
+    }
+}
+
+/// The service that a visitor gets, and the tunnel.
+fn got(simulation: &Simulation, host: &str, path: &str) -> String {
+    match simulation.account.cloudflare().visit(host, path) {
+        Visit::Served { tunnel, service, .. } => format!("{service} by {}", simulation.named(&tunnel)),
+        other => simulation.named(&other.to_string()),
     }
 }
 
@@ -175,9 +187,15 @@ fn a_hostname_that_is_withdrawn_on_its_way_is_gone_at_once_from_both_tunnels() {
 #[test]
 fn what_comes_and_what_goes_is_one_version_of_a_document() {
     let mut simulation = simulation(&[0]);
-    let before = [published("goes.example.org", "http://web:80"), path("worded.example.org", "^/api/")];
+    let before = [
+        published("goes.example.org", "http://web:80"),
+        path_to("", "worded.example.org", "^/api/", "http://web:80"),
+    ];
     simulation.run_to_rest(&before).expect("published");
-    let after = [published("comes.example.org", "http://web:80"), path("worded.example.org", "^/api(/|$)")];
+    let after = [
+        published("comes.example.org", "http://web:80"),
+        path_to("", "worded.example.org", "^/api(/|$)", "http://web:80"),
+    ];
     let (outcome, writes, _) = run(&mut simulation, &after);
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 });
@@ -217,9 +235,7 @@ fn a_deep_name_below_a_wildcard_is_told_of_once() {
 fn a_path_stays_where_its_hostname_cannot_move() {
     let host = "web.example.com";
     let mut simulation = simulation(&[0]);
-    let of = |tunnel: &str, path: &str| {
-        [endpoint(host, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", "http://web:80")])]
-    };
+    let of = |tunnel: &str, path: &str| [path_to(tunnel, host, path, "http://web:80")];
     simulation.run_to_rest(&of("office", "^/api(/|$)")).expect("published");
     let state = simulation.account.state();
     for _ in 0..3 {
@@ -235,4 +251,81 @@ fn a_path_stays_where_its_hostname_cannot_move() {
     // What is withdrawn altogether goes.
     simulation.run_to_rest(&[]).expect("withdrawn");
     assert!(!simulation.account.harness.cnames().iter().any(|(name, ..)| name == host));
+}
+
+#[test]
+fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
+    let host = "waits.example.org";
+    let mut simulation = simulation(&[0]);
+    let admin = path_to("home", host, "^/admin", "http://admin:80");
+    simulation.run_to_rest(&[to("home", host, "http://web:80"), admin]).expect("published");
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
+    run(&mut simulation, &[to("office", host, "http://web:80")]).0.ok();
+    assert_eq!(
+        got(&simulation, host, "/admin"),
+        "http://admin:80 by home",
+        "it may be what moves under another path"
+    );
+    let mut last = None;
+    for _ in 0..20 {
+        last = Some(run(&mut simulation, &[to("office", host, "http://web:80")]).0.err());
+        pass(&simulation, 60);
+    }
+    assert_eq!(
+        got(&simulation, host, "/admin"),
+        "http://web:80 by home",
+        "20 minutes later; last answer {last:?}"
+    );
+}
+
+/// What failed alone is sent alone.
+#[test]
+fn paths_that_are_withdrawn_one_by_one_lead_to_no_other_one_of_them() {
+    let mut simulation = simulation(&[0]);
+    let host = "a.example.com";
+    let whole = to("home", host, "http://whole:80");
+    let paths = [("^/api", "http://wide:80"), ("^/api/v2", "http://narrow:80")];
+    let paths = paths.map(|(path, service)| path_to("home", host, path, service));
+    simulation.run_to_rest(&[slice::from_ref(&whole), &paths[..]].concat()).expect("published");
+    simulation.account.clear_faults();
+    let cloudflare = simulation.account.cloudflare();
+    let page = Fault::Status { code: 403, headers: Vec::new(), body: "<!DOCTYPE html>".to_owned() };
+    cloudflare.fault_every(Matcher::put_configuration(), page);
+    for _ in 0..2 {
+        assert_eq!(run(&mut simulation, slice::from_ref(&whole)).0, Err(503));
+    }
+    simulation.account.clear_faults();
+    let cloudflare = simulation.account.cloudflare();
+    cloudflare.watch(&["https://a.example.com/api/v2"]);
+    let (_, writes, _) = run(&mut simulation, &[whole]);
+    assert_eq!(
+        (writes.configurations, got(&simulation, host, "/api")),
+        (2, "http://whole:80 by home".to_owned())
+    );
+    let watched = simulation.account.cloudflare().watched();
+    assert!(watched.iter().all(|watched| watched.lost().is_empty()), "{watched:#?}");
+}
+
+#[test]
+fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
+    let host = "reopened.example.org";
+    let mut simulation = Simulation::new(
+        SharedAccount::new(),
+        &[("MOVE_GRACE", "3600s")],
+        Pace { connectors: vec![0], ..PACE },
+    );
+    simulation.run_to_rest(&[to("home", host, "http://open:80")]).expect("published");
+    for _ in 0..2 {
+        run(&mut simulation, &[to("office", host, "http://closed:80")]).0.ok();
+    }
+    simulation.account.cloudflare().edit(|cloudflare| {
+        cloudflare.whims_mut().dislike_rule(RuleText::Unnamed, |rule| rule.service == "http://closed-too:80");
+    });
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (outcome, ..) = run(&mut simulation, &[to("home", host, "http://closed-too:80")]);
+        seen.push((outcome.err(), got(&simulation, host, "/")));
+        pass(&simulation, 60);
+    }
+    assert!(seen.iter().all(|(_, got)| !got.contains("open")), "{seen:?}");
 }

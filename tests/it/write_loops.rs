@@ -1,6 +1,6 @@
 //! Somebody changes back what we write, every time: after two times it is left, everything else goes on.
 
-use cloudflare_emulator::{Cloudflare, Record};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan, Record};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::exchange;
@@ -70,6 +70,24 @@ fn what_somebody_undoes_every_time_is_written_twice_and_then_left() {
         assert!(writes[0] > 0, "{label}: {writes:?}");
         assert_eq!(writes[2..], [0; 4], "{label}");
     }
+}
+
+#[test]
+fn a_fight_is_left_though_another_zone_cannot_be_written() {
+    let harness = Harness::with_foreign();
+    let other = harness.cloudflare.add_zone("example.org", Plan::Free);
+    let program = harness.start();
+    program.external_dns().run_loop(&desired()).expect("published");
+    let batch = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
+    harness.cloudflare.fault_every(batch, Fault::status(503));
+    let wanted = [desired(), vec![published("new.example.org", "http://web:80")]].concat();
+    let documents = [(); 6].map(|()| {
+        harness.cloudflare.edit(take_rule_off);
+        harness.cloudflare.take_calls();
+        assert_eq!(program.external_dns().run_loop(&wanted), Err(503));
+        harness.cloudflare.take_calls().iter().filter(|call| call.method == "PUT").count()
+    });
+    assert_eq!(documents[2..], [0; 4], "{documents:?}");
 }
 
 #[test]

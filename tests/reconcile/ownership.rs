@@ -1,7 +1,7 @@
 //! Who owns a record or a rule where that is not plain, on plans alone.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
@@ -242,11 +242,17 @@ fn the_stamp_names_the_object_while_all_rules_come_from_it() {
         endpoint.labels.set("resource", "ingress/shop/other");
         endpoint
     };
+    let in_office = |mut endpoint: Endpoint| {
+        endpoint.provider_specific.push(Property::new("webhook/tunnel", "office"));
+        endpoint
+    };
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     for (desired, named) in [
         (&[path("^/a$")][..], true),
         (&[path("^/a$"), path("^/b$")], true),
-        (&[path("^/a$"), path("^/b$"), of_other(path("^/c$"))], false),
+        // While a hostname moves its rules stand twice.
+        (&[in_office(path("^/a$")), in_office(path("^/b$"))], true),
+        (&[in_office(path("^/a$")), in_office(path("^/b$")), of_other(in_office(path("^/c$")))], false),
     ] {
         cloudflare.run_loop(desired, usize::MAX);
         let comment = &cloudflare.records[0].comment;
