@@ -155,28 +155,6 @@ fn a_hostname_is_published_protected_or_not_at_all() {
 }
 
 #[test]
-fn a_bypass_over_a_part_of_a_hostname_closes_at_the_rule() {
-    let harness = protected(&[NAME]);
-    watch(&harness);
-    let program = harness.start_with(&GUARD);
-    program.external_dns().run_loop(&web()).expect("it is covered");
-    harness.cloudflare.edit(|cloudflare| {
-        let all = json!([{"everyone": {}}]);
-        let bypass = json!({"name": "past", "decision": "bypass", "include": all});
-        let bypass = cloudflare.add_policy(&bypass).expect("Cloudflare takes it");
-        let hole = application("hole", "web.example.com/health", &[bypass]);
-        cloudflare.add_application(&hole).expect("Cloudflare takes it");
-    });
-    let past = harness.cloudflare.visit_as(Visitor::WithoutLogin, NAME, "/health");
-    assert!(matches!(past, Visit::Refused { status: 403, .. }), "{past}");
-    let before = harness.rules();
-    program.external_dns().run_loop(&web()).expect("a refusal is no failure");
-    assert_eq!(harness.rules(), before);
-    assert_eq!(harness.log.lines_with(&["refused=unprotected", "hole"]).len(), 1);
-    assert_never_open(&harness, "all the while");
-}
-
-#[test]
 fn an_application_of_the_zone_covers_beside_one_of_the_account() {
     let harness = protected(&["other.example.com"]);
     harness.cloudflare.edit(|cloudflare| {
@@ -264,31 +242,6 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             assert_eq!(unprotected(&program).as_deref(), Some("0"), "{label}");
             assert_never_open(&harness, &label);
         }
-    }
-}
-
-/// The limit is the account's, for calls of every kind.
-#[test]
-fn a_rate_limit_met_at_access_ends_the_loop_and_opens_nothing() {
-    for (call, matcher) in calls_for_access() {
-        let harness = protected(&[NAME]);
-        watch(&harness);
-        let clock = Arc::new(ManualClock::default());
-        let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
-        program.wait_until_ready();
-        program.external_dns().run_loop(&web()).expect("it is covered");
-        clock.put_ahead(Duration::from_secs(700));
-        let before = audiences(&harness);
-        harness.cloudflare.fault_every(matcher, Fault::limited(30));
-        let _ = program.external_dns().run_loop(&in_trouble());
-        assert_eq!(audiences(&harness), before, "{call}");
-        harness.cloudflare.clear_faults();
-        clock.put_ahead(Duration::from_secs(60));
-        let changed = [published(NAME, "http://changed:80")];
-        program.external_dns().run_loop(&changed).expect("it is over");
-        assert_eq!(audiences(&harness), before, "{call}");
-        assert!(harness.rules()[0].contains("http://changed:80"), "{call}");
-        assert_never_open(&harness, call);
     }
 }
 
@@ -398,18 +351,6 @@ fn a_loop_costs_a_call_for_the_account_and_one_a_zone_more_and_the_team_one_in_t
     let calls = harness.cloudflare.take_calls();
     assert!(calls.iter().all(|call| !call.path.contains("/access/")), "{calls:?}");
     assert_eq!(unprotected(&program).as_deref(), Some("0"));
-}
-
-/// Access's `*` is one label, that of DNS and cloudflared any number.
-#[test]
-fn a_name_too_deep_for_the_wildcard_of_access_is_closed_at_the_rule() {
-    let harness = protected(&["*.example.com"]);
-    let program = harness.start_with(&GUARD);
-    program.external_dns().run_loop(&[published("*.example.com", SERVICE)]).expect("it is covered");
-    let visit = |host| harness.cloudflare.visit_as(Visitor::WithoutLogin, host, "/");
-    assert!(matches!(visit("a.example.com"), Visit::TurnedAway { application: Some(_) }));
-    let deep = visit("a.b.example.com");
-    assert!(matches!(deep, Visit::Refused { status: 403, .. }), "{deep}");
 }
 
 /// Nothing passes by itself where a permission is missing.

@@ -251,45 +251,6 @@ fn an_adoption_that_ran_out_of_time_is_not_begun_again() {
     }
 }
 
-/// After a fault at any call the next loops end where one without a fault would have.
-#[test]
-fn an_adoption_that_is_interrupted_is_ended_by_the_next_loops() {
-    let names = ["a.example.com", "b.example.com"];
-    let desired = names.map(|name| published(name, WANTED));
-    for (mode, service) in [("tunnel", WANTED), ("tunnel", "http://theirs:80"), ("all", "http://theirs:80")] {
-        let calls = {
-            let harness = dashboard(&names, service);
-            let program = harness.start_with(&[("ADOPT", mode)]);
-            program.external_dns().run_loop(&desired).expect("taken over");
-            harness.cloudflare.count_calls().total()
-        };
-        for nth in 1..=calls {
-            for fault in [Fault::status(500), Fault::DoneButUnanswered] {
-                let harness = dashboard(&names, service);
-                let program = harness.start_with(&[("ADOPT", mode)]);
-                harness.cloudflare.fault_at(nth, fault);
-                let _ = program.external_dns().run_loop(&desired);
-                for _ in 0..3 {
-                    program.external_dns().run_loop(&desired).expect("no fault any more");
-                }
-                assert_at_rest(&harness.cloudflare, || {
-                    program.external_dns().run_loop(&desired).expect("at rest")
-                });
-                let owned = |cname: &(String, String, bool, String)| {
-                    cname.3.contains("owner=default") && cname.3.ends_with(" | Jo's")
-                };
-                assert!(harness.cnames().iter().all(owned), "{mode}, call {nth}: {:?}", harness.cnames());
-                let services: BTreeSet<bool> = harness
-                    .rules()
-                    .iter()
-                    .map(|rule| rule.contains(WANTED) || rule.contains("404"))
-                    .collect();
-                assert_eq!(services, [true].into(), "{mode}, call {nth}: {:?}", harness.rules());
-            }
-        }
-    }
-}
-
 fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
     cloudflare.take_calls();
     assert_eq!(run(), Changes::default());

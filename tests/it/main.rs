@@ -32,6 +32,7 @@ mod refusals;
 mod registry;
 mod shared_account;
 mod simulation;
+mod sweep;
 mod tunnels;
 mod visitors;
 mod write_loops;

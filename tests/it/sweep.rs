@@ -1,0 +1,425 @@
+//! At every single call of a loop in turn something goes wrong, in every way. Nothing foreign changes, no rule is ever
+//! there that no stamp names, no address breaks its promise, and the next loops come to the same end as if nothing had
+//! happened.
+
+mod trouble;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use cloudflare_emulator::{Application, Cloudflare, Emulator, Fault, Matcher, Time, Visit, Visitor};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::external_dns::ExternalDns;
+use test_support::harness::Program;
+use test_support::sweeps;
+
+use self::trouble::{Point, Trouble, troubles};
+use crate::shared_account::SharedAccount;
+use crate::simulation::SharedTime;
+
+/// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
+const SIDE_BY_SIDE: usize = 8;
+
+/// The deadline of requests where Cloudflare hangs: the shortest in which a step fits.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The deadline of all others.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
+
+/// What may pass above a deadline. Time passes in pauses of the program and where Cloudflare hangs, so that a busy machine
+/// costs none; in real time ExternalDNS's own 15 s hold.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// ExternalDNS's own.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
+
+/// For so long a list may not show what was written.
+const LISTING: Duration = Duration::from_secs(130);
+
+/// Loops after the last fault until nothing is planned: a place is posted again after 120 s.
+const LOOPS_TO_REST: usize = 6;
+
+/// The same after a refused write, which is tried again after 600 s.
+const LOOPS_TO_REST_REFUSED: usize = 12;
+
+/// Longer than anything takes.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+
+/// What is protected leads to services whose names begin so.
+const SECRET: &str = "http://secret";
+
+/// Visitors without a login.
+const STRANGERS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::Preflight];
+
+/// What a visitor without a login may meet at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Never what is protected.
+    Closed,
+    /// It was open before, and never again once it was closed.
+    ClosedForGood,
+    /// It may open.
+    MayOpen,
+    /// It is served throughout.
+    Served,
+}
+
+/// What stands before the loop in which something goes wrong, and what that loop is asked for.
+pub(crate) struct Scenario {
+    /// What more of somebody else's there is.
+    pub(crate) holding: fn(&Emulator),
+    /// What is published all the time.
+    pub(crate) neighbours: Vec<Endpoint>,
+    pub(crate) before: Vec<Endpoint>,
+    /// What somebody does right before that loop.
+    pub(crate) by_hand: fn(&mut Cloudflare),
+    pub(crate) desired: Vec<Endpoint>,
+    /// `ADOPT`, and what it takes over stands there.
+    pub(crate) adopt: &'static str,
+    pub(crate) promises: Vec<(&'static str, Promise)>,
+    /// The time for which lists leave out a new application.
+    pub(crate) listing_lag: Duration,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            holding: |_| {},
+            neighbours: Vec::new(),
+            before: Vec::new(),
+            by_hand: |_| {},
+            desired: Vec::new(),
+            adopt: "",
+            promises: Vec::new(),
+            listing_lag: Duration::ZERO,
+        }
+    }
+}
+
+impl Scenario {
+    pub(crate) fn survives_every_fault(&self) {
+        let (calls, wanted) = self.run_without_fault(&self.desired);
+        let (_, withdrawn) = self.run_without_fault(&[]);
+        let mut cases = Vec::new();
+        for (nth, point) in calls.iter().enumerate() {
+            let mut of_call = Vec::new();
+            for (label, trouble) in troubles(point, !self.promises.is_empty()) {
+                let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
+                // Of reads one kind is enough: all of them leave behind what the writes before them did. What was not
+                // taken over before the fault stays when nobody asks for it any more.
+                if self.adopt.is_empty() && (point.is_write() || matches!(trouble, Trouble::DeathBefore)) {
+                    endings.push(("withdrawn right after", &[], &withdrawn));
+                }
+                for (ending, desired, state) in endings {
+                    let label = format!("{point}: {label}, then {ending}");
+                    of_call.push(Case {
+                        scenario: self,
+                        label,
+                        point,
+                        trouble: trouble.clone(),
+                        desired,
+                        state,
+                    });
+                }
+            }
+            cases.extend(sweeps::part(nth, of_call));
+        }
+        assert!(calls.iter().any(Point::is_write), "nothing was written");
+        let failures = side_by_side(&cases);
+        assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    /// The loop's calls, and what stands at Cloudflare once `desired` is all that is asked for.
+    fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<Point>, String) {
+        let account = self.account();
+        let program = self.start(&account, TIMEOUT);
+        let external_dns = program.external_dns();
+        self.prepare(external_dns, &account).expect("the harness is set");
+        account.cloudflare().take_calls();
+        // What moves takes a few loops, each with an answer that makes ExternalDNS ask again.
+        let mut loops = 1;
+        while external_dns.run_loop(&self.with_neighbours(&self.desired)).is_err() {
+            loops += 1;
+            assert!(loops <= LOOPS_TO_REST, "nothing goes wrong");
+        }
+        let calls = Point::of(&account.cloudflare().take_calls());
+        settle(external_dns, &account, &self.with_neighbours(desired), LOOPS_TO_REST)
+            .expect("it comes to rest");
+        assert_eq!(account.violations(), [""; 0]);
+        (calls, state(&account))
+    }
+
+    /// Publishes what stands before.
+    pub(crate) fn prepare(&self, external_dns: ExternalDns, account: &SharedAccount) -> Result<(), String> {
+        settle(external_dns, account, &self.with_neighbours(&self.before), LOOPS_TO_REST)?;
+        account.cloudflare().advance_clock(3 * INTERVAL);
+        account.cloudflare().edit(self.by_hand);
+        Ok(())
+    }
+
+    pub(crate) fn with_neighbours(&self, endpoints: &[Endpoint]) -> Vec<Endpoint> {
+        endpoints.iter().chain(&self.neighbours).cloned().collect()
+    }
+
+    pub(crate) fn watch(&self, account: &SharedAccount) {
+        let urls: Vec<&str> = self.promises.iter().map(|(url, _)| *url).collect();
+        account.cloudflare().watch_as(&STRANGERS, &urls);
+    }
+
+    /// Says which promise was not kept.
+    pub(crate) fn look(&self, account: &SharedAccount, is_end: bool) -> Result<(), String> {
+        let is_secret =
+            |visit: &Visit| matches!(visit, Visit::Served { service, .. } if service.starts_with(SECRET));
+        for watched in account.cloudflare().watched() {
+            let (_, promise) =
+                self.promises.iter().find(|(url, _)| *url == watched.url).expect("it is watched");
+            let opens: Vec<bool> =
+                watched.changes.iter().map(|change| change.got.iter().any(is_secret)).collect();
+            let is_kept = match promise {
+                Promise::Closed => !opens.contains(&true),
+                Promise::ClosedForGood => {
+                    opens.iter().skip_while(|opens| **opens).all(|opens| !opens)
+                        && !(is_end && opens.last() == Some(&true))
+                }
+                Promise::MayOpen => true,
+                Promise::Served => {
+                    watched.changes.iter().all(|change| change.got.iter().all(Visit::is_served))
+                }
+            };
+            if !is_kept {
+                return Err(format!("{promise:?} is not kept: {watched}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn account(&self) -> SharedAccount {
+        let account = SharedAccount::holding(self.holding);
+        let lag = self.listing_lag;
+        account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
+        account.watch();
+        account
+    }
+
+    pub(crate) fn start(&self, account: &SharedAccount, timeout: Duration) -> Program {
+        let seconds = timeout.as_secs().to_string();
+        let variables = [
+            ("CF_TUNNEL_ID", "home,office"),
+            ("MASS_DELETION_LIMIT", "0"),
+            ("REQUEST_TIMEOUT", &*seconds),
+            ("ADOPT", self.adopt),
+        ];
+        let cloudflare = account.cloudflare();
+        cloudflare.stop_clock();
+        let clock = SharedTime::of(cloudflare.time());
+        let program = account.harness.start_by(Arc::new(clock), &variables);
+        program.wait_until_ready();
+        cloudflare.take_calls();
+        program
+    }
+}
+
+/// Tunnels, records and applications, without ids.
+fn state(account: &SharedAccount) -> String {
+    let mut state = account.state();
+    let mut lines = account.cloudflare().edit(|cloudflare| {
+        let applications: Vec<_> = cloudflare.applications().to_vec();
+        let line = |application: &Application| {
+            let policies: Vec<_> =
+                cloudflare.policies_of(&application.id).iter().map(|one| one.name.clone()).collect();
+            state = state.replace(&application.aud, &format!("<audience of {}>", application.name()));
+            format!("application {:?} {policies:?} {:?}\n", application.name(), application.fields)
+        };
+        applications.iter().map(line).collect::<Vec<String>>()
+    });
+    lines.sort_unstable();
+    state + &lines.concat()
+}
+
+/// True if `state` has the lines of `wanted`, and of others only applications that were left behind.
+fn differs_by_orphans(state: &str, wanted: &str) -> bool {
+    let mut wanted: Vec<&str> = wanted.lines().collect();
+    let is_orphan = |line: &str| line.starts_with("application") && line.contains("(ExternalDNS default)");
+    let are_known = state.lines().all(|line| match wanted.iter().position(|one| *one == line) {
+        Some(index) => *wanted.remove(index) == *line,
+        None => is_orphan(line),
+    });
+    are_known && wanted.is_empty()
+}
+
+/// Plays loops until three in a row plan and write nothing, the last of them when nothing of what was written is
+/// remembered any more.
+fn settle(
+    external_dns: ExternalDns,
+    account: &SharedAccount,
+    desired: &[Endpoint],
+    loops_max: usize,
+) -> Result<(), String> {
+    let cloudflare = account.cloudflare();
+    let (mut loops, mut idle, mut last) = (0, 0, None);
+    while loops - idle < loops_max {
+        cloudflare.take_calls();
+        let planned = external_dns.run_loop(desired);
+        loops += 1;
+        let writes = cloudflare.count_calls().writes;
+        match &planned {
+            Ok(planned) if *planned == Changes::default() && writes == 0 => idle += 1,
+            Ok(_) | Err(503) => idle = 0,
+            Err(status) => return Err(format!("a loop without fault got {status}")),
+        }
+        if idle == 3 {
+            return Ok(());
+        }
+        cloudflare.advance_clock(if idle == 0 { INTERVAL } else { LISTING });
+        last = Some((planned, writes));
+    }
+    Err(format!("no rest after {loops_max} loops; the last one got {last:#?}"))
+}
+
+/// One fault at one call of a scenario, and the loops after it.
+struct Case<'a> {
+    scenario: &'a Scenario,
+    label: String,
+    point: &'a Point,
+    trouble: Trouble,
+    /// What is asked for from the loop after the fault on.
+    desired: &'a [Endpoint],
+    /// What then has to stand at Cloudflare in the end.
+    state: &'a str,
+}
+
+impl Case<'_> {
+    fn run(&self) -> Result<(), String> {
+        let Self { scenario, label: _, point, trouble, desired, state: wanted } = self;
+        let account = scenario.account();
+        let cloudflare = account.cloudflare();
+        let hangs = trouble.ends_in(|fault| *fault == Fault::Hang);
+        let timeout = if hangs { SHORT_TIMEOUT } else { TIMEOUT };
+        let mut program = scenario.start(&account, timeout);
+        scenario
+            .prepare(program.external_dns(), &account)
+            .map_err(|problem| format!("before the fault: {problem}"))?;
+        scenario.watch(&account);
+        cloudflare.take_calls();
+        let is_met = self.arm(cloudflare, hangs);
+        for _ in 0..LOOPS_TO_REST {
+            let asked = scenario.with_neighbours(&scenario.desired);
+            timed_loop(program.external_dns(), &cloudflare.time(), &asked, timeout)?;
+            if is_met.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        // The program looks at connectors besides.
+        let is_met = is_met.load(Ordering::Relaxed);
+        if !is_met && !point.path.ends_with("/connections") {
+            return Err("the call was never made".to_owned());
+        }
+        scenario.look(&account, false)?;
+        let asked = scenario.with_neighbours(desired);
+        if is_met && trouble.ends_in(|fault| matches!(fault, Fault::Status { code: 429, .. })) {
+            // Reads that were under way beside the blocked one may arrive in the first of these loops.
+            let blocked = [(); 2].map(|()| {
+                cloudflare.take_calls();
+                (program.external_dns().run_loop(&asked).err(), cloudflare.count_calls().total())
+            });
+            if blocked[0].0 != Some(503) || blocked[1] != (Some(503), 0) {
+                return Err(format!("answers and calls while it was blocked: {blocked:?}"));
+            }
+        }
+        if trouble.is_death() {
+            account.clear_faults();
+            drop(program);
+            program = scenario.start(&account, timeout);
+        }
+        account.clear_faults();
+        let is_refused = matches!(trouble, Trouble::Fault(Fault::Status { code: 400 | 409, .. }));
+        let loops_max = if is_refused { LOOPS_TO_REST_REFUSED } else { LOOPS_TO_REST };
+        settle(program.external_dns(), &account, &asked, loops_max)?;
+        scenario.look(&account, true)?;
+        let violations = account.violations();
+        if !violations.is_empty() {
+            return Err(violations.join("\n"));
+        }
+        let now = state(&account);
+        // An application that nothing is published for any more is left behind where its deletion failed.
+        let may_leave = desired.is_empty();
+        if now == **wanted || (may_leave && differs_by_orphans(&now, wanted)) {
+            return Ok(());
+        }
+        Err(format!("it ended as\n{now}instead of\n{wanted}"))
+    }
+
+    /// Lets the trouble come, and says whether it did.
+    fn arm(&self, cloudflare: &Emulator, hangs: bool) -> Arc<AtomicBool> {
+        let Self { point, trouble, .. } = self;
+        let is_met = Arc::new(AtomicBool::new(false));
+        let met = Arc::clone(&is_met);
+        cloudflare.edit_before(point.matcher(), point.nth, move |cloudflare| {
+            met.store(true, Ordering::Relaxed);
+            if hangs {
+                cloudflare.advance_clock(SHORT_TIMEOUT);
+            }
+        });
+        // What the program would do next to its death never happens.
+        let never = |first| cloudflare.fault_for(Matcher::writes(), first, FOR_EVER, Fault::Reset);
+        match trouble {
+            Trouble::Fault(fault) => cloudflare.fault(point.matcher(), point.nth, fault.clone()),
+            Trouble::DeathBefore => never(point.writes + 1),
+            Trouble::DeathAfter => {
+                cloudflare.fault(Matcher::writes(), point.writes + 1, Fault::DoneButUnanswered);
+                never(point.writes + 2);
+            }
+        }
+        is_met
+    }
+}
+
+/// One loop in which anything may fail, but softly and in time.
+fn timed_loop(
+    external_dns: ExternalDns,
+    time: &Time,
+    desired: &[Endpoint],
+    timeout: Duration,
+) -> Result<(), String> {
+    fn soft<T>(taken: Duration, bound: Duration, answer: Result<T, u16>) -> Result<Option<T>, String> {
+        match answer {
+            _ if taken > bound => Err(format!("an answer after {taken:?}")),
+            Ok(answer) => Ok(Some(answer)),
+            Err(500..=510) => Ok(None),
+            Err(status) => Err(format!("{status}, which ends ExternalDNS")),
+        }
+    }
+    let bound = timeout + SLACK;
+    let begun = time.now();
+    let current = external_dns.records();
+    let Some(current) = soft(time.now() - begun, bound, current)? else { return Ok(()) };
+    let adjusted = external_dns.adjust(desired).map_err(|status| format!("adjust got {status}"))?;
+    let changes = external_dns.registry.plan(&current, &adjusted);
+    if changes != Changes::default() {
+        let begun = time.now();
+        let applied = external_dns.apply(&changes);
+        soft(time.now() - begun, bound, applied)?;
+    }
+    Ok(())
+}
+
+/// Runs all cases, several at a time, and says what went wrong in which.
+fn side_by_side(cases: &[Case<'_>]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(problem) = case.run() {
+                        let line = format!("{}: {problem}", case.label);
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
