@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText};
+use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::harness::endpoint;
@@ -402,21 +402,6 @@ fn what_is_undecided_is_answered_503_though_another_rule_of_its_hostname_is_refu
     assert_eq!(answers, [Some(503); 4], "{lines:#?}");
 }
 
-#[test]
-fn a_lasting_lack_of_the_policies_is_no_503_for_ever() {
-    let stage = Stage::new(&[]);
-    stage
-        .cloudflare()
-        .fault_every(Matcher::list_policies(), Fault::error(403, 10000, "Authentication error"));
-    let mut answers = Vec::new();
-    for _ in 0..6 {
-        answers.push(stage.program.external_dns().run_loop(&[wish("staff")]).err());
-        stage.cloudflare().advance_clock(Duration::from_secs(60));
-    }
-    let lines = stage.harness.log.lines_with(&["refused="]);
-    assert_eq!(answers.last(), Some(&None), "{lines:#?}");
-}
-
 /// The answers to so many loops, a minute apart.
 fn answers(stage: &Stage, desired: &[Endpoint], loops: usize) -> Vec<Option<u16>> {
     let answer = |_| {
@@ -447,6 +432,7 @@ fn what_is_refused_for_good_is_no_503_for_ever() {
         ("the tag", Matcher::create_tag(), denied()),
         ("the application", Matcher::create_application(), denied()),
         ("its content", Matcher::create_application(), invalid()),
+        ("the policies", Matcher::list_policies(), denied()),
     ] {
         for desired in [vec![wish("staff")], with_admin(NAME)] {
             let stage = Stage::new(&[]);
@@ -455,5 +441,67 @@ fn what_is_refused_for_good_is_no_503_for_ever() {
             let lines = stage.harness.log.lines_with(&["refused="]);
             assert_eq!(answers[2..], [None; 6], "{label}, {} rules: {lines:#?}", desired.len());
         }
+    }
+}
+
+#[test]
+fn a_hostname_is_published_protected_changed_opened_and_withdrawn() {
+    let stage = Stage::new(&[]);
+    let external_dns = stage.program.external_dns();
+    let visit = |visitor| stage.cloudflare().visit_as(visitor, NAME, "/");
+    let silent = || endpoint(NAME, &[("tunnel-service", SECRET)]);
+
+    external_dns.run_loop(&[wish("staff, on-call")]).expect("published");
+    assert_eq!(stage.policies(), [["staff", "on-call"]]);
+    assert_eq!(stage.applications()[0].name(), format!("{NAME} (ExternalDNS default)"));
+    assert!(matches!(visit(Visitor::WithoutLogin), Visit::TurnedAway { .. }));
+    assert!(matches!(visit(Visitor::WithLogin), Visit::Served { .. }));
+
+    stage.cloudflare().take_calls();
+    external_dns.run_loop(&[wish("staff,on-call")]).expect("as it was");
+    assert_eq!(stage.cloudflare().count_calls().writes, 0);
+
+    external_dns.run_loop(&[wish("on-call")]).expect("changed");
+    assert_eq!(stage.policies(), [["on-call"]]);
+
+    external_dns.run_loop(&[silent()]).expect("told, and left");
+    assert!(matches!(visit(Visitor::WithoutLogin), Visit::TurnedAway { .. }));
+
+    external_dns.run_loop(&[wish("none")]).expect("opened");
+    assert_eq!(stage.policies(), [[""; 0]; 0]);
+    assert!(matches!(visit(Visitor::WithoutLogin), Visit::Served { .. }));
+    stage.cloudflare().take_calls();
+    external_dns.run_loop(&[wish("none")]).expect("as it was");
+    external_dns.run_loop(&[silent()]).expect("as it was");
+    assert_eq!(stage.cloudflare().count_calls().writes, 0);
+
+    external_dns.run_loop(&[wish("staff")]).expect("protected");
+    assert!(matches!(visit(Visitor::WithoutLogin), Visit::TurnedAway { .. }));
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!(stage.policies(), [[""; 0]; 0]);
+    assert_eq!(stage.harness.cnames(), []);
+}
+
+/// What is made and changed is told. A deletion comes after the withdrawal of its rule, which is told.
+#[test]
+fn a_dry_run_writes_no_application() {
+    let (none, staff, on_call) = (vec![], vec![wish("staff")], vec![wish("on-call")]);
+    for (before, wanted, told) in
+        [(&none, &staff, "created"), (&staff, &on_call, "changed"), (&staff, &none, "deleted")]
+    {
+        let Stage { harness, program } = Stage::new(&[]);
+        for _ in 0..2 {
+            program.external_dns().run_loop(before).expect("as it is to be before");
+        }
+        drop(program);
+        let dry = harness.start_with(&[("DRY_RUN", "true")]);
+        let present = format!("{:?}", harness.cloudflare.applications());
+        harness.cloudflare.take_calls();
+        harness.log.forget();
+        dry.external_dns().run_loop(wanted).expect("nothing is done");
+        assert_eq!(harness.cloudflare.count_calls().writes, 0, "{told}");
+        assert_eq!(format!("{:?}", harness.cloudflare.applications()), present, "{told}");
+        let lines = harness.log.lines_with(&[&format!("Access application {told}")]);
+        assert_eq!(lines.len(), usize::from(told != "deleted"), "{told}: {lines:?}");
     }
 }

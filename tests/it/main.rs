@@ -9,7 +9,6 @@
 mod access_applications;
 mod access_faults;
 mod access_guard;
-mod access_policy;
 mod access_strangers;
 mod adjustments;
 mod adoption;
