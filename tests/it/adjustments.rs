@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
 use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Incoming, Shape};
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{Harness, published};
 
 /// An endpoint that nobody read would count as not wanted, and be withdrawn.
 #[test]
@@ -29,20 +29,6 @@ fn what_there_is_no_time_to_read_stays_wanted() {
         assert_eq!(adjusted[0].property("webhook/tunnel-service").is_none(), is_late, "{left:?}");
         let problem = adjusted[0].property("webhook/invalid").unwrap_or_default();
         assert_eq!(problem.contains("too much to be read in its time"), is_late, "{left:?}: {problem}");
-    }
-}
-
-#[test]
-fn how_many_endpoints_name_no_service_is_told_when_it_changes() {
-    let harness = Harness::new();
-    let program = harness.start();
-    let external_dns = program.external_dns();
-    let all = ["a.example.com", "b.example.com"].map(|name| endpoint(name, &[]));
-    for (desired, told) in [(&all[..], 1), (&all[..], 1), (&all[..1], 2), (&[], 3)] {
-        external_dns.adjust(desired).expect("adjusted");
-        let lines = harness.log.lines_with(&["endpoints name no service and are not published"]);
-        assert_eq!(lines.len(), told, "{desired:?}");
-        assert!(lines[told - 1].contains(&format!("INFO {} endpoints", desired.len())), "{lines:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which names are published, how they are written, and in which zone.
 
-use cloudflare_emulator::{Plan, Visit};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use cloudflare_emulator::Plan;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use serde_json::json;
 use test_support::fake_cloudflare::{FakeCloudflare, settings};
@@ -14,13 +14,6 @@ use crate::shared_account::settle;
 fn stamped(harness: &Harness, zone: &str) -> Vec<String> {
     let records = harness.cloudflare.records(zone).into_iter();
     records.filter(|record| shared_account::stamp(record).is_some()).map(|record| record.name).collect()
-}
-
-fn service_for(harness: &Harness, host: &str, path: &str) -> String {
-    match harness.cloudflare.visit(host, path) {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    }
 }
 
 #[test]
@@ -39,7 +32,7 @@ fn an_apex_is_published_beside_its_mail_records() {
     let program = harness.start();
     let desired = [published("example.com", "http://web:80")];
     settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    assert_eq!(service_for(&harness, "example.com", "/"), "http://web:80");
+    assert_eq!(harness.service_at("example.com", "/"), "http://web:80");
     assert_eq!(harness.foreign_records(), before);
     program.external_dns().run_loop(&[]).expect("withdrawn");
     assert_eq!(harness.cloudflare.records(&harness.zone).len(), before.len());
@@ -69,7 +62,7 @@ fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
         ("x.deep.example.com", "/", "http://deep:80"),
         ("x.y.example.com", "/", "http://all:80"),
     ] {
-        assert_eq!(service_for(&harness, host, path), service, "{host}{path}");
+        assert_eq!(harness.service_at(host, path), service, "{host}{path}");
     }
     settle(program.external_dns(), &harness.cloudflare, &[]).expect("withdrawn");
     assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
@@ -100,7 +93,7 @@ fn a_name_is_one_hostname_however_it_is_written() {
         settle(program.external_dns(), &harness.cloudflare, &both).expect(label);
         assert_eq!(stamped(&harness, &harness.zone), [written], "{label}");
         let host = written.replace('*', "any");
-        assert_eq!(service_for(&harness, &host, "/"), "http://web:80", "{label}");
+        assert_eq!(harness.service_at(&host, "/"), "http://web:80", "{label}");
         settle(program.external_dns(), &harness.cloudflare, &[]).expect(label);
         assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0), "{label}");
     }
@@ -115,76 +108,6 @@ fn a_zone_in_unicode_is_found_by_both_spellings() {
         settle(program.external_dns(), &harness.cloudflare, &[published(name, "http://web:80")]).expect(name);
         assert_eq!(stamped(&harness, &zone), ["shop.xn--bcher-kva.example"], "{name}");
     }
-}
-
-/// `length` bytes below `example.com`, in labels of at most 63.
-fn name_of(length: usize) -> String {
-    const ZONE: &str = "example.com";
-    let mut name = ZONE.to_owned();
-    while name.len() < length {
-        let label = "a".repeat((length - name.len() - 1).min(62));
-        name = format!("{label}.{name}");
-    }
-    name
-}
-
-#[test]
-fn the_longest_names_are_published_and_longer_ones_are_refused_alone() {
-    let label = |length: usize| format!("{}.example.com", "b".repeat(length));
-    // Eight bytes of punycode beside the ASCII letters.
-    let unicode = |ascii: usize| format!("ü{}.example.com", "c".repeat(ascii));
-    let good = [label(63), name_of(253), unicode(55), format!("*.{}", name_of(251))];
-    let bad = [label(64), name_of(254), unicode(56), format!("*.{}", name_of(252))];
-    assert_eq!((good[1].len(), bad[1].len()), (253, 254));
-
-    let harness = Harness::new();
-    let program = harness.start();
-    let desired: Vec<Endpoint> =
-        good.iter().chain(&bad).map(|name| published(name, "http://web:80")).collect();
-    for _ in 0..3 {
-        program.external_dns().run_loop(&desired).expect("refused by name");
-    }
-    let refused = harness.cloudflare.take_calls().into_iter().filter(|call| call.status != Some(200));
-    assert_eq!(refused.count(), 0, "they are not left to Cloudflare, which would refuse them");
-    assert_eq!(harness.rules().len(), good.len() + 1, "{:?}", harness.rules());
-    let published = stamped(&harness, &harness.zone);
-    assert_eq!(published.len(), good.len(), "{published:?}");
-    let longest_label = published.iter().flat_map(|name| name.split('.')).map(str::len).max();
-    let longest = published.iter().map(String::len).max();
-    assert_eq!((longest_label, longest), (Some(63), Some(253)), "{published:?}");
-    harness.cloudflare.take_calls();
-    program.external_dns().run_loop(&desired).expect("nothing to do");
-    assert_eq!(harness.cloudflare.count_calls().writes, 0, "what is refused is not tried");
-}
-
-/// The wildcard in the certificate stands for one label.
-#[test]
-fn a_name_deeper_than_universal_ssl_covers_is_published_with_a_hint_when_its_record_is_made() {
-    let table = [
-        ("example.com", false),
-        ("web.example.com", false),
-        ("*.example.com", false),
-        ("deep.web.example.com", true),
-        ("*.web.example.com", true),
-        ("a.b.c.example.com", true),
-    ];
-    let mut hosts = table.map(|(name, _)| published(name, "http://web:80"));
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let plan = cloudflare.run_loop(&hosts, usize::MAX);
-    assert_eq!(plan.refusals, []);
-    for (name, is_deep) in table {
-        let hints =
-            plan.notes.iter().filter(|note| *note.hostname == *name && note.text.contains("Total TLS"));
-        assert_eq!(hints.count(), usize::from(is_deep), "{name}");
-        assert!(cloudflare.records.iter().any(|record| *record.name == *name), "{name} is published");
-    }
-    for endpoint in &mut hosts {
-        endpoint.labels.set("resource", "ingress/shop/other");
-        endpoint.provider_specific[0].value = "http://other:80".into();
-    }
-    let changed = cloudflare.run_loop(&hosts, usize::MAX);
-    assert!(changed.hosts.iter().all(|host| host.operations().next().is_some()), "{changed:?}");
-    assert_eq!(changed.notes, [], "it was said when the record was made");
 }
 
 /// Whoever asks for the name asks the inner zone's name servers: a record in the outer one would answer nobody.

@@ -178,32 +178,6 @@ fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
     }
 }
 
-/// What other objects ask for of the hostname is published beside the refused rule, and is ours.
-/// Invariant 2 of docs/how-it-works.md.
-#[test]
-fn a_rule_beside_one_that_cloudflare_refuses_stays_ours() {
-    let harness = Harness::new();
-    harness.cloudflare.edit(|cloudflare| {
-        cloudflare.whims_mut().dislike_rule(RuleText::Numbered, |rule| rule.service == "http://bad:80");
-    });
-    let program = harness.start();
-    let on = |object: &str, path: &str, service: &str| {
-        let mut endpoint = endpoint("web.example.com", &[("tunnel-service", service), ("tunnel-path", path)]);
-        endpoint.labels.set("resource", object);
-        endpoint
-    };
-    let desired =
-        [on("ingress/shop/bad", "^/a$", "http://bad:80"), on("ingress/shop/web", "^/b$", "http://web:80")];
-    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "the other one comes next");
-    for _ in 0..2 {
-        program.external_dns().run_loop(&desired).expect("refused by name");
-    }
-    assert_eq!(harness.rules().len(), 2, "one of them, and the catch-all");
-    program.external_dns().run_loop(&[]).expect("withdrawn");
-    assert_eq!(harness.rules(), [r#"{"service":"http_status:404"}"#]);
-    assert_eq!(harness.cnames(), []);
-}
-
 /// An object of others is no update in each loop, and costs no call of its own.
 #[test]
 fn a_default_service_takes_the_objects_that_say_they_are_meant() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{ConfigSource, Fault, Matcher, Permission, Plan, Token, TokenStatus};
+use cloudflare_emulator::{Fault, Matcher, Permission, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::ManualClock;
 use test_support::external_dns::Answer;
@@ -154,38 +154,6 @@ fn what_goes_by_is_waited_for_without_a_restart() {
 }
 
 #[test]
-fn a_token_that_is_replaced_in_its_file_fails_no_request_and_readiness_stays() {
-    let (fixture, path) = with_file("replaced");
-    fixture.run_loop(&desired()).expect("published");
-    disable(&fixture.harness, TOKEN);
-    fixture.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
-    fs::write(&path, NEW_TOKEN).expect("it was written before");
-    fixture.harness.cloudflare.take_calls();
-
-    fixture.run_loop(&[]).expect("the file is looked at when the token is refused");
-    assert_eq!(fixture.harness.cnames(), []);
-    let calls = fixture.harness.cloudflare.take_calls();
-    let with_old =
-        calls.iter().filter(|call| call.header("authorization").is_some_and(|it| it.contains(TOKEN)));
-    assert!(with_old.count() <= limits_of_a_loop(), "{calls:#?}");
-    assert!(
-        calls
-            .iter()
-            .rev()
-            .take(3)
-            .all(|call| call.header("authorization").is_some_and(|it| it.contains(NEW_TOKEN)))
-    );
-    // The look that a refusal brings about finds nothing wrong.
-    fixture.clock.put_ahead(Duration::from_secs(60));
-    fixture.until_ready_says(200, "ready");
-}
-
-/// Reads of a loop run beside each other: each may be refused once.
-fn limits_of_a_loop() -> usize {
-    external_dns_cloudflare_tunnel_webhook::limits::PARALLEL_READS
-}
-
-#[test]
 fn a_token_is_taken_from_its_file_before_the_old_one_ends() {
     let (fixture, path) = with_file("early");
     fixture.harness.cloudflare.add_token(Token::full(NEW_TOKEN));
@@ -286,40 +254,6 @@ fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name(
     assert!(
         fixture.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("other.example.com"))
     );
-}
-
-/// Who reads only the log learns there what may be written, and what is not.
-#[test]
-fn the_first_lines_of_the_log_name_what_is_managed_and_every_unusual_setting() {
-    let harness = Harness::new();
-    let tunnel = harness.tunnel.clone();
-    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&tunnel).config_source = ConfigSource::Local);
-    let said = |variables: &[(&'static str, &str)]| {
-        harness.log.forget();
-        harness.start_with(variables).external_dns().records().expect("shown");
-        let marks = [
-            "are managed",
-            "DRY_RUN is set",
-            "ADOPT is set",
-            "MASS_DELETION_LIMIT is 0",
-            "beside its",
-            "are left alone: they belong to another account",
-        ];
-        marks.map(|mark| harness.log.lines_with(&[mark]).len())
-    };
-    assert_eq!(said(&[]), [1, 0, 0, 0, 1, 0]);
-    assert_eq!(said(&[("DRY_RUN", "true")]), [1, 1, 0, 0, 1, 0]);
-    assert_eq!(said(&[("ADOPT", "tunnel")]), [1, 0, 1, 0, 1, 0]);
-    assert_eq!(said(&[("MASS_DELETION_LIMIT", "0")]), [1, 0, 0, 1, 1, 0]);
-    harness.cloudflare.edit(|cloudflare| {
-        let other = cloudflare.add_account("other");
-        cloudflare.add_zone_to(&other, "example.net", Plan::Free);
-    });
-    assert_eq!(said(&[("ALLOW_LOCAL_CONFIG", "true")]), [1, 0, 0, 0, 0, 1]);
-    let managed = harness.log.lines_with(&["are managed", &tunnel]);
-    assert!(managed.len() == 1 && managed[0].contains("home ("), "{managed:?}");
-    let zones = harness.log.lines_with(&["a loop without changes costs"]);
-    assert!(zones.len() == 1 && zones[0].contains("example.com"), "{zones:?}");
 }
 
 /// A program on a clock that stands still, in which only the watch is under way.

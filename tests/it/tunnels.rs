@@ -1,6 +1,6 @@
 //! Several tunnels in one process: which hostname goes through which, and what happens when one changes or is gone.
 
-use cloudflare_emulator::{Cloudflare, ConfigSource, Fault, Matcher, Visit, catch_all};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
@@ -80,35 +80,6 @@ fn each_hostname_goes_through_the_tunnel_it_names_and_all_others_through_the_fir
     assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
 }
 
-#[test]
-fn of_two_tunnels_for_one_hostname_the_one_it_has_stays_and_the_other_endpoint_is_refused() {
-    let (harness, office) = two_tunnels();
-    let program = harness.start_with(&BOTH);
-    let external_dns = program.external_dns();
-    let on = |tunnel: &str, path: &str| through(tunnel, "web.example.com", path, "http://web:80");
-    let good = published("other.example.com", "http://web:80");
-    external_dns.run_loop(&[on("office", "^/a$")]).expect("published");
-
-    let desired = [on("home", "^/b$"), on("office", "^/a$"), good.clone()];
-    for _ in 0..2 {
-        external_dns.run_loop(&desired).expect("refused by name");
-        let state = state(&harness).concat();
-        assert!(state.contains("^/a$") && !state.contains("^/b$"), "{state}");
-        assert!(
-            harness
-                .cnames()
-                .iter()
-                .any(|(name, content, ..)| { name == "web.example.com" && content.starts_with(&office) })
-        );
-        assert_eq!(tunnel_of(&harness, "other.example.com").as_ref(), Some(&harness.tunnel));
-    }
-
-    // All at once, it moves.
-    let moved = [on("home", "^/b$"), on("home", "^/a$"), good];
-    settle(external_dns, &harness.cloudflare, &moved).expect("moved");
-    assert_eq!(harness.rules().len(), 4);
-}
-
 /// A replica of an old tunnel may hang for a while: nothing may be decided on half of what stands.
 #[test]
 fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
@@ -144,34 +115,6 @@ fn a_tunnel_that_cannot_be_read_makes_the_answers_503_and_nothing_is_written() {
     let program = harness.start_with(&BOTH);
     settle(program.external_dns(), &harness.cloudflare, &desired).expect("as if nothing had been");
     assert_eq!(state(&harness), before);
-}
-
-#[test]
-fn a_tunnel_with_a_configuration_file_stops_no_hostname_of_another() {
-    let (harness, office) = two_tunnels();
-    harness.cloudflare.edit(|cloudflare| {
-        cloudflare.put_configuration(&office, &catch_all("http_status:404")).expect("a document");
-        cloudflare.tunnel_mut(&office).config_source = ConfigSource::Local;
-    });
-    let program = harness.start_with(&BOTH);
-    let desired = ["home", "office"]
-        .map(|tunnel| through(tunnel, &format!("{tunnel}.example.com"), "", "http://web:80"));
-    for _ in 0..2 {
-        program.external_dns().run_loop(&desired).expect("refused by name");
-    }
-    assert_eq!(tunnel_of(&harness, "home.example.com").as_ref(), Some(&harness.tunnel));
-    assert_eq!((harness.cnames().len(), harness.cloudflare.version(&office)), (1, 1));
-
-    // Nor does what is published move there.
-    let before = state(&harness);
-    let moved = [through("office", "home.example.com", "", "http://web:80")];
-    program.external_dns().run_loop(&moved).expect("refused by name");
-    assert_eq!(state(&harness), before);
-    drop(program);
-
-    let program = harness.start_with(&[BOTH[0], ("ALLOW_LOCAL_CONFIG", "true")]);
-    settle(program.external_dns(), &harness.cloudflare, &moved).expect("taken over");
-    assert_eq!(tunnel_of(&harness, "home.example.com"), Some(office));
 }
 
 /// A hostname with its rules for all paths and for one, and a record alone.

@@ -306,6 +306,7 @@ fn the_start_says_what_will_be_managed() {
         ("CF_TUNNEL_ID", "home,office \"2\""),
         ("OWNER_ID", "cluster"),
         ("ADOPT", "tunnel"),
+        ("DEFAULT_ACCESS_POLICY", "staff"),
         ("NAMESPACE_GUARD", "true"),
         ("DRY_RUN", "true"),
         ("MASS_DELETION_LIMIT", "0"),

@@ -6,8 +6,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{Harness, endpoint, endpoint_of};
 
-use super::places::served_at;
-
 const HOST: &str = "shop.example.com";
 
 fn of(object: &str, properties: &[(&str, &str)]) -> Endpoint {
@@ -45,7 +43,7 @@ fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
         for _ in 0..3 {
             let _ = program.external_dns().run_loop(&desired);
             for path in ["/", "/admin"] {
-                let served = served_at(&harness, HOST, path);
+                let served = harness.service_at(HOST, path);
                 assert!(!served.contains("svc"), "{label}: {path} gets {served}");
             }
         }
@@ -72,21 +70,7 @@ fn a_path_of_an_ssh_service_is_refused_and_withdraws_nothing() {
         .external_dns()
         .run_loop(&[of("ingress/shop/web", &[("tunnel-service", "ssh://host:22")])])
         .expect("published");
-    assert_eq!(served_at(&harness, HOST, "/"), "ssh://host:22");
-}
-
-/// The narrower one may be at fault for ever, and the wider one is somebody else's.
-#[test]
-fn a_rule_of_another_object_does_not_wait_for_it() {
-    for text in [RuleText::Numbered, RuleText::Unnamed] {
-        let harness = disliking(text);
-        let program = harness.start();
-        let wide = of("ingress/shop/all", &[("tunnel-service", "http://all:80")]);
-        for _ in 0..3 {
-            let _ = program.external_dns().run_loop(&[at("^/a$", "http://bad:80"), wide.clone()]);
-        }
-        assert_eq!(served_at(&harness, HOST, "/"), "http://all:80", "{text:?}");
-    }
+    assert_eq!(harness.service_at(HOST, "/"), "ssh://host:22");
 }
 
 #[test]
@@ -98,16 +82,16 @@ fn a_path_stays_while_the_one_in_its_place_is_refused() {
         let other = endpoint("other.example.com", &[("tunnel-service", "http://other:80")]);
         for number in 0..4 {
             let _ = program.external_dns().run_loop(&[at("^/(a|b|c)$", "http://bad:80"), other.clone()]);
-            assert_eq!(served_at(&harness, HOST, "/a"), "http://web:80", "{text:?}, loop {number}");
+            assert_eq!(harness.service_at(HOST, "/a"), "http://web:80", "{text:?}, loop {number}");
         }
-        assert_eq!(served_at(&harness, "other.example.com", "/"), "http://other:80", "{text:?}");
+        assert_eq!(harness.service_at("other.example.com", "/"), "http://other:80", "{text:?}");
         // Once it is mended, the old path goes.
         program
             .external_dns()
             .run_loop(&[at("^/(a|c)$", "http://good:80"), other.clone()])
             .expect("published");
-        assert_eq!(served_at(&harness, HOST, "/c"), "http://good:80", "{text:?}");
-        assert!(!served_at(&harness, HOST, "/b").contains("web"), "{text:?}");
+        assert_eq!(harness.service_at(HOST, "/c"), "http://good:80", "{text:?}");
+        assert!(!harness.service_at(HOST, "/b").contains("web"), "{text:?}");
     }
 }
 
@@ -118,12 +102,12 @@ fn a_hostname_whose_rule_is_refused_stays_where_a_wildcard_leads_it() {
         let harness = disliking(text);
         let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.9", "proxied": true});
         harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
-        let before = served_at(&harness, HOST, "/");
+        let before = harness.service_at(HOST, "/");
         let program = harness.start();
         let wide = of("ingress/shop/web", &[("tunnel-service", "http://bad.shop.svc:80")]);
         for _ in 0..3 {
             let _ = program.external_dns().run_loop(std::slice::from_ref(&wide));
-            assert_eq!(served_at(&harness, HOST, "/"), before);
+            assert_eq!(harness.service_at(HOST, "/"), before);
         }
     }
 }

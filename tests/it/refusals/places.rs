@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, Fault, Matcher, Plan, Visit};
+use cloudflare_emulator::{Emulator, Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
@@ -20,18 +20,6 @@ fn in_office(name: &str, service: &str) -> Endpoint {
 
 fn record_only(name: &str) -> Endpoint {
     endpoint(name, &[("tunnel-service", "none")])
-}
-
-/// What a visitor's request is answered by.
-fn served(harness: &Harness, host: &str) -> String {
-    served_at(harness, host, "/")
-}
-
-pub(super) fn served_at(harness: &Harness, host: &str, path: &str) -> String {
-    match harness.cloudflare.visit(host, path) {
-        Visit::Served { service, .. } => service,
-        other => other.to_string(),
-    }
 }
 
 fn has_record(account: &SharedAccount, name: &str) -> bool {
@@ -83,11 +71,11 @@ fn a_document_refused_with_any_code_stops_no_other_tunnel_and_no_record() {
             assert!(matches!(answer, Ok(_) | Err(503)), "{label}: {answer:?}");
         }
         for name in ["office.example.com", "comes.example.org"] {
-            assert_eq!(served(&account.harness, name), "http://web2:80", "{label}: {name}");
+            assert_eq!(account.harness.service_at(name, "/"), "http://web2:80", "{label}: {name}");
         }
         assert!(has_record(&account, "only.example.org"), "{label}");
         for name in ["home.example.com", "goes.example.com"] {
-            assert_eq!(served(&account.harness, name), "http://web:80", "{label}: {name}");
+            assert_eq!(account.harness.service_at(name, "/"), "http://web:80", "{label}: {name}");
             assert!(has_record(&account, name), "{label}: the digest stays with its rule");
         }
         assert_eq!(account.violations(), [""; 0], "{label}");
@@ -120,10 +108,10 @@ fn a_tunnel_that_cannot_be_read_when_it_is_to_be_written_stops_no_other() {
         // GET /records and the snapshot of the write read it before.
         account.cloudflare().fault(configuration_of(&account, "GET", &account.harness.tunnel), 3, fault);
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "{label}");
-        assert_eq!(served(&account.harness, "office.example.org"), "http://web:80", "{label}");
+        assert_eq!(account.harness.service_at("office.example.org", "/"), "http://web:80", "{label}");
         assert!(has_record(&account, "only.example.org"), "{label}");
         settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is remembered");
-        assert_eq!(served(&account.harness, "home.example.com"), "http://web:80", "{label}");
+        assert_eq!(account.harness.service_at("home.example.com", "/"), "http://web:80", "{label}");
         assert_eq!(account.violations(), [""; 0], "{label}");
     }
 }
@@ -166,7 +154,7 @@ fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
     for endpoint in &before {
         assert!(!has_record(&account, &endpoint.dns_name));
     }
-    assert_eq!(served(&account.harness, "new.example.com"), "http://web:80");
+    assert_eq!(account.harness.service_at("new.example.com", "/"), "http://web:80");
     settle(program.external_dns(), account.cloudflare(), &desired).expect("nothing is left to do");
 }
 
@@ -199,14 +187,14 @@ fn a_tunnel_whose_writes_fail_late_leaves_all_the_time_to_others_from_the_next_l
         program.clock.put_ahead(Duration::from_secs(60));
     }
     for name in ["quick.example.com", "quick.example.org"] {
-        assert_eq!(served(&account.harness, name), "http://web:80", "{name}");
+        assert_eq!(account.harness.service_at(name, "/"), "http://web:80", "{name}");
     }
     // Once it can be written, it is.
     for _ in 0..2 {
         let _ = program.run_loop(&account.harness, &desired);
         program.clock.put_ahead(Duration::from_secs(60));
     }
-    assert_eq!(served(&account.harness, "slow.example.com"), "http://web:80");
+    assert_eq!(account.harness.service_at("slow.example.com", "/"), "http://web:80");
 }
 
 /// Ninety of the hundred zones that docs/operations.md says fit into a minute, one of which answers no write.
@@ -228,7 +216,7 @@ fn a_zone_that_cannot_be_written_uses_up_nobodys_calls() {
         let name = format!("n{number}.zone1.test");
         wanted.push(published(&name, "http://web:80"));
         assert_eq!(program.external_dns().run_loop(&wanted).err(), Some(503));
-        assert_eq!(served(&account.harness, &name), "http://web:80", "loop {number}");
+        assert_eq!(account.harness.service_at(&name, "/"), "http://web:80", "loop {number}");
         account.cloudflare().advance_clock(Duration::from_secs(60));
     }
 }

@@ -7,7 +7,6 @@ use cloudflare_emulator::{Call, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
-use super::stamped;
 use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::SharedTime;
 
@@ -42,6 +41,8 @@ fn a_path_beside_a_refused_one_of_another_object_is_published_and_the_refused_on
         let _ = settle(program.external_dns(), account.cloudflare(), &desired);
         assert_eq!(account.cloudflare().take_calls().iter().filter(with_bad).count(), 0, "{text:?}");
         assert!(sent <= 3, "{text:?}: sent {sent} times");
+        settle(program.external_dns(), account.cloudflare(), &[]).expect("all of it is ours");
+        assert_eq!(account.state(), SharedAccount::new().state(), "{text:?}");
     }
 }
 
