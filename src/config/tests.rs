@@ -107,6 +107,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("ZONE_ID_FILTER", "example.com", "32 hexadecimal digits"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
         ("ADOPT", "everything", "tunnel, access, owner=<id> and all"),
+        ("ADOPT", "owner=", "tunnel, access, owner=<id> and all"),
         ("NAMESPACE_GUARD", "1", "true and false"),
         ("ACCESS_GUARD", "on", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
@@ -405,10 +406,15 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
 }
 
 #[test]
-fn an_api_that_others_can_reach_is_warned_of() {
-    let config = read(&with("SERVER_HOST", "0.0.0.0")).expect("it is possible");
-    let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
-    assert!(warning.contains("leave SERVER_HOST out, or let only ExternalDNS reach the port"), "{warning}");
+fn a_setting_that_opens_more_than_usual_is_warned_of() {
+    for (variable, value, advice) in [
+        ("SERVER_HOST", "0.0.0.0", "leave SERVER_HOST out, or let only ExternalDNS reach the port"),
+        ("ADOPT", "all", "take it off as soon as that is done"),
+    ] {
+        let config = read(&with(variable, value)).expect("it is possible");
+        let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
+        assert!(warning.contains(advice), "{warning}");
+    }
 }
 
 #[test]

@@ -96,9 +96,9 @@ fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
     for host in hosts {
         let harness = Harness::new();
         harness.cloudflare.add_zone("example.net", Plan::Free);
-        let guard = [("NAMESPACE_GUARD", "true")];
+        let guard = [("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")];
         let program = harness.start_with(&guard);
-        let service = |port: u16| format!("http://web.production-payments.svc:{port}");
+        let service = |port: u16| format!("http://web.production-payments.svc.corp.test:{port}");
         let whole = |port| object(long, host, &service(port));
         let path = with_path(long, host, "/api", &service(80));
         let mut desired = vec![whole(80)];

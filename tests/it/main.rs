@@ -23,7 +23,6 @@ mod metrics;
 mod migrations;
 mod moves;
 mod names;
-mod namespaces;
 mod other_writers;
 mod publishing;
 mod readiness;

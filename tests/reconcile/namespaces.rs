@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
-use test_support::harness::{Harness, endpoint, endpoint_of};
+use test_support::harness::endpoint_of;
 
 const NAME: &str = "a.example.com";
 
@@ -85,28 +83,6 @@ fn a_default_of_the_operator_is_allowed() {
     let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
     assert_eq!(plan.refusals, []);
     assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);
-}
-
-/// Each has a rule that would take the requests of its own wrong one.
-#[test]
-fn of_several_objects_of_a_hostname_each_waits_for_its_own_mistake() {
-    let (sound, wrong) = ("http://web.shop.svc:80", "htp://web.shop.svc:80");
-    let desired = [
-        of("ingress/shop/a", "", sound),
-        of("ingress/shop/a", "^/a", wrong),
-        of("ingress/shop/b", "^/b", sound),
-        of("ingress/shop/b", "^/c", wrong),
-    ];
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let plan = run(&mut cloudflare, &desired);
-    assert_eq!((services(&cloudflare), plan.refusals.len()), (vec![], 4), "{plan:?}");
-}
-
-#[test]
-fn a_namespace_stays_on_its_line_of_the_log() {
-    let plan = run(&mut guarded(), &[of("crd/shop\nwarn forged/web", "", "http://any:80")]);
-    let text = plan.refusals[0].to_string();
-    assert!(!text.chars().any(char::is_control), "{text:?}");
 }
 
 #[test]
@@ -355,71 +331,5 @@ fn adoption_does_not_take_a_hostname_from_a_namespace() {
             "{}",
             cloudflare.records[0].comment
         );
-    }
-}
-
-#[test]
-fn the_settings_reach_the_guard() {
-    let harness = Harness::new();
-    let program = harness.start_with(&[("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")]);
-    let services = [
-        "http://web.shop.svc.cluster.local:80",
-        "http://web.bank.svc:80",
-        "http://web.shop.svc.corp.test:80",
-    ];
-    for service in services {
-        program.external_dns().run_loop(&[of("ingress/shop/web", "", service)]).expect("answered");
-    }
-    assert_eq!(harness.rules().len(), 2, "{:?}", harness.rules());
-    assert!(harness.rules()[0].contains(services[2]), "{:?}", harness.rules());
-
-    struct One(&'static str, &'static str);
-    impl Environment for One {
-        fn variable(&self, name: &str) -> Option<String> {
-            let fixed = [("CF_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home"), (self.0, self.1)];
-            fixed.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
-        }
-
-        fn read(&self, _: &std::path::Path, _: u64) -> std::io::Result<Vec<u8>> {
-            Err(std::io::ErrorKind::NotFound.into())
-        }
-    }
-    for (variable, value) in [
-        ("NAMESPACE_GUARD", "yes"),
-        ("CLUSTER_DOMAIN", "*.local"),
-        ("CLUSTER_DOMAIN", "a b"),
-        ("ADOPT", "tunnel,owner="),
-    ] {
-        let mistakes = Config::read(&Arguments::default(), &One(variable, value)).expect_err("a mistake");
-        assert_eq!(
-            mistakes.iter().map(|mistake| mistake.variable).collect::<Vec<_>>(),
-            [variable],
-            "{value}"
-        );
-    }
-    let config = Config::read(&Arguments::default(), &One("ADOPT", "all")).expect("it is possible");
-    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
-}
-
-/// The stamp of two rules names no object, so nobody holds the hostname.
-#[test]
-fn another_namespaces_mistake_keeps_nothing_published_where_the_guard_came_later() {
-    let of = |resource: &str, path: &str, service: &str| {
-        let mut endpoint = endpoint("a.example.com", &[("tunnel-service", service), ("tunnel-path", path)]);
-        endpoint.labels.set("resource", resource);
-        endpoint
-    };
-    let one = of("ingress/shop/a", "^/a", "http://a.shop.svc:80");
-    let other = of("ingress/shop/b", "^/b", "http://b.shop.svc:80");
-    let wrong = of("ingress/bank/x", "^/x", "no service");
-    for (after, left) in [(vec![other.clone(), wrong.clone()], 1), (vec![wrong], 0)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]);
-        cloudflare.run_loop(&[one.clone(), other.clone()], usize::MAX);
-        cloudflare = guard(cloudflare);
-        for _ in 0..3 {
-            cloudflare.run_loop(&after, usize::MAX);
-        }
-        let document = cloudflare.document(&tunnel_id(HOME));
-        assert_eq!(document.rules().iter().filter(|rule| rule.path().is_some()).count(), left);
     }
 }
