@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Token, TokenStatus};
@@ -26,70 +26,29 @@ fn every_mistake_is_reported_at_once_with_exit_code_64() {
     }
 }
 
+/// With one port for both, the second to bind has to change.
 #[test]
-fn an_address_of_the_api_that_is_none_is_a_mistake_in_the_configuration() {
-    let output = output(program().envs([
-        ("CF_API_TOKEN", TOKEN),
-        ("CF_TUNNEL_ID", "home"),
-        ("CF_API_BASE_URL", "api.cloudflare.com"),
-        ("SERVER_PORT", "0"),
-        ("METRICS_PORT", "0"),
-    ]));
-    assert_eq!(output.status.code(), Some(64));
-}
-
-#[test]
-fn an_unknown_flag_is_a_usage_error() {
-    assert_eq!(output(program().arg("--no-such-flag")).status.code(), Some(64));
-}
-
-#[test]
-fn help_and_version_go_to_standard_output() {
-    for (flag, expected) in [("--help", "CF_TUNNEL_ID"), ("--version", env!("CARGO_PKG_VERSION"))] {
-        let output = output(program().arg(flag));
-        assert_eq!(output.status.code(), Some(0), "{flag}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains(expected), "{flag}");
-    }
-}
-
-#[test]
-fn a_reader_of_the_help_that_goes_away_is_no_error() {
-    let mut child = program().arg("--help").stdout(Stdio::piped()).spawn().expect("the program was built");
-    drop(child.stdout.take());
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
-}
-
-#[test]
-fn a_port_that_is_taken_ends_the_program_with_a_clear_line() {
+fn a_port_that_is_taken_ends_the_program_with_the_setting_that_has_to_change() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    let port = taken.local_addr().expect("it is bound").port().to_string();
-    let output = output(program().envs([
-        ("CF_API_TOKEN", TOKEN),
-        ("CF_TUNNEL_ID", "home"),
-        ("SERVER_HOST", "127.0.0.1"),
-        ("SERVER_PORT", &port),
-    ]));
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&port) && said.contains("SERVER_PORT") && !said.contains("METRICS_PORT"), "{said}");
-}
-
-#[test]
-fn one_port_for_both_ends_the_program_with_the_setting_that_has_to_change() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
-    let port = free.local_addr().expect("it is bound").port().to_string();
+    let [taken_port, port] =
+        [&taken, &free].map(|listener| listener.local_addr().expect("it is bound").port().to_string());
     drop(free);
-    let output = output(program().envs([
-        ("CF_API_TOKEN", TOKEN),
-        ("CF_TUNNEL_ID", "home"),
-        ("SERVER_HOST", "127.0.0.1"),
-        ("METRICS_HOST", "127.0.0.1"),
-        ("SERVER_PORT", &port),
-        ("METRICS_PORT", &port),
-    ]));
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(&port) && said.contains("METRICS_PORT") && !said.contains("SERVER_PORT"), "{said}");
+    for (port, metrics_port, to_change, other) in
+        [(&taken_port, "0", "SERVER_PORT", "METRICS_PORT"), (&port, &*port, "METRICS_PORT", "SERVER_PORT")]
+    {
+        let output = output(program().envs([
+            ("CF_API_TOKEN", TOKEN),
+            ("CF_TUNNEL_ID", "home"),
+            ("SERVER_HOST", "127.0.0.1"),
+            ("METRICS_HOST", "127.0.0.1"),
+            ("SERVER_PORT", port),
+            ("METRICS_PORT", metrics_port),
+        ]));
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(port) && said.contains(to_change) && !said.contains(other), "{said}");
+    }
 }
 
 /// Exit code 64 is for what no restart mends.
@@ -119,6 +78,7 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
             1,
         ),
         ("a format", &["--log-format", "xml"], &[], 64),
+        ("a flag that is none", &["--no-such-flag"], &[], 64),
         ("a password in the address", &[], &[("CF_API_BASE_URL", &*with_password)], 64),
         ("an address that is none", &[], &[("CF_API_BASE_URL", "proxy.test")], 64),
         ("a file of authorities without one", &[], &[("CF_CA_FILE", "/dev/null")], 64),

@@ -183,22 +183,6 @@ fn a_web_page_is_refused_whatever_it_asks_for_and_nothing_is_done() {
     probe(api.address());
 }
 
-/// tiny_http unwraps the peer's address, which is gone by then. That panic must stay in its thread; the library does
-/// not compile without unwinding.
-#[test]
-fn connections_reset_before_they_are_accepted_end_nothing() {
-    let api = start(settings(), Fake::empty());
-    for _ in 0..300 {
-        let mut client = Client::connect(api.address());
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        SockRef::from(client.stream()).set_linger(Some(Duration::ZERO)).unwrap();
-    }
-    for _ in 0..10 {
-        probe(api.address());
-    }
-    api.assert_nothing_failed();
-}
-
 /// Unguarded, the worker is lost.
 #[test]
 fn a_panic_in_the_service_is_answered_and_the_worker_lives() {

@@ -171,14 +171,3 @@ fn both_loopback_addresses_share_a_port() {
         println!("IPv6 is off here; only 127.0.0.1 was tried");
     }
 }
-
-#[test]
-fn a_port_in_use_is_an_error_that_names_it() {
-    let api = start(settings(), Fake::empty());
-    let error = external_dns_cloudflare_tunnel_webhook::webhook::server::bind(ServerSettings::new(vec![
-        api.address(),
-    ]))
-    .expect_err("the port is taken");
-    let text = error.to_string();
-    assert!(text.contains(&api.address().to_string()), "{text}");
-}
