@@ -19,7 +19,6 @@ use crate::http::Request;
 use crate::json::{Members, to_raw};
 use crate::record::Record;
 use crate::server::Shared;
-use crate::token::{Permission, Token};
 use crate::tunnel::{ConfigSource, NewTunnel};
 use crate::visit::{Visit, visit};
 use crate::watch::{VisitChange, Watched};
@@ -45,43 +44,29 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
                           connected, other than after a POST to the API
   POST   /run             {"token": ".."}: one more connector starts with what is in a token file; says the tunnel's id.
                           400 with cloudflared's words where the token is none, or outdated
-  POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7, "missing_files": ["/ca.pem"],
-                          "restart": true}: how many replicas of cloudflared there are, the version that the first
-                          one stays at, without it the latest; files that are not there, so that a configuration
-                          with such a caPool is refused; and whether all of them start anew
+  POST   /connectors      {"tunnel": "shop", "connectors": 2, "lagging_at": 7}: how many replicas of cloudflared there
+                          are, and the version that the first one stays at, without it the latest
   POST   /delays          {"tunnel": "shop", "configurations_ms": [0, 300], "records_ms": 300}: how long what is written
                           from now on takes to each connector of the tunnel, and to the resolvers; either may be left out
                           {"unlisted_calls": 2, "unlisted_ms": 300}: how many lists, and for how long all of them, leave
                           out a tunnel that is made by a POST to the API from now on
-                          {"applications_ms": 300}: how long a change of an Access application takes to the edge
-                          {"unlisted_application_calls": 2, "unlisted_application_ms": 300}: the same of lists and an
-                          application
-  POST   /access          {"team": "shop", "deny_unmatched_requests": true, "never_set_up": "not_enabled"}: what the
-                          account says of Access; each may be left out. A team of null is none; then it answers
-                          not_enabled, not_found or without_domain
+  POST   /access          {"team": "shop"}: the account's team of Access
   POST   /policies        {"name": "staff", "decision": "allow", "include": [{"everyone": {}}]}: a reusable policy; says
-                          the id. With "id" it is changed, with "delete": true besides it is deleted
-  POST   /tags            {"name": "mine"}
-  POST   /applications    {"application": {"type": "self_hosted", ..}, "zone": "example.com"}: a POST by another writer,
-                          without zone to the account. With "id" (or name) a PUT, with "delete": true besides a DELETE
-  POST   /tokens          {"value": "at-least-8-characters"}: a token that may do everything
+                          the id
+  POST   /applications    {"application": {"type": "self_hosted", ..}}: a POST by another writer to the account. With
+                          "id" (or name) a PUT, with "delete": true besides a DELETE
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
-  POST   /visit           {"host": "www.example.com", "path": "/", "visitor": "with_login"}: what a visitor gets: text,
-                          and where a tunnel serves it: tunnel, rule (0-based), service, audience; where Access does
-                          not let it through: turned_away (the application, or null), or refused (cloudflared's status).
-                          A visitor is "without_login", as without the word, "with_login", "service_token", "preflight"
-  POST   /watch           {"urls": ["https://www.example.com/"], "visitors": ["without_login", "with_login"]}: visitors
-                          of these, from now on at every change; without visitors, one without a login
-  GET    /watched         for each url and visitor the changes since then, in order: from_ms, until_ms, and got, a visit
-                          for each connector that answers otherwise than the others. Changes of one instant are told
-                          apart
+  POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor without a login gets: text, and where
+                          a tunnel serves it: tunnel, rule (0-based), service, audience; where Access does not let it
+                          through: turned_away (the application, or null), or refused (cloudflared's status)
+  POST   /watch           {"urls": ["https://www.example.com/"]}: visitors of these, from now on at every change
+  GET    /watched         for each url the changes since then, in order: from_ms, until_ms, and got, a visit for each
+                          connector that answers otherwise than the others. Changes of one instant are told apart
 
 A fault is one of
   "reset" "hang" "garbage"              nothing is done
   "truncated" "done_but_unanswered"     the call is done
-  {"delay_ms": 500}                     the call is done, the answer comes later
   {"status": 429, "headers": {"retry-after": "300"}, "body": ".."}
-  {"done_but": <fault>}                 the call is done, then this happens
 "#;
 
 /// Where these endpoints begin.
@@ -161,11 +146,6 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             let tunnel = cloudflare.tunnel_mut(tunnel);
             tunnel.connectors = usize::try_from(connectors).unwrap_or_default();
             tunnel.lagging_at = members.get("lagging_at").and_then(Value::as_i64);
-            let files = members.get("missing_files").and_then(Value::as_array).into_iter().flatten();
-            tunnel.missing_files = files.map(plain).collect();
-            if members.get("restart").and_then(Value::as_bool) == Some(true) {
-                tunnel.restart_connectors();
-            }
             json!({})
         }
         "/delays" => {
@@ -179,54 +159,34 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
             if let Some(delay) = members.get("records_ms").and_then(milliseconds) {
                 cloudflare.delay_records(delay);
             }
-            if let Some(delay) = members.get("applications_ms").and_then(milliseconds) {
-                cloudflare.delay_applications(delay);
-            }
             if let Some(time) = members.get("unlisted_ms").and_then(milliseconds) {
                 cloudflare.whims.unlisted_time = time;
             }
-            if let Some(time) = members.get("unlisted_application_ms").and_then(milliseconds) {
-                cloudflare.whims.unlisted_application_time = time;
-            }
-            let count = |name: &str| {
-                let count = members.get(name).and_then(Value::as_u64);
-                count.and_then(|count| usize::try_from(count).ok())
-            };
-            if let Some(calls) = count("unlisted_calls") {
+            let calls = members.get("unlisted_calls").and_then(Value::as_u64);
+            if let Some(calls) = calls.and_then(|calls| usize::try_from(calls).ok()) {
                 cloudflare.whims.unlisted_calls = calls;
             }
-            if let Some(calls) = count("unlisted_application_calls") {
-                cloudflare.whims.unlisted_application_calls = calls;
-            }
             json!({})
         }
-        "/access" => access::set_up(cloudflare, &members)?,
-        "/policies" => access::edit_policy(cloudflare, &members)?,
-        "/tags" => {
-            cloudflare.add_tag(text("name")?)?;
+        "/access" => {
+            cloudflare.set_up_access(text("team")?);
             json!({})
         }
+        "/policies" => json!({"id": cloudflare.add_policy(&Value::Object(members.clone()))?}),
         "/applications" => access::edit_application(cloudflare, &members)?,
-        "/tokens" => {
-            cloudflare.add_token(Token::with_permissions(text("value")?, &Permission::ALL));
-            json!({})
-        }
         "/clock" => {
             let seconds = members.get("advance_seconds").and_then(Value::as_u64).unwrap_or_default();
             cloudflare.advance_clock(Duration::from_secs(seconds));
             json!({})
         }
         "/visit" => {
-            let visitor = members.get("visitor").map_or(Ok(Visitor::WithoutLogin), visitor)?;
-            visited(&visit(cloudflare, visitor, text("host")?, text("path").unwrap_or("/")))
+            visited(&visit(cloudflare, Visitor::WithoutLogin, text("host")?, text("path").unwrap_or("/")))
         }
         "/watch" => {
             let urls = members.get("urls").and_then(Value::as_array).into_iter().flatten();
             let urls: Vec<&str> = urls.filter_map(Value::as_str).collect();
             known(urls.iter().all(|url| url.starts_with("https://")), "address")?;
-            let visitors = members.get("visitors").and_then(Value::as_array);
-            let visitors = visitors.map(|named| named.iter().map(visitor).collect::<Result<Vec<_>, _>>());
-            cloudflare.watch_as(&visitors.unwrap_or_else(|| Ok(vec![Visitor::WithoutLogin]))?, &urls);
+            cloudflare.watch_as(&[Visitor::WithoutLogin], &urls);
             json!({})
         }
         _ => return Err(Refusal::no_route(&request.path)),
@@ -245,12 +205,6 @@ fn fault(value: &Value) -> Result<Fault, Refusal> {
         Some("done_but_unanswered") => Fault::DoneButUnanswered,
         Some(_) => return Err(unknown()),
         None => {
-            if let Some(done) = value.get("done_but") {
-                return Ok(Fault::DoneBut(Box::new(fault(done)?)));
-            }
-            if let Some(delay) = value.get("delay_ms").and_then(Value::as_u64) {
-                return Ok(Fault::Delay(Duration::from_millis(delay)));
-            }
             let code = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
             let headers = value.get("headers").and_then(Value::as_object).into_iter().flatten();
             Fault::Status {
@@ -279,11 +233,6 @@ fn shown(calls: &[Call]) -> Vec<Value> {
         })
     };
     calls.iter().map(show).collect()
-}
-
-fn visitor(value: &Value) -> Result<Visitor, Refusal> {
-    let named = Visitor::ALL.into_iter().find(|visitor| value == visitor.as_str());
-    named.ok_or_else(|| Refusal::bad_request("there is no such visitor"))
 }
 
 fn visited(visit: &Visit) -> Value {

@@ -48,11 +48,6 @@ impl Matcher {
         Self { kind, segments: Some(segments), body: None }
     }
 
-    /// `GET` of a page of an account's tunnels, any account's.
-    pub fn list_tunnels() -> Self {
-        Self::call("GET", "/accounts/*/cfd_tunnel")
-    }
-
     /// `POST` of a tunnel.
     pub fn create_tunnel() -> Self {
         Self::call("POST", "/accounts/*/cfd_tunnel")
@@ -93,11 +88,6 @@ impl Matcher {
         Self::call("GET", "/accounts/*/access/policies")
     }
 
-    /// `GET` of a page of tags.
-    pub fn list_tags() -> Self {
-        Self::call("GET", "/accounts/*/access/tags")
-    }
-
     /// `POST` of a tag.
     pub fn create_tag() -> Self {
         Self::call("POST", "/accounts/*/access/tags")
@@ -116,11 +106,6 @@ impl Matcher {
     /// `POST` of an application, any account's or zone's.
     pub fn create_application() -> Self {
         Self::call("POST", "/*/*/access/apps")
-    }
-
-    /// `GET` of an application, any account's or zone's.
-    pub fn get_application() -> Self {
-        Self::call("GET", "/*/*/access/apps/*")
     }
 
     /// `PUT` of an application, any account's or zone's.

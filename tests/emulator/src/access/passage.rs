@@ -27,9 +27,6 @@ pub enum Visitor {
 }
 
 impl Visitor {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::WithoutLogin, Self::WithLogin, Self::ServiceToken, Self::Preflight];
-
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::WithoutLogin => "without_login",

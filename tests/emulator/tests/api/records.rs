@@ -42,11 +42,6 @@ fn a_record_is_answered_in_its_normal_form() {
         (json!({"type": "A", "name": "d", "content": "192.0.2.1", "comment": ""}), "comment", Value::Null),
         (json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 5}), "priority", json!(5)),
         (
-            json!({"type": "SRV", "name": "_x._tcp", "data": {"priority": 1, "weight": 2, "port": 3, "target": "t.test"}}),
-            "content",
-            json!("1 2 3 t.test"),
-        ),
-        (
             json!({"type": "CAA", "name": "@", "data": {"flags": 0, "tag": "issue", "value": "ca.test"}}),
             "content",
             json!("0 issue \"ca.test\""),
@@ -95,7 +90,7 @@ fn what_cloudflare_refuses_is_refused_with_its_code() {
         (&zone, with(alias.clone(), "comment", json!("a\nb")), 9314),
         (&zone, with(alias.clone(), "tags", json!(["a:b"])), 9300),
         (&zone, json!({"type": "MX", "name": "n", "content": "mx.test"}), 9020),
-        (&zone, json!({"type": "SRV", "name": "n", "content": "1 2 3 t.test"}), 9101),
+        (&zone, json!({"type": "CAA", "name": "n", "content": "0 issue \"ca.test\""}), 9101),
         (&zone, record("example.com", "NS", "ns.test"), 9011),
         (&zone, record("n", "A", "300.0.0.1"), 9005),
         (&zone, record("n", "TXT", "\"a"), 9208),
@@ -209,37 +204,17 @@ fn a_zone_is_full_at_its_quota() {
 }
 
 #[test]
-fn records_are_filtered_and_paged() {
+fn records_are_listed_in_pages() {
     let (emulator, zone) = free_zone();
-    emulator.edit(|cloudflare| cloudflare.zone_mut(&zone).record_quota = 1000);
     for number in 0..150 {
         let record = json!({"type": "A", "name": format!("n{number:03}"), "content": "192.0.2.1"});
         emulator.add_record(&zone, record).unwrap();
     }
-    let record =
-        json!({"type": "CNAME", "name": "www", "content": TARGET, "proxied": true, "comment": "Owner=Me"});
-    emulator.add_record(&zone, record).unwrap();
     let list = |query: &str| read(&emulator, &format!("/zones/{zone}/dns_records?{query}"));
-    for (query, count) in [
-        ("", 100),
-        ("page=2", 51),
-        ("per_page=5000", 151),
-        ("name=WWW.example.com", 1),
-        ("name.contains=N00", 10),
-        ("name.startswith=n14&type=A", 10),
-        ("type=CNAME&name=n001.example.com", 0),
-        ("type=CNAME&name=n001.example.com&match=any", 2),
-        ("content.endswith=.cfargotunnel.com", 1),
-        ("comment.startswith=owner%3D", 1),
-        ("comment.present=", 1),
-        ("proxied=true", 1),
-        ("search=owner", 1),
-        ("page=9", 0),
-    ] {
+    for (query, count) in [("", 100), ("page=2", 50), ("per_page=5000", 150), ("page=9", 0)] {
         assert_eq!(list(query).result().as_array().unwrap().len(), count, "{query}");
     }
-    assert_eq!(list("order=name&direction=desc").result()[0]["name"], "www.example.com");
-    assert_eq!(list("order=age").status, 400);
+    assert_eq!(list("type=A").status, 400, "no filter is known");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cloudflare_emulator::{ConfigSource, Emulator, Matcher, NewTunnel, Permission, Token, catch_all};
+use cloudflare_emulator::{Emulator, NewTunnel, Permission, Token, catch_all};
 use serde_json::{Value, json};
 
 use crate::client::{Answer, call, free_zone, read, send};
@@ -315,18 +315,6 @@ fn lists_leave_out_a_new_tunnel_for_as_long_as_told() {
     made(&emulator, "third");
     assert_eq!(listed(&emulator, "name=third"), [""; 0]);
     assert_eq!(listed(&emulator, "name=third"), ["third"]);
-}
-
-#[test]
-fn somebody_else_can_make_the_tunnel_between_the_list_and_the_post() {
-    let (emulator, _) = account();
-    emulator.edit_before(Matcher::create_tunnel(), 1, |cloudflare| {
-        cloudflare
-            .add_tunnel_with(NewTunnel { config_source: ConfigSource::Local, ..NewTunnel::named("shop") });
-    });
-    assert_eq!(listed(&emulator, "name=shop"), [""; 0]);
-    assert_eq!(post(&emulator, json!({"name": "shop", "config_src": "cloudflare"})).code(), 1013);
-    assert_eq!(listed(&emulator, "name=shop"), ["shop"]);
 }
 
 /// A test that wants no secret in any output asks for all of them; what the emulator itself shows holds none.

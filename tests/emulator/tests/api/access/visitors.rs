@@ -92,39 +92,6 @@ fn a_preflight_request_goes_through_only_where_the_application_says_so() {
 }
 
 #[test]
-fn the_most_specific_application_decides_alone() {
-    let scene = Scene::new();
-    published(&scene, &Value::Null, &Value::Null);
-    for (name, uri, policies) in [
-        ("zone", "*.example.com", json!([scene.staff])),
-        ("dev", "*.dev.example.com", json!([scene.staff])),
-        ("hole", "www.example.com/open/*", json!([policy("b", "bypass")])),
-        ("admin", "www.example.com/admin", json!([scene.staff])),
-        ("a", "a.dev.example.com", json!([policy("b", "bypass")])),
-    ] {
-        scene.emulator.add_application(&app(name, &[uri], &policies)).unwrap();
-    }
-    let see = |host: &str, path: &str| seen(&scene.emulator, Visitor::WithoutLogin, host, path);
-    for (host, path, expected) in [
-        (HOST, "/", "out by zone"),
-        ("WWW.example.com", "/opener", "out by zone"),
-        (HOST, "/open", "out by zone"),
-        (HOST, "/open/x", "open"),
-        (HOST, "/admin", "out by admin"),
-        (HOST, "/admin/x", "out by zone"),
-        ("b.dev.example.com", "/", "out by dev"),
-        ("a.dev.example.com", "/", "open"),
-        // The star of DNS and of cloudflared is more than one label, that of Access is not.
-        ("c.b.dev.example.com", "/", "open"),
-    ] {
-        assert_eq!(see(host, path), expected, "{host}{path}");
-    }
-    scene.emulator.edit(|cloudflare| cloudflare.whims_mut().paths_cover_sub_paths = true);
-    assert_eq!(see(HOST, "/admin/x"), "out by admin");
-    assert_eq!(see(HOST, "/administrator"), "out by zone");
-}
-
-#[test]
 fn only_applications_before_hostnames_count_and_an_unknown_type_opens() {
     let scene = Scene::new();
     published(&scene, &Value::Null, &Value::Null);
