@@ -6,7 +6,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, NeverSetUp, Permission, Plan, Visit, Visitor, Watched};
+use cloudflare_emulator::{Fault, Matcher, Permission, Plan, Visit, Visitor, Watched};
 use external_dns_cloudflare_tunnel_webhook::limits::{ACCESS_TIMEOUT, PARALLEL_READS};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::{Value, json};
@@ -305,23 +305,6 @@ fn without_the_permissions_of_access_the_log_says_which_and_the_token_is_not_in_
 }
 
 #[test]
-fn where_access_was_never_set_up_nothing_is_published_and_the_log_says_what_to_do() {
-    for never in [NeverSetUp::NotEnabled, NeverSetUp::NotFound, NeverSetUp::WithoutDomain] {
-        let harness = protected(&[]);
-        harness.cloudflare.edit(|cloudflare| {
-            let account = cloudflare.accounts()[0].id.clone();
-            let organization = cloudflare.organization_mut(&account);
-            (organization.team, organization.never_set_up) = (None, never);
-        });
-        let program = harness.start_with(&GUARD);
-        program.external_dns().run_loop(&web()).expect("a refusal is no failure");
-        assert_eq!(hostnames(&harness), Vec::<String>::new());
-        let told = harness.log.lines_with(&["refused=access_unknown", "Access is not set up in the account"]);
-        assert_eq!(told.len(), 1, "{never:?}");
-    }
-}
-
-#[test]
 fn a_loop_costs_a_call_for_the_account_and_one_a_zone_more_and_the_team_one_in_ten_minutes() {
     let harness = protected(&[NAME]);
     harness.cloudflare.add_zone("example.org", Plan::Free);
@@ -356,26 +339,4 @@ fn a_loop_costs_a_call_for_the_account_and_one_a_zone_more_and_the_team_one_in_t
 /// Nothing passes by itself where a permission is missing.
 fn is_lasting(trouble: &str) -> bool {
     ["no permission", "the other grant"].contains(&trouble)
-}
-
-/// Turned on over hostnames that are open, and off again.
-#[test]
-fn the_guard_comes_and_goes_without_a_hostname_going() {
-    let harness = protected(&[NAME]);
-    let both = [web(), vec![published("open.example.com", SERVICE)]].concat();
-    let program = harness.start();
-    program.external_dns().run_loop(&both).expect("nobody asks");
-    drop(program);
-
-    let program = harness.start_with(&GUARD);
-    program.external_dns().run_loop(&both).expect("a refusal is no failure");
-    assert_eq!(hostnames(&harness), ["open.example.com", NAME]);
-    assert_eq!(audiences(&harness)[0].1.len() + audiences(&harness)[1].1.len(), 1);
-    drop(program);
-
-    let program = harness.start();
-    program.external_dns().run_loop(&both).expect("a refusal is no failure");
-    assert_eq!(audiences(&harness)[0].1.len() + audiences(&harness)[1].1.len(), 1);
-    assert_eq!(harness.log.lines_with(&["WARN", NAME, "refused=would_open"]).len(), 1);
-    assert!(!is_served(&harness, Visitor::WithoutLogin), "the application is as it was");
 }

@@ -3,7 +3,6 @@
 
 mod edited_by_hand;
 mod outages;
-mod paths;
 mod slips;
 
 use std::sync::Arc;
@@ -142,22 +141,6 @@ fn silent() -> Endpoint {
 fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
     endpoint.labels.set("resource", resource);
     endpoint
-}
-
-#[test]
-fn an_object_of_another_namespace_that_says_nothing_opens_nothing() {
-    let stage = Stage::protected(&[]);
-    for desired in [
-        vec![of("ingress/bank/web", silent())],
-        vec![of("ingress/bank/web", silent()), of("ingress/shop/web", wish("staff"))],
-        vec![of("ingress/shop/web", wish("staff")), of("ingress/bank/web", silent())],
-        vec![of("ingress/bank/web", silent())],
-        vec![of("ingress/shop/web", silent())],
-    ] {
-        stage.run(&desired);
-        assert_eq!(stage.leaks(), [""; 0]);
-        assert_eq!(stage.policies(), [["staff"]]);
-    }
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use cloudflare_emulator::Plan;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use serde_json::json;
 use test_support::fake_cloudflare::{FakeCloudflare, settings};
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{Harness, published};
 
 use crate::shared_account;
 use crate::shared_account::settle;
@@ -14,58 +13,6 @@ use crate::shared_account::settle;
 fn stamped(harness: &Harness, zone: &str) -> Vec<String> {
     let records = harness.cloudflare.records(zone).into_iter();
     records.filter(|record| shared_account::stamp(record).is_some()).map(|record| record.name).collect()
-}
-
-#[test]
-fn an_apex_is_published_beside_its_mail_records() {
-    let harness = Harness::new();
-    for (kind, content) in
-        [("MX", "mail.elsewhere.test"), ("TXT", "\"v=spf1 -all\""), ("CAA", "0 issue \"ca.test\"")]
-    {
-        let mut record = json!({"name": "example.com", "type": kind, "content": content, "priority": 10});
-        if kind == "CAA" {
-            record["data"] = json!({"flags": 0, "tag": "issue", "value": "ca.test"});
-        }
-        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
-    }
-    let before = harness.foreign_records();
-    let program = harness.start();
-    let desired = [published("example.com", "http://web:80")];
-    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    assert_eq!(harness.service_at("example.com", "/"), "http://web:80");
-    assert_eq!(harness.foreign_records(), before);
-    program.external_dns().run_loop(&[]).expect("withdrawn");
-    assert_eq!(harness.cloudflare.records(&harness.zone).len(), before.len());
-    assert_eq!(harness.foreign_records(), before);
-}
-
-#[test]
-fn a_wildcard_with_paths_leaves_the_names_below_it_theirs() {
-    let harness = Harness::new();
-    let program = harness.start();
-    let on = |name: &str, prefix: &str, service: &str| {
-        endpoint(name, &[("tunnel-service", service), ("tunnel-path-prefix", prefix)])
-    };
-    let desired = [
-        published("*.example.com", "http://all:80"),
-        on("*.example.com", "/api", "http://api:80"),
-        published("shop.example.com", "http://shop:80"),
-        published("*.deep.example.com", "http://deep:80"),
-    ];
-    settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
-    for (host, path, service) in [
-        ("any.example.com", "/", "http://all:80"),
-        ("any.example.com", "/api/v1", "http://api:80"),
-        ("any.example.com", "/apis", "http://all:80"),
-        ("shop.example.com", "/", "http://shop:80"),
-        ("shop.example.com", "/api", "http://shop:80"),
-        ("x.deep.example.com", "/", "http://deep:80"),
-        ("x.y.example.com", "/", "http://all:80"),
-    ] {
-        assert_eq!(harness.service_at(host, path), service, "{host}{path}");
-    }
-    settle(program.external_dns(), &harness.cloudflare, &[]).expect("withdrawn");
-    assert_eq!((harness.rules().len(), harness.cnames().len()), (1, 0));
 }
 
 /// A DNSEndpoint arrives as it was written; ExternalDNS itself compares names in lower-case punycode.

@@ -268,6 +268,7 @@ fn the_start_says_what_will_be_managed() {
         ("ADOPT", "tunnel"),
         ("DEFAULT_ACCESS_POLICY", "staff"),
         ("NAMESPACE_GUARD", "true"),
+        ("ACCESS_GUARD", "true"),
         ("DRY_RUN", "true"),
         ("MASS_DELETION_LIMIT", "0"),
         ("DEFAULT_SERVICE", "http://{name}:80"),

@@ -4,55 +4,8 @@ use super::*;
 
 /// Names and values that are not quite those that are meant.
 fn slips() -> Vec<Endpoint> {
-    let many = (0..25).map(|number| format!("policy-{number}")).collect::<Vec<_>>().join(",");
-    let values = [
-        "staf",
-        "Staff",
-        "STAFF",
-        "sta ff",
-        "\"staff\"",
-        "staff.",
-        "",
-        " ",
-        ",",
-        "staff,",
-        ",staff",
-        "staff,staff",
-        "staff;on-call",
-        "staff on-call",
-        "none,staff",
-        "staff,none",
-        "None",
-        "NONE",
-        "'none'",
-        "no",
-        "off",
-        "false",
-        "open",
-        "null",
-        "[]",
-        "public",
-        "bypass",
-        "everybody",
-        "staff,everybody",
-        "twin",
-        &many,
-    ];
-    let names = [
-        "acces-policy",
-        "access-polcy",
-        "access-policies",
-        "access_policy",
-        "accesspolicy",
-        "Access-Policy",
-        "access-policy ",
-        "tunnel-access-policy",
-        "cloudflare-access-policy",
-        "policy-access",
-        "access-policy-name",
-        "access-policy.",
-        "access-policy.x",
-    ];
+    let values = ["staf", "STAFF", "", "staff,", "staff,none", "None", "off", "bypass", "everybody", "twin"];
+    let names = ["acces-policy", "access_policy", "Access-Policy", "policy-access", "access-policy.x"];
     let misspelt = |name: &str, value: &str| endpoint(NAME, &[("tunnel-service", SECRET), (name, value)]);
     let values = values.iter().map(|value| wish(value));
     let names = names.iter().flat_map(|name| [misspelt(name, "staff"), misspelt(name, "none")]);
@@ -75,15 +28,4 @@ fn a_slip_in_the_name_or_the_value_opens_nothing_and_leaves_what_protects() {
         }
     }
     assert_eq!(told, [""; 0], "opened");
-}
-
-#[test]
-fn spaces_around_a_policy_are_no_slip() {
-    let stage = Stage::protected(&[]);
-    for text in [" staff ", "staff ", "\tstaff"] {
-        assert_eq!(stage.run(&[wish(text)]), 0, "{text:?}");
-    }
-    stage.run(&[wish(" on-call ,  staff ")]);
-    assert_eq!(stage.policies(), [["on-call", "staff"]]);
-    assert_eq!(stage.leaks(), [""; 0]);
 }
