@@ -22,9 +22,8 @@ pub struct Whims {
     pub unlisted_calls: usize,
     /// How long lists leave it out, besides.
     pub unlisted_time: Duration,
-    /// How many lists leave out an application that a POST makes from now on, though it answers by id.
-    pub unlisted_application_calls: usize,
-    /// How long lists leave it out, besides. About 30 seconds are known.
+    /// How long lists leave out an application that a POST makes from now on, though it answers by id. About 30 seconds
+    /// are known.
     pub unlisted_application_time: Duration,
     /// Members of self-hosted applications that this Cloudflare keeps besides those of its description.
     pub application_fields: Vec<String>,
@@ -77,7 +76,6 @@ impl fmt::Debug for Whims {
             adds_empty_origin_request,
             unlisted_calls,
             unlisted_time,
-            unlisted_application_calls,
             unlisted_application_time,
             application_fields,
             shows_unset_as_null,
@@ -92,7 +90,6 @@ impl fmt::Debug for Whims {
             .field("adds_empty_origin_request", adds_empty_origin_request)
             .field("unlisted_calls", unlisted_calls)
             .field("unlisted_time", unlisted_time)
-            .field("unlisted_application_calls", unlisted_application_calls)
             .field("unlisted_application_time", unlisted_application_time)
             .field("application_fields", application_fields)
             .field("shows_unset_as_null", shows_unset_as_null)

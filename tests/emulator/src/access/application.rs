@@ -53,8 +53,6 @@ pub struct Application {
     /// The account, by id.
     pub(super) account: String,
     links: Vec<Link>,
-    /// How many more lists leave it out.
-    unlisted_calls: usize,
     /// Until this time every list leaves it out.
     listed_from: Duration,
     created_at: String,
@@ -101,13 +99,6 @@ impl Application {
     pub(super) fn policies<'a>(&self, access: &'a Access) -> impl Iterator<Item = &'a Policy> {
         self.links.iter().filter_map(|link| access.policy(&self.account, &link.policy))
     }
-
-    /// Counts a list that is made now, and says whether it has the application.
-    fn count_list(&mut self, now: Duration) -> bool {
-        let is_listed = self.unlisted_calls == 0 && self.listed_from <= now;
-        self.unlisted_calls = self.unlisted_calls.saturating_sub(1);
-        is_listed
-    }
 }
 
 impl Cloudflare {
@@ -151,35 +142,14 @@ pub(super) fn list(
     scope: &Scope,
     request: &Request,
 ) -> Result<Success, Refusal> {
-    let parameters = request.parameters();
-    let page = page_of(&parameters, 1000)?;
+    let page = page_of(&request.parameters(), 1000)?;
     let now = cloudflare.clock.now();
-    let of_scope =
-        cloudflare.access.applications.iter_mut().filter(|application| application.scope == *scope);
-    let listed_ids: Vec<String> = of_scope
-        .filter_map(|application| {
-            (application.count_list(now) && grant.sees(&application.id)).then(|| application.id.clone())
-        })
-        .collect();
-    let applications =
-        cloudflare.access.applications.iter().filter(|application| listed_ids.contains(&application.id));
-    let is_exact = parameters.iter().any(|(name, value)| name == "exact" && value == "true");
-    let passes = |application: &&Application| {
-        parameters.iter().all(|(name, value)| {
-            let fits = |text: &str| if is_exact { text == value } else { text.contains(value.as_str()) };
-            match name.as_str() {
-                "name" => fits(application.name()),
-                // Other destinations than the first one are missed.
-                "domain" => fits(application.text("domain")),
-                "aud" => application.aud == *value,
-                "search" => application.name().contains(value) || application.text("domain").contains(value),
-                _ => true,
-            }
-        })
+    let is_seen = |application: &&Application| {
+        application.scope == *scope && application.listed_from <= now && grant.sees(&application.id)
     };
-    let shown: Vec<Value> =
-        applications.filter(passes).map(|application| cloudflare.application_json(application)).collect();
-    Ok(listed(page, shown, listed_ids.len()))
+    let seen = cloudflare.access.applications.iter().filter(is_seen);
+    let shown: Vec<Value> = seen.map(|application| cloudflare.application_json(application)).collect();
+    Ok(listed(page, shown))
 }
 
 /// `GET …/access/apps/{app_id}`, also of one that is not listed yet.
@@ -196,11 +166,8 @@ pub(super) fn show(
 /// `POST …/access/apps`: the application with all its policies at once.
 pub(super) fn create(cloudflare: &mut Cloudflare, scope: &Scope, body: &str) -> Result<Success, Refusal> {
     let id = add(cloudflare, scope, &members(body)?)?;
-    let (calls, time) =
-        (cloudflare.whims.unlisted_application_calls, cloudflare.whims.unlisted_application_time);
-    let listed_from = cloudflare.clock.now() + time;
-    let application = cloudflare.application_mut(&id);
-    (application.unlisted_calls, application.listed_from) = (calls, listed_from);
+    let listed_from = cloudflare.clock.now() + cloudflare.whims.unlisted_application_time;
+    cloudflare.application_mut(&id).listed_from = listed_from;
     let shown = Success::of(&cloudflare.application_json(cloudflare.application(&id)));
     Ok(Success { status: 201, ..shown })
 }
@@ -228,7 +195,6 @@ pub(super) fn add(
         fields: draft.fields,
         account,
         links: Vec::new(),
-        unlisted_calls: 0,
         listed_from: Duration::ZERO,
         created_at: now.clone(),
         updated_at: now,

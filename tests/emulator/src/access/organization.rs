@@ -1,7 +1,5 @@
 //! An account's Zero Trust organization: the team, and what it says for the whole account.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::answer::{Refusal, Success};
@@ -29,26 +27,12 @@ pub struct Organization {
     pub team: Option<String>,
     /// How it answers while there is no team.
     pub never_set_up: NeverSetUp,
-    /// Whether a visitor of a hostname without an application is turned away.
-    pub denies_unmatched_requests: bool,
-    /// Names of the zones in which such a visitor is let through all the same.
-    pub exempted_zones: Vec<String>,
-    /// The longest session that an application may ask for; `None` for any.
-    pub longest_session: Option<Duration>,
     created_at: String,
 }
 
 impl Organization {
     pub(crate) fn new(account: String, now: String) -> Self {
-        Self {
-            account,
-            team: None,
-            never_set_up: NeverSetUp::default(),
-            denies_unmatched_requests: false,
-            exempted_zones: Vec::new(),
-            longest_session: None,
-            created_at: now,
-        }
+        Self { account, team: None, never_set_up: NeverSetUp::default(), created_at: now }
     }
 
     /// Where visitors log in; `None` where Access was never set up.
@@ -77,8 +61,8 @@ impl Organization {
             "is_ui_read_only": false,
             "auto_redirect_to_identity": false,
             "allow_authenticate_via_warp": false,
-            "deny_unmatched_requests": self.denies_unmatched_requests,
-            "deny_unmatched_requests_exempted_zone_names": self.exempted_zones,
+            "deny_unmatched_requests": false,
+            "deny_unmatched_requests_exempted_zone_names": [],
             "login_design": {},
             "created_at": self.created_at,
             "updated_at": self.created_at,

@@ -8,7 +8,6 @@ use std::fmt;
 
 use crate::access::destination::Pattern;
 use crate::access::{Access, Application, Policy};
-use crate::cloudflare::Account;
 use crate::json::{Members, elements};
 use crate::zone::Zone;
 
@@ -79,7 +78,7 @@ pub(crate) fn passage(
     path: &str,
     covers_sub_paths: bool,
 ) -> Passage {
-    let Zone { account: Account { id: account, .. }, name: zone, .. } = zone;
+    let account = &zone.account.id;
     let Some(organization) =
         access.organizations.iter().find(|organization| organization.account == *account)
     else {
@@ -98,9 +97,7 @@ pub(crate) fn passage(
     // The last of equals is the one that `max_by_key` finds.
     let fitting = candidates.rev().filter_map(|application| Some((fit(application)?, application)));
     let Some((_, application)) = fitting.max_by_key(|(fit, _)| *fit) else {
-        let is_denied = organization.denies_unmatched_requests
-            && !organization.exempted_zones.iter().any(|name| name == zone);
-        return if is_denied { Passage::TurnedAway(None) } else { Passage::Free };
+        return Passage::Free;
     };
     let policies: Vec<&Policy> = application.policies(access).collect();
     let is_open = |policy: &&Policy| !matches!(policy.decision.as_str(), "allow" | "deny" | "non_identity");

@@ -111,8 +111,7 @@ impl Access {
 pub(super) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) -> Result<Success, Refusal> {
     let access = &cloudflare.access;
     let shown: Vec<Value> = access.reusable(account).map(|policy| access.policy_json(policy)).collect();
-    let total = shown.len();
-    Ok(listed(page_of(&request.parameters(), 100)?, shown, total))
+    Ok(listed(page_of(&request.parameters(), 100)?, shown))
 }
 
 /// `GET /accounts/{account_id}/access/policies/{policy_id}`.

@@ -40,8 +40,7 @@ pub(super) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
     let Access { tags, applications, .. } = &cloudflare.access;
     let of_account = tags.iter().filter(|tag| tag.account == account);
     let shown: Vec<Value> = of_account.map(|tag| tag.to_json(applications)).collect();
-    let total = shown.len();
-    Ok(listed(page_of(&request.parameters(), 50)?, shown, total))
+    Ok(listed(page_of(&request.parameters(), 50)?, shown))
 }
 
 /// `GET /accounts/{account_id}/access/tags/{name}`.

@@ -1,7 +1,5 @@
 //! What Cloudflare's lists of limits say.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::{Scene, app, policy};
@@ -47,17 +45,4 @@ fn an_account_has_no_more_than_its_limits() {
     assert_eq!(scene.refused(&body).2, "an account has no more than 500 applications");
     assert_eq!(scene.listed("").len(), 499);
     assert_eq!(scene.get("policies").result().as_array().unwrap().len(), 100, "a page");
-}
-
-#[test]
-fn an_account_may_have_a_longest_session() {
-    let scene = Scene::new();
-    let account = scene.emulator.account();
-    let hour = Some(Duration::from_secs(3600));
-    scene.emulator.edit(|cloudflare| cloudflare.organization_mut(&account).longest_session = hour);
-    let mut body = app("x", &["b.example.com"], &json!([]));
-    body["session_duration"] = json!("61m");
-    assert_eq!(scene.refused(&body).2, "session_duration is longer than the account allows");
-    body["session_duration"] = json!("60m");
-    assert_eq!(scene.made(&body)["session_duration"], "60m", "as it was written");
 }

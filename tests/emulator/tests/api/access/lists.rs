@@ -9,28 +9,16 @@ use super::{Scene, app};
 use crate::client::{TOKEN, read, send};
 
 #[test]
-fn the_list_is_paged_and_its_total_is_without_regard_to_filters() {
+fn the_list_is_paged() {
     let scene = Scene::new();
     for name in ["a", "b", "ab"] {
-        let uris = [format!("{name}.example.com"), format!("{name}.example.com/also")];
-        scene.made(&app(name, &[&uris[0], &uris[1]], &json!([])));
+        scene.made(&app(name, &[&format!("{name}.example.com")], &json!([])));
     }
     assert_eq!(scene.listed("?per_page=2"), ["a", "b"]);
     assert_eq!(scene.listed("?per_page=2&page=2"), ["ab"]);
-    assert_eq!(scene.get("apps?per_page=1001").code(), 12130);
-    let aud = scene.emulator.edit(|cloudflare| cloudflare.application("b").aud.clone());
-    for (query, expected) in [
-        ("?name=a", vec!["a", "ab"]),
-        ("?name=a&exact=true", vec!["a"]),
-        ("?domain=b.example.com", vec!["b", "ab"]),
-        ("?domain=b.example.com&exact=true", vec!["b"]),
-        ("?domain=b.example.com/also&exact=true", vec![]),
-        ("?search=ab", vec!["ab"]),
-        (&format!("?aud={aud}"), vec!["b"]),
-    ] {
-        assert_eq!(scene.listed(query), expected, "{query}");
-        let answer = scene.get(&format!("apps{query}")).json();
-        assert_eq!(answer["result_info"]["total_count"], 3, "{query}");
+    assert_eq!(scene.get("apps?per_page=2").json()["result_info"]["total_count"], 3);
+    for unknown in ["per_page=1001", "name=a"] {
+        assert_eq!(scene.get(&format!("apps?{unknown}")).code(), 12130, "{unknown}");
     }
 }
 
@@ -39,12 +27,11 @@ fn a_new_application_is_listed_later_and_answers_by_its_id() {
     let scene = Scene::new();
     scene.emulator.stop_clock();
     scene.emulator.edit(|cloudflare| {
-        cloudflare.whims_mut().unlisted_application_calls = 2;
         cloudflare.whims_mut().unlisted_application_time = Duration::from_secs(30);
     });
     let made = scene.made(&app("web", &["www.example.com"], &json!([])));
     let path = format!("apps/{}", made["id"].as_str().unwrap());
-    assert!(scene.listed("").is_empty() && scene.listed("").is_empty() && scene.listed("").is_empty());
+    assert!(scene.listed("").is_empty());
     assert_eq!(scene.get(&path).result(), made);
     assert_eq!(scene.refused(&app("web", &["www.example.com"], &json!([]))).1, 11010, "it is there");
     scene.emulator.advance_clock(Duration::from_secs(29));

@@ -115,13 +115,6 @@ fn only_applications_before_hostnames_count_and_an_unknown_type_opens() {
     scene.emulator.add_application(&app("wide too", &["*.example.com"], &json!([]))).unwrap();
     scene.emulator.edit(|cloudflare| cloudflare.delete_application("web"));
     assert_eq!(see(HOST), "out by wide");
-    // Of an account that denies what no application covers.
-    let account = scene.emulator.account();
-    scene.emulator.edit(|cloudflare| cloudflare.organization_mut(&account).denies_unmatched_requests = true);
-    assert_eq!(see("b.dev.example.com"), "error 1043");
-    let exempted = vec!["example.com".to_owned()];
-    scene.emulator.edit(|cloudflare| cloudflare.organization_mut(&account).exempted_zones = exempted);
-    assert_eq!(see("b.dev.example.com"), "open");
 }
 
 #[test]
