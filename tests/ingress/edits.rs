@@ -159,14 +159,6 @@ fn each_edit_says_for_itself_whether_it_changes_anything() {
 }
 
 #[test]
-fn two_rules_with_one_hostname_and_path_are_not_told_apart() {
-    let document = list(&["a.example.com - own", "A.example.com - foreign", "- - rest"]);
-    let edited = edit(&document, &[remove("a.example.com", "")]);
-    assert_eq!(edited.refused, [(0, EditRefusal::Duplicate { rules: vec![1, 2] })]);
-    assert!(!edited.changed);
-}
-
-#[test]
 fn a_rule_that_equals_the_wanted_one_in_every_field_is_left_to_be_taken_back() {
     let new = [RuleEdit::Put { rule: wanted("a.example.com", "", "http://app"), replaces: false }];
     for (label, rule, is_equal) in [
