@@ -514,25 +514,17 @@ fn a_loop_costs_the_same_calls_with_looks_in_between_and_waits_for_none() {
 }
 
 #[test]
-fn nobody_looks_while_few_calls_are_left() {
-    let harness = Harness::new();
-    let calls = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN) - 1;
-    harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
-    let fixture = Fixture::new(harness, &[]);
-    fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
-    eventually("the decision", || fixture.said(&["DEBUG", "few calls are left"]) > 0);
-    fixture.run_loop(&[published("www.example.com", "http://web:80")]);
-    assert_eq!(fixture.looks(), 0);
-}
-
-#[test]
 fn connectors_are_looked_at_with_the_last_calls_that_are_not_for_others() {
     let calls_of_the_start = Fixture::new(Harness::new(), &[]).harness.cloudflare.calls().len() as u64;
-    let harness = Harness::new();
-    let calls = calls_of_the_start + u64::from(limits::CONNECTORS_CALLS_LEFT_MIN);
-    harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
-    let fixture = Fixture::new(harness, &[]);
-    fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
-    eventually("a look", || fixture.looks() == 1);
-    assert_eq!(fixture.said(&["DEBUG", "few calls are left"]), 0);
+    let least = u64::from(limits::CONNECTORS_CALLS_LEFT_MIN);
+    for (calls, looks) in [(calls_of_the_start + least, 1), (least - 1, 0)] {
+        let harness = Harness::new();
+        harness.cloudflare.set_rate_limit(RateLimit { calls, ..RateLimit::default() });
+        let fixture = Fixture::new(harness, &[]);
+        fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
+        let left_out = || fixture.said(&["DEBUG", "few calls are left"]);
+        eventually("the decision", || fixture.looks() + left_out() > 0);
+        fixture.run_loop(&[published("www.example.com", "http://web:80")]);
+        assert_eq!((fixture.looks(), left_out()), (looks, 1 - looks));
+    }
 }

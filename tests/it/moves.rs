@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use serde_json::json;
 use test_support::harness::{endpoint_of, published};
 
 use crate::shared_account::SharedAccount;
@@ -200,34 +199,6 @@ fn what_comes_and_what_goes_is_one_version_of_a_document() {
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(writes, Writes { configurations: 1, batches: 2 });
     assert_eq!(run(&mut simulation, &after).1, Writes::default());
-}
-
-/// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.
-#[test]
-fn a_deep_name_below_a_wildcard_is_told_of_once() {
-    let account = SharedAccount::holding(|cloudflare| {
-        for name in ["*.wild.example.org", "stands.other.wild.example.org"] {
-            let record = json!({"name": name, "type": "A", "content": "192.0.2.9", "proxied": true});
-            cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
-        }
-    });
-    let mut simulation = Simulation::new(account, &[], Pace { connectors: vec![0], ..PACE });
-    let log = simulation.account.harness.log.clone();
-    let told =
-        |name: &str| log.lines_with(&[&format!("hostname=\"{name}\""), "\"*.wild.example.org\"", "RFC 4592"]);
-    let deep = "deep.down.wild.example.org";
-    let desired = [deep, "flat.wild.example.org", "beside.other.wild.example.org"]
-        .map(|name| published(name, "http://web:80"));
-    simulation.run_to_rest(&desired).expect("published");
-    simulation.run_to_rest(&desired).expect("at rest");
-    assert_eq!(told(deep).len(), 1, "{:#?}", told(deep));
-    assert!(
-        told(deep)[0].contains("takes \"down.wild.example.org\" and all other names below"),
-        "{:?}",
-        told(deep)
-    );
-    assert_eq!(told("flat.wild.example.org"), [""; 0]);
-    assert_eq!(told("beside.other.wild.example.org"), [""; 0], "the name between stands already");
 }
 
 /// The old path is asked to go, as its set identifier is another one; the new one would strand what is somebody else's.

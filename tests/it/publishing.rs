@@ -1,12 +1,7 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use cloudflare_emulator::{Emulator, NewTunnel, Plan, RuleText, Token};
-use test_support::clock::ManualClock;
-use test_support::harness::{FOREIGN_RULE, Harness, TOKEN, endpoint, published};
-use test_support::log::Log;
+use cloudflare_emulator::{NewTunnel, Plan, RuleText};
+use test_support::harness::{FOREIGN_RULE, Harness, endpoint, published};
 
 #[test]
 fn a_hostname_is_published_changed_and_withdrawn() {
@@ -130,26 +125,6 @@ fn a_zone_of_another_account_is_not_touched() {
         .expect("refused by name");
     assert_eq!(harness.cloudflare.records(&zone).len(), 1);
     assert_eq!(harness.rules(), [""; 0]);
-}
-
-/// Whoever forgot a permission adds it, and goes to bed.
-#[test]
-fn a_start_without_zones_goes_on_when_the_token_sees_one() {
-    let cloudflare = Emulator::start();
-    cloudflare.add_token(Token::full(TOKEN));
-    let harness = Harness {
-        zone: String::new(),
-        tunnel: cloudflare.add_tunnel("home"),
-        cloudflare,
-        log: Log::default(),
-    };
-    let clock = Arc::new(ManualClock::default());
-    let program = harness.start_by(Arc::clone(&clock) as _, &[("CF_ACCOUNT_ID", "")]);
-    assert!(harness.cloudflare.wait_for_calls(2, Duration::from_secs(60)), "the token, then the zones");
-    harness.cloudflare.add_zone("example.com", Plan::Pro);
-    clock.await_watch();
-    clock.put_ahead(Duration::from_secs(1));
-    program.wait_until_ready();
 }
 
 /// The refusal is remembered, and what is remembered must not be left out of a move as if the rest were enough.

@@ -138,14 +138,21 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
 
 #[test]
 fn what_goes_by_is_waited_for_without_a_restart() {
-    for (label, fault) in
-        [("hangs", Fault::Hang), ("fails", Fault::status(503)), ("limits", Fault::limited(60))]
-    {
+    for (label, fault) in [
+        ("hangs", Some(Fault::Hang)),
+        ("fails", Some(Fault::status(503))),
+        ("limits", Some(Fault::limited(60))),
+        ("shows no zone", None),
+    ] {
         let harness = Harness::new();
-        harness.cloudflare.fault_every(Matcher::any(), fault);
-        let fixture = Fixture::new(harness, &[]);
+        match fault {
+            Some(fault) => harness.cloudflare.fault_every(Matcher::any(), fault),
+            None => harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = Some(vec![])),
+        }
+        let fixture = Fixture::new(harness, &[("CF_ACCOUNT_ID", "")]);
         let external_dns = fixture.program.external_dns();
         assert_eq!(external_dns.records().err(), Some(503), "{label}");
+        fixture.harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).zones = None);
         fixture.harness.cloudflare.clear_faults();
         fixture.harness.cloudflare.release();
         fixture.until_ready_says(200, "ready");

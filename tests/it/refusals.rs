@@ -126,17 +126,11 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
 fn an_endpoint_that_became_invalid_keeps_what_is_published() {
     let service = ("tunnel-service", "http://web:80");
     let prefix = ("tunnel-path-prefix", "/api");
-    let invalid: [(&str, &[(&str, &str)]); 10] = [
+    let invalid: [(&str, &[(&str, &str)]); 4] = [
         ("a service that is none", &[("tunnel-service", "web:80"), prefix]),
-        ("a service with a path", &[("tunnel-service", "http://web:80/x"), prefix]),
-        ("an empty service", &[("tunnel-service", ""), prefix]),
-        ("a path that is none", &[service, ("tunnel-path-prefix", "api")]),
-        ("an expression that Go cannot read", &[service, ("tunnel-path", "^/api(")]),
         ("both kinds of path", &[service, prefix, ("tunnel-path", "^/other")]),
         ("access that is half said", &[service, prefix, ("access-required", "true")]),
-        ("an unknown access option", &[service, prefix, ("access-require", "true")]),
         ("an unknown tunnel", &[service, prefix, ("tunnel", "nowhere")]),
-        ("a misspelled property", &[service, prefix, ("tunnel-servise", "http://web:80")]),
     ];
     for (label, properties) in invalid {
         let account = SharedAccount::new();

@@ -204,67 +204,9 @@ fn in_tunnel(tunnel: &str, name: &str, path: &str, service: &str) -> Endpoint {
     endpoint(&name, &all.into_iter().filter(|(_, value)| !value.is_empty()).collect::<Vec<_>>())
 }
 
-fn prefix(name: &str, prefix: &str, service: &str) -> Endpoint {
-    endpoint(name, &[("tunnel-path-prefix", prefix), ("tunnel-service", service)])
-}
-
 const WEB: &str = "web.example.com";
 /// No wildcard covers it: without a rule it gets the catch-all.
 const ALONE: &str = "web.example.org";
-
-#[test]
-fn a_visitor_of_a_reworded_path_is_served_throughout() {
-    let whole = published(WEB, "http://web:80");
-    let visitors: [Visitor; 3] = [
-        ("https://web.example.com/api/x", "http://api:80", "http://api:80"),
-        ("https://web.example.com/", "http://web:80", "http://web:80"),
-        ("https://web.example.com/apiary", "http://web:80", "http://web:80"),
-    ];
-    let behind = Change::new(
-        "a path is reworded, with another rule of its hostname behind it",
-        vec![whole.clone(), in_tunnel("", "web", "^/api/", "http://api:80")],
-        vec![whole, prefix(WEB, "/api", "http://api:80")],
-        &visitors,
-    );
-    let alone = Change::new(
-        "a path is reworded, with nothing behind it",
-        vec![in_tunnel("", ALONE, "^/api/", "http://api:80")],
-        vec![prefix(ALONE, "/api", "http://api:80")],
-        &[("https://web.example.org/api/x", "http://api:80", "http://api:80")],
-    );
-    nobody_is_lost(behind.and_back("and back").into_iter().chain(alone.and_back("and back")));
-}
-
-#[test]
-fn a_visitor_of_a_changed_service_is_served_throughout() {
-    let with = |service: &str, more: &[(&str, &str)]| {
-        let service = [("tunnel-service", service)];
-        vec![endpoint(ALONE, &service.iter().chain(more).copied().collect::<Vec<_>>())]
-    };
-    let visitor = |before, after| [("https://web.example.org/", before, after)];
-    let service = Change::new(
-        "a service changes",
-        with("http://web:80", &[]),
-        with("http://new:80", &[]),
-        &visitor("http://web:80", "http://new:80"),
-    );
-    let option = Change::new(
-        "an option comes",
-        with("https://web:443", &[]),
-        with("https://web:443", &[("origin-no-tls-verify", "true")]),
-        &visitor("https://web:443", "https://web:443"),
-    );
-    // The hand-made rule for `*.example.com` is behind it.
-    let none = Change::new(
-        "a service becomes none",
-        vec![published(WEB, "http://web:80")],
-        vec![endpoint(WEB, &[("tunnel-service", "none")])],
-        &[("https://web.example.com/", "http://web:80", "http://wild:80")],
-    );
-    let changes =
-        [service.and_back("and back"), option.and_back("an option goes"), none.and_back("and back")];
-    nobody_is_lost(changes.into_iter().flatten());
-}
 
 #[test]
 fn a_visitor_of_a_hostname_that_moves_is_served_throughout() {

@@ -333,3 +333,20 @@ fn adoption_does_not_take_a_hostname_from_a_namespace() {
         );
     }
 }
+
+/// The stamp of two rules names no object, so nobody holds the hostname.
+#[test]
+fn another_namespaces_mistake_keeps_nothing_published_where_the_guard_came_later() {
+    let one = of("ingress/shop/a", "^/a", "http://a.shop.svc:80");
+    let other = of("ingress/shop/b", "^/b", "http://b.shop.svc:80");
+    let wrong = of("ingress/bank/x", "^/x", "no service");
+    for (after, left) in [(vec![other.clone(), wrong.clone()], 1), (vec![wrong], 0)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        run(&mut cloudflare, &[one.clone(), other.clone()]);
+        let mut cloudflare = guard(cloudflare);
+        for _ in 0..3 {
+            run(&mut cloudflare, &after);
+        }
+        assert_eq!(services(&cloudflare).len(), left);
+    }
+}

@@ -30,6 +30,23 @@ fn a_name_two_labels_below_its_zone_is_told_of_once() {
     assert_eq!(notes(&cloudflare.run_loop(&changed, usize::MAX)), []);
 }
 
+/// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.
+#[test]
+fn a_deep_name_below_a_wildcard_is_told_of_once() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    for name in ["*.wild.example.com", "stands.other.wild.example.com"] {
+        cloudflare.add(name, "A", "192.0.2.9", "");
+    }
+    let desired = ["deep.down.wild.example.com", "flat.wild.example.com", "beside.other.wild.example.com"]
+        .map(|name| published(name, "http://web:80"));
+    let mut told = notes(&cloudflare.run_loop(&desired, usize::MAX));
+    told.retain(|(_, text)| text.contains("RFC 4592"));
+    let [(hostname, text)] = &*told else { panic!("{told:?}") };
+    assert_eq!(hostname, "deep.down.wild.example.com", "beside the other one a name stands already");
+    assert!(text.contains("takes \"down.wild.example.com\" and all other names below"), "{text}");
+    assert_eq!(notes(&cloudflare.run_loop(&desired, usize::MAX)), []);
+}
+
 #[test]
 fn a_rule_that_gets_no_request_is_told_of() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);

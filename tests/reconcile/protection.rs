@@ -147,6 +147,20 @@ fn a_new_path_takes_no_requests_from_a_foreign_rule_that_requires_a_token() {
     assert_eq!(labels(&run(&mut cloudflare, &desired(OPEN))), [""; 0]);
 }
 
+#[test]
+fn a_path_that_says_nothing_below_a_protected_place_is_not_published_with_it() {
+    let expression = endpoint(NAME, &[("tunnel-service", "http://web:80"), ("tunnel-path", "^/.dmin")]);
+    for desired in [
+        [at(NAME, "", "staff"), at(NAME, "/admin", "")],
+        [at(NAME, "/admin", "staff"), at(NAME, "/admin/users", "")],
+        [at(NAME, "/admin", "staff"), expression],
+    ] {
+        let mut cloudflare = cloudflare();
+        assert!(labels(&run(&mut cloudflare, &desired)).contains(&"would_open"), "{desired:?}");
+        assert_eq!((cloudflare.records.len(), names(&cloudflare).len()), (0, 0), "{desired:?}");
+    }
+}
+
 /// A wildcard's rule turns visitors of all names below it away, how many labels they ever have.
 #[test]
 fn a_new_name_below_a_protected_wildcard_says_who_may_reach_it() {

@@ -20,7 +20,7 @@ type Wrong = (&'static str, fn(&mut Cloudflare), &'static [(&'static str, &'stat
 
 #[test]
 fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
-    let wrong: [Wrong; 32] = [
+    let wrong: [Wrong; 31] = [
         (
             "an unknown token",
             |_| (),
@@ -84,12 +84,6 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
         ),
         (
             "no permission for tunnels",
-            |cloudflare| only(cloudflare, &[ZoneRead, DnsEdit]),
-            &[],
-            ["failed", "tunnels", "Authentication error", "Account: Cloudflare Tunnel: Edit"],
-        ),
-        (
-            "no permission for tunnels where the dashboard has another name for it",
             |cloudflare| only(cloudflare, &[ZoneRead, DnsEdit]),
             &[],
             [
