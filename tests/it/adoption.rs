@@ -1,7 +1,5 @@
 //! `ADOPT` at work: what the log says of it, and how it ends whatever happens in between.
 
-use std::collections::BTreeSet;
-
 use cloudflare_emulator::{Emulator, Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus, Visit};
+use cloudflare_emulator::{Fault, Matcher, Plan, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::clock::ManualClock;
@@ -91,11 +91,6 @@ impl Fixture {
 
     fn service(&self, host: &str) -> String {
         self.harness.service_at(host, "/")
-    }
-
-    fn zone_lists(&self) -> usize {
-        let calls = self.harness.cloudflare.take_calls();
-        calls.iter().filter(|call| call.path.ends_with("/zones")).count()
     }
 }
 

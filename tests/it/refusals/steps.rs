@@ -7,6 +7,7 @@ use cloudflare_emulator::{Call, Fault, Matcher, RuleText};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use test_support::harness::{Harness, endpoint, published};
 
+use super::stamped;
 use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::SharedTime;
 
