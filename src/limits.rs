@@ -178,9 +178,6 @@ pub const PATH_MAX_BYTES: usize = 1_024;
 /// hold a megabyte.
 pub const PROPERTY_NAME_MAX_BYTES: usize = 64;
 
-/// Unknown properties of one rule that are compared with the known ones. With more of them the endpoint is invalid.
-pub const UNKNOWN_PROPERTIES_MAX: usize = 16;
-
 /// All texts of one endpoint together. An Ingress may have 256 KiB of annotations, and each of its hostnames gets all
 /// of them.
 pub const ENDPOINT_MAX_BYTES: usize = 16 * 1024;

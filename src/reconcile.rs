@@ -15,7 +15,6 @@ pub mod groups;
 pub mod heritage;
 pub mod listing;
 pub mod namespace;
-pub mod notes;
 pub mod permitted;
 pub mod plan;
 pub mod policy;

@@ -148,12 +148,6 @@ impl OriginOption {
         self.row().field
     }
 
-    /// True if a rule without it could publish more than was asked for, or nothing. An invalid value then refuses the
-    /// endpoint.
-    pub(super) const fn is_needed(self) -> bool {
-        matches!(self.row().kind, Kind::IpRules | Kind::File)
-    }
-
     /// Parses a value; `None` if it means the same as an absent field.
     pub fn parse(self, text: &str) -> Result<Option<OriginValue>, String> {
         let content = self.row().kind.parse(text)?;

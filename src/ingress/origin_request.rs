@@ -22,49 +22,35 @@ pub struct OriginRequest {
     access: Option<Access>,
 }
 
-/// The result of reading an endpoint's origin options and Access properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OptionsRead {
-    /// The options for the rule.
-    pub origin_request: OriginRequest,
-    /// Options that are left out, with a warning.
-    pub left_out: Vec<BadOption>,
-    /// Invalid options without which more would be published than was asked for; they make the endpoint invalid.
-    pub invalid: Vec<BadOption>,
-}
-
 /// A member of an object, and its wanted value.
 type Member = (&'static str, Option<Box<RawValue>>);
 
 impl OriginRequest {
-    /// Reads the texts of the options and of Access. An option that is not set, or is left out, takes its value from
-    /// `defaults`.
-    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>, defaults: &Self) -> OptionsRead {
-        let mut read = OptionsRead::default();
+    /// Reads the texts of the options and of Access. An option that is not set takes its value from `defaults`.
+    ///
+    /// # Errors
+    /// Everything that cannot be used: without it more might be published than was asked for, or something else.
+    pub fn read<'t>(
+        text_of: &dyn Fn(&str) -> Option<&'t str>,
+        defaults: &Self,
+    ) -> Result<Self, Vec<BadOption>> {
+        let (mut read, mut bad) = (Self::default(), Vec::new());
         for option in OriginOption::all() {
             let default = defaults.value(option);
-            let problem = match text_of(option.property()).map(|text| option.parse(text)) {
-                None => None,
-                Some(Ok(None)) if default.is_none() => continue,
+            match text_of(option.property()).map(|text| option.parse(text)) {
+                None => read.options.extend(default.cloned()),
+                Some(Ok(Some(value))) => read.options.push(value),
+                Some(Ok(None)) if default.is_none() => {}
                 // The rule cannot express this value, so the default would come back and allow more.
-                Some(Ok(None)) => Some(NOTHING_BESIDE_A_DEFAULT.to_owned()),
-                Some(Ok(Some(value))) => {
-                    read.origin_request.options.push(value);
-                    continue;
-                }
-                Some(Err(problem)) => Some(problem),
-            };
-            if let Some(problem) = problem {
-                let list = if option.is_needed() { &mut read.invalid } else { &mut read.left_out };
-                list.push(BadOption::new(option.property(), problem));
+                Some(Ok(None)) => bad.push(BadOption::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
+                Some(Err(problem)) => bad.push(BadOption::new(option.property(), problem)),
             }
-            read.origin_request.options.extend(default.cloned());
         }
         match Access::read(text_of) {
-            Ok(access) => read.origin_request.access = access,
-            Err(problems) => read.invalid.extend(problems),
+            Ok(access) => read.access = access,
+            Err(problems) => bad.extend(problems),
         }
-        read
+        if bad.is_empty() { Ok(read) } else { Err(bad) }
     }
 
     /// The same options, with this Access.
@@ -211,19 +197,17 @@ mod tests {
     const CA_POOL: &str = OriginOption::CaPool.property();
     const IP_RULES: &str = OriginOption::IpRules.property();
 
-    fn read_all(said: &[(&str, &str)], defaults: &OriginRequest) -> OptionsRead {
+    fn read_all(said: &[(&str, &str)], defaults: &OriginRequest) -> Result<OriginRequest, Vec<BadOption>> {
         let text_of = |wanted: &str| said.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         OriginRequest::read(&text_of, defaults)
     }
 
-    fn read_one(name: &str, value: &str) -> OptionsRead {
+    fn read_one(name: &str, value: &str) -> Result<OriginRequest, Vec<BadOption>> {
         read_all(&[(name, value)], &OriginRequest::default())
     }
 
     fn wanted(said: &[(&str, &str)]) -> OriginRequest {
-        let OptionsRead { origin_request, left_out, invalid } = read_all(said, &OriginRequest::default());
-        assert_eq!((left_out, invalid), (Vec::new(), Vec::new()), "{said:?}");
-        origin_request
+        read_all(said, &OriginRequest::default()).expect("valid options")
     }
 
     fn written(origin_request: &OriginRequest) -> String {
@@ -231,18 +215,9 @@ mod tests {
     }
 
     /// The properties rendered from the value that was read.
-    fn canonical(name: &str, value: &str) -> Result<Vec<(String, String)>, String> {
-        let read = read_one(name, value);
-        match read.left_out.iter().chain(&read.invalid).next() {
-            Some(bad) => Err(bad.problem.clone()),
-            None => {
-                let rendered = read.origin_request.properties();
-                Ok(rendered
-                    .into_iter()
-                    .map(|property| (property.name.into(), property.value.into()))
-                    .collect())
-            }
-        }
+    fn canonical(name: &str, value: &str) -> Vec<(String, String)> {
+        let rendered = wanted(&[(name, value)]).properties().into_iter();
+        rendered.map(|property| (property.name.into(), property.value.into())).collect()
     }
 
     #[test]
@@ -274,13 +249,9 @@ mod tests {
         for (name, value, expected) in table {
             let expected: Vec<(String, String)> =
                 expected.map(|text| (name.to_owned(), text.to_owned())).into_iter().collect();
-            assert_eq!(canonical(name, value), Ok(expected.clone()), "{name}={value}");
+            assert_eq!(canonical(name, value), expected, "{name}={value}");
             for (name, value) in &expected {
-                assert_eq!(
-                    canonical(name, value),
-                    Ok(expected.clone()),
-                    "the canonical text of {name} stays as it is"
-                );
+                assert_eq!(canonical(name, value), expected, "the canonical text of {name} stays as it is");
             }
         }
         let named: Vec<&str> = table.iter().map(|(name, _, _)| *name).collect();
@@ -314,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_option_is_left_out_and_says_what_is_allowed() {
+    fn an_invalid_option_is_refused_by_name() {
         for (name, value) in [
             ("webhook/origin-connect-timeout", "500ms"),
             ("webhook/origin-connect-timeout", "1.5s"),
@@ -340,9 +311,8 @@ mod tests {
             ("webhook/origin-http-host-header", "a\r\nb"),
             ("webhook/origin-server-name", "a b"),
         ] {
-            let read = read_one(name, value);
-            assert!(read.origin_request.is_empty(), "{name}={value:?}");
-            assert_eq!((read.left_out.len(), read.invalid.len()), (1, 0), "{name}={value:?}");
+            let refused = read_one(name, value).map_err(|bad| bad.iter().map(|bad| bad.property).collect());
+            assert_eq!(refused, Err(vec![name]), "{name}={value:?}");
         }
     }
 
@@ -350,14 +320,17 @@ mod tests {
     #[test]
     fn an_empty_list_of_ip_rules_is_invalid_beside_a_default_that_allows_something() {
         let defaults = wanted(&[(IP_RULES, r#"[{"prefix":"10.0.0.0/8","ports":[],"allow":true}]"#)]);
-        assert_ne!(read_all(&[(IP_RULES, "[]")], &defaults).invalid, []);
+        assert_eq!(
+            read_all(&[(IP_RULES, "[]")], &defaults),
+            Err(vec![BadOption::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
+        );
         let own = r#"[{"prefix":"192.0.2.0/24","ports":[],"allow":true}]"#;
-        let own_rules = read_all(&[(IP_RULES, own)], &defaults).origin_request.properties();
-        assert_eq!(own_rules, [Property::new(IP_RULES, own)]);
+        let own_rules = read_all(&[(IP_RULES, own)], &defaults).map(|read| read.properties());
+        assert_eq!(own_rules, Ok(vec![Property::new(IP_RULES, own)]));
     }
 
     #[test]
-    fn what_limits_access_is_never_left_out() {
+    fn what_limits_access_is_refused_where_it_is_not_whole() {
         let team = ("webhook/access-team-name", "team");
         let tag = ("webhook/access-aud-tag", "tag");
         let required = ("webhook/access-required", "true");
@@ -396,7 +369,7 @@ mod tests {
             ("a number for a flag", vec![(IP_RULES, r#"[{"prefix":"::/0","allow":1}]"#)]),
         ];
         for (label, properties) in table {
-            assert_ne!(read_all(&properties, &OriginRequest::default()).invalid, [], "{label}");
+            assert!(read_all(&properties, &OriginRequest::default()).is_err(), "{label}");
         }
     }
 
@@ -423,7 +396,7 @@ mod tests {
 
     #[test]
     fn access_that_is_not_required_says_what_nothing_says() {
-        assert_eq!(read_one(ACCESS_REQUIRED, "false"), OptionsRead::default());
+        assert_eq!(read_one(ACCESS_REQUIRED, "false"), Ok(OriginRequest::default()));
         let empty = json!({"required": false, "teamName": "", "audTag": []});
         assert_eq!(access::properties(&empty), []);
     }

@@ -58,7 +58,7 @@ impl Adjustments {
         }
         self.report_unnamed(unnamed);
         let adjusted = adjuster.finish(last_snapshot().as_deref());
-        let more = adjusted.has_more_notes.then(|| {
+        let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
                 limits::NOTES_MAX

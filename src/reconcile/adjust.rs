@@ -13,20 +13,18 @@ use crate::model::text::quoted;
 use crate::reconcile::canonical::{
     Canonical, INVALID, Problem, RESOURCE_LABEL, TUNNEL, is_invalid, resource_of,
 };
-use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings, protection, winner};
 
-/// The answer, and notes on what it left out.
+/// The answer, and notes on what is not in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
     /// with one name would take turns.
     pub endpoints: Vec<Endpoint>,
-    /// Options that were left out, and endpoints that lost their place; if there are too many, the first by name.
+    /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub notes: Vec<Note>,
-    pub has_more_notes: bool,
 }
 
 /// Brings endpoints into canonical form one by one, so that of thousands only the results are held.
@@ -48,8 +46,7 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Sna
 
 impl<'s> Adjuster<'s> {
     pub fn new(settings: &'s Settings) -> Self {
-        let reader = EndpointReader::new(settings, Notes::with_room(limits::NOTES_MAX));
-        Self { reader, settings, endpoints: Vec::new() }
+        Self { reader: EndpointReader::new(settings), settings, endpoints: Vec::new() }
     }
 
     /// Adds the results of an endpoint and returns them; none if the endpoint is not ours.
@@ -83,8 +80,8 @@ impl<'s> Adjuster<'s> {
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self, snapshot: Option<&Snapshot>) -> Adjusted {
-        let Self { reader, settings, mut endpoints } = self;
-        let (mut notes, mut has_more_notes) = reader.into_notes().into_sorted();
+        let Self { reader: _, settings, mut endpoints } = self;
+        let mut notes = Vec::new();
         sort(&mut endpoints);
         // A rule that waits does not show what it asks for, and the winner is known by that.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, snapshot, settings));
@@ -92,14 +89,13 @@ impl<'s> Adjuster<'s> {
         if let Some((is_winner, lost)) = chosen {
             let mut is_winner = is_winner.into_iter();
             endpoints.retain(|_| is_winner.next().unwrap_or(true));
-            has_more_notes |= lost.len() > limits::NOTES_MAX;
-            notes.extend(lost);
+            notes = lost;
         }
         sort(&mut endpoints);
         if let Some(snapshot) = snapshot {
             protection::drop_idle_openings(&mut endpoints, snapshot, settings);
         }
-        Adjusted { endpoints, notes, has_more_notes }
+        Adjusted { endpoints, notes }
     }
 }
 

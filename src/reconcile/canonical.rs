@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::ingress::origin_option::BadOption;
 use crate::ingress::{Rule, WantedRule};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
@@ -77,6 +78,12 @@ pub struct Fault {
     pub subject: Box<str>,
     /// The problem, and the allowed values.
     pub problem: String,
+}
+
+impl From<BadOption> for Fault {
+    fn from(BadOption { property, problem }: BadOption) -> Self {
+        Self { subject: property.into(), problem }
+    }
 }
 
 impl fmt::Display for Fault {

@@ -27,8 +27,8 @@ const NAMES: [&str; 9] = [
     ACCESS_SESSION_DURATION,
 ];
 
-/// Words that only properties have in their names which limit what is published.
-const LIMITING_WORDS: [&str; 3] = ["tunnel", "access", "ip-rules"];
+/// Words that no property of another webhook has in its name.
+const OWN_WORDS: [&str; 4] = ["tunnel", "access", "origin", "ip-rules"];
 
 /// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
@@ -45,9 +45,7 @@ pub enum Meaning {
     Known,
     /// Meant to be one of ours: the nearest one, if one is near.
     Misspelled(Option<&'static str>),
-    /// It begins like ours but is near to none. Other webhooks have properties too.
-    Unknown,
-    /// Not meant for us.
+    /// Not meant for us. Other webhooks have properties too.
     Foreign,
 }
 
@@ -66,17 +64,11 @@ pub fn meaning(name: &str) -> Meaning {
     if let Some(nearest) = spellings.iter().find_map(|spelling| nearest(spelling)) {
         return Meaning::Misspelled(Some(nearest));
     }
-    let has_limiting_word = |spelling: &String| {
+    let has_own_word = |spelling: &String| {
         let bare = without_prefix(spelling);
-        bare.is_some_and(|bare| LIMITING_WORDS.into_iter().any(|word| bare.contains(word)))
+        bare.is_some_and(|bare| OWN_WORDS.into_iter().any(|word| bare.contains(word)))
     };
-    if spellings.iter().any(has_limiting_word) {
-        Meaning::Misspelled(None)
-    } else if name.starts_with(PREFIX) {
-        Meaning::Unknown
-    } else {
-        Meaning::Foreign
-    }
+    if spellings.iter().any(has_own_word) { Meaning::Misspelled(None) } else { Meaning::Foreign }
 }
 
 /// True if a dot was typed instead of a dash, or too much, so that an apparent group name is really the end of a
@@ -140,9 +132,13 @@ mod tests {
         ] {
             assert_eq!(meaning(name), Meaning::Misspelled(Some(expected)), "{name}");
         }
-        for name in
-            ["webhook/tunnel-foo", "webhook/cf-access", "webhook-my-tunnel", "webhook/origin-ip_rules:api"]
-        {
+        for name in [
+            "webhook/tunnel-foo",
+            "webhook/cf-access",
+            "webhook/origin-timeout",
+            "webhook-my-tunnel",
+            "webhook/origin-ip_rules:api",
+        ] {
             assert_eq!(meaning(name), Meaning::Misspelled(None), "{name}");
         }
     }
@@ -171,11 +167,12 @@ mod tests {
             "tunnels",
             "path",
             "service",
+            "webhook/comment",
+            "webhook/ttl",
+            "webhook/",
+            "webhook/some-other-provider-thing",
         ] {
             assert_eq!(meaning(name), Meaning::Foreign, "{name}");
-        }
-        for name in ["webhook/comment", "webhook/ttl", "webhook/", "webhook/some-other-provider-thing"] {
-            assert_eq!(meaning(name), Meaning::Unknown, "{name}");
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::groups::{self, Groups, Part};
 use crate::reconcile::namespace;
-use crate::reconcile::notes::Notes;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
 
@@ -37,8 +36,6 @@ const UNREAD_PREFIX: &str = "unread:";
 #[derive(Debug)]
 pub struct EndpointReader<'s> {
     settings: &'s Settings,
-    /// Options that were left out.
-    notes: Notes,
     /// By property and text, because compiling an expression takes long.
     paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
     /// The meanings of property names. A request has few, which are compared faster than hashed.
@@ -68,8 +65,8 @@ struct PartRead {
 }
 
 impl<'s> EndpointReader<'s> {
-    pub fn new(settings: &'s Settings, notes: Notes) -> Self {
-        Self { settings, notes, paths: HashMap::new(), names: BTreeMap::new() }
+    pub fn new(settings: &'s Settings) -> Self {
+        Self { settings, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty if its form shows that it is not ours.
@@ -84,8 +81,7 @@ impl<'s> EndpointReader<'s> {
             return vec![self.still_invalid(endpoint, text)];
         }
         let Groups { base, named } = groups::split(endpoint, |name, group| {
-            !property_name::is_torn(name, group)
-                && !matches!(self.meaning(name), Meaning::Unknown | Meaning::Foreign)
+            !property_name::is_torn(name, group) && self.meaning(name) != Meaning::Foreign
         });
         if let Some(problem) = too_many(&base, &named) {
             return vec![unread(endpoint, &problem, self.settings)];
@@ -177,7 +173,7 @@ impl<'s> EndpointReader<'s> {
             Meaning::Misspelled(nearest) => {
                 nearest.is_none_or(|nearest| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&nearest))
             }
-            Meaning::Known | Meaning::Unknown | Meaning::Foreign => false,
+            Meaning::Known | Meaning::Foreign => false,
         }
     }
 
@@ -216,21 +212,8 @@ impl<'s> EndpointReader<'s> {
             let resource = endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
             return Some(ServiceText::Default(template.fill(resource)));
         }
-        let mut unknown = 0;
-        let is_meant = part.said.iter().any(|(name, _)| match self.meaning(name) {
-            Meaning::Known | Meaning::Misspelled(_) => true,
-            Meaning::Unknown => {
-                unknown += 1;
-                unknown > limits::UNKNOWN_PROPERTIES_MAX
-            }
-            Meaning::Foreign => false,
-        });
+        let is_meant = part.said.iter().any(|(name, _)| self.meaning(name) != Meaning::Foreign);
         is_meant.then_some(ServiceText::Missing)
-    }
-
-    /// The notes about everything that was read.
-    pub fn into_notes(self) -> Notes {
-        self.notes
     }
 
     fn meaning(&mut self, name: &str) -> Meaning {
@@ -364,7 +347,7 @@ mod tests {
     #[test]
     fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {
         let settings = settings();
-        let mut reader = EndpointReader::new(&settings, Notes::with_room(0));
+        let mut reader = EndpointReader::new(&settings);
         // Those that are longer are read each time.
         for more in [0, 1, 2] {
             reader.meaning(&"x".repeat(limits::PROPERTY_NAME_MAX_BYTES + more));

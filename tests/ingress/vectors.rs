@@ -279,8 +279,12 @@ fn accused_option(rule: &Rule, json: &Value) -> Option<(&'static str, Value)> {
         properties.iter().find(|property| *property.name == *name).map(|property| &*property.value)
     };
     let read = OriginRequest::read(&text_of, &OriginRequest::default());
-    let bad: Vec<&str> = read.left_out.iter().chain(&read.invalid).map(|bad| bad.property).collect();
-    let written = written(read.origin_request);
+    let bad: Vec<&str> = read.err().into_iter().flatten().map(|bad| bad.property).collect();
+    let is_of_access = |name: &&str| name.starts_with("webhook/access-");
+    let is_access_bad = bad.iter().any(is_of_access);
+    let is_bad_property = |name: &str| bad.contains(&name) || is_access_bad && is_of_access(&name);
+    let good = |name: &str| text_of(name).filter(|_| !is_bad_property(name));
+    let written = written(OriginRequest::read(&good, &OriginRequest::default()).unwrap_or_default());
     let is_bad = |option: &OriginOption| {
         let (present, written) = (&origin[option.field()], &written[option.field()]);
         let is_said = text_of(option.property()).is_some();
@@ -288,7 +292,7 @@ fn accused_option(rule: &Rule, json: &Value) -> Option<(&'static str, Value)> {
     };
     let access = &origin["access"];
     let is_absent = |value: &Value| value.is_null() || [json!(false), json!(""), json!([])].contains(value);
-    let is_access_bad = bad.iter().any(|property| property.starts_with("webhook/access-"))
+    let is_access_bad = is_access_bad
         || !(access.is_null() || access.is_object())
         || ["required", "teamName", "audTag"]
             .into_iter()

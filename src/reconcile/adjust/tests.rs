@@ -37,7 +37,7 @@ fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -
 
 /// The one rule that is asked for.
 fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
-    let mut reader = EndpointReader::new(settings, Notes::with_room(0));
+    let mut reader = EndpointReader::new(settings);
     let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
     read
 }
@@ -294,11 +294,6 @@ fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwi
             "false is said",
             vec![(verify, "false"), service],
             vec![(timeout, "5s"), (verify, "false"), service],
-        ),
-        (
-            "an invalid option is left out",
-            vec![(timeout, "soon"), service],
-            vec![(timeout, "5s"), (verify, "true"), service],
         ),
         ("the record only", vec![(service.0, "none")], vec![(service.0, "none")]),
     ];

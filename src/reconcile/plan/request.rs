@@ -8,7 +8,6 @@ use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
 use crate::ordered::{inserted, push_lean};
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
-use crate::reconcile::notes::Notes;
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Stamp;
@@ -107,7 +106,7 @@ impl Requests {
     }
 
     fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
-        let mut reader = EndpointReader::new(settings, Notes::with_room(usize::MAX));
+        let mut reader = EndpointReader::new(settings);
         for endpoint in endpoints {
             let read = reader.read(endpoint);
             if read.is_empty() {
@@ -119,7 +118,6 @@ impl Requests {
                 push_lean(&mut self.by_hostname.entry(name).or_default().wanted, Wanted::from(canonical));
             }
         }
-        self.notes.extend(reader.into_notes().into_sorted().0);
     }
 
     /// Adds the withdrawn endpoints, except those that are wanted as well.

@@ -4,10 +4,7 @@ use std::fmt;
 
 use super::{EndpointReader, ServiceText};
 use crate::ingress::access::ACCESS_PROPERTIES;
-use crate::ingress::origin_option::BadOption;
-use crate::ingress::origin_request::OptionsRead;
 use crate::ingress::{OriginRequest, PathPattern, Service, WantedRule};
-use crate::limits;
 use crate::model::TunnelId;
 use crate::model::access::SessionDuration;
 use crate::model::endpoint::Endpoint;
@@ -121,21 +118,15 @@ impl PartReader<'_, '_> {
         let no_defaults = OriginRequest::default();
         let defaults = if is_record { &no_defaults } else { &settings.policy.origin_defaults };
         let part = self.part;
-        let OptionsRead { origin_request, left_out, invalid } =
-            OriginRequest::read(&|name| part.text(name), defaults);
-        for BadOption { property, problem } in left_out {
-            let text = || format!("{property} is left out: it {problem}");
-            self.reader.notes.add(self.endpoint, text);
-        }
-        for BadOption { property, problem } in invalid {
-            self.faults.push(Fault { subject: property.into(), problem });
-        }
+        let origin_request = OriginRequest::read(&|name| part.text(name), defaults)
+            .map_err(|bad| self.faults.extend(bad.into_iter().map(Fault::from)))
+            .ok();
         if text.is_empty() {
             self.fault(TUNNEL_SERVICE, "is missing; name the service, or set it to none for the record only");
             return None;
         }
         if is_record {
-            if path != Some(None) || !origin_request.is_empty() {
+            if path != Some(None) || origin_request.is_some_and(|options| !options.is_empty()) {
                 self.fault(
                     TUNNEL_SERVICE,
                     "is none, so there is no rule that a path or an option could go into",
@@ -147,7 +138,8 @@ impl PartReader<'_, '_> {
         if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
             self.fault(property, "is of a service whose clients ask for no path: take the path off");
         }
-        let rule = WantedRule { hostname: hostname?.clone(), path: path?, service, origin_request };
+        let (hostname, origin_request) = (hostname?.clone(), origin_request?);
+        let rule = WantedRule { hostname, path: path?, service, origin_request };
         self.faults.extend(permitted::faults(&rule, subject, settings));
         Some(Some(rule))
     }
@@ -246,32 +238,16 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error)).ok()
     }
 
-    /// Checks the names. A misspelled name is a fault; any other unknown name is only noted.
+    /// Checks the names. A misspelled name is a fault.
     pub(super) fn names(&mut self) {
-        let mut unknown = 0;
-        let mut left_out = Vec::new();
         for (name, _) in &self.part.said {
-            let meaning = self.reader.meaning(name);
-            if matches!(meaning, Meaning::Known | Meaning::Foreign) {
-                continue;
-            }
-            unknown += 1;
-            if unknown > limits::UNKNOWN_PROPERTIES_MAX {
-                self.fault(property_name::PREFIX, "begins more unknown properties than are looked at");
-                break;
-            }
-            match meaning {
+            match self.reader.meaning(name) {
                 Meaning::Misspelled(Some(nearest)) => {
                     self.fault(name, format!("is unknown; did you mean {nearest}?"));
                 }
                 Meaning::Misspelled(None) => self.fault(name, "is unknown"),
-                _ => left_out.push(*name),
+                Meaning::Known | Meaning::Foreign => {}
             }
-        }
-        if !left_out.is_empty() {
-            let text = |name: &&str| format!("{name} is left out: it is unknown");
-            let texts = || left_out.iter().map(text).collect::<Vec<_>>().join("; ");
-            self.reader.notes.add(self.endpoint, texts);
         }
         // They are sorted and without duplicates. Properties of others are not kept, so they cannot conflict.
         let ours = self.part.said.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));

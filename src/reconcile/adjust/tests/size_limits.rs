@@ -20,28 +20,6 @@ fn what_there_is_no_time_for_is_answered_unread() {
     assert_eq!(adjust(&adjusted, &settings, None).endpoints, adjusted);
 }
 
-#[test]
-fn more_unknown_properties_than_are_looked_at_make_an_endpoint_invalid() {
-    let with_unknown = |target: &str, count: usize| {
-        let mut endpoint = endpoint("a.example.com", "CNAME", target, &[]);
-        let unknown = (0..count).map(|number| Property::new(format!("webhook/x{number}"), "x"));
-        endpoint.provider_specific.extend(unknown);
-        endpoint
-    };
-    let limit = limits::UNKNOWN_PROPERTIES_MAX;
-    for (count, is_valid) in [(limit, true), (limit + 1, false), (limit + 2, false), (100, false)] {
-        let endpoint = with_unknown("http://web:80", count);
-        assert_eq!(read_one(&endpoint, &settings()).publication.is_ok(), is_valid, "{count}");
-        let notes = adjust(&[endpoint], &settings(), None).notes;
-        let named: usize = notes.iter().map(|note| note.text.matches("is left out").count()).sum();
-        assert!(named <= limit, "{count}: {named}");
-        // One that names no service is perhaps another provider's, unless there is too much to tell.
-        let count_of_elsewhere =
-            adjust(&[with_unknown("lb.example.net", count)], &settings(), None).endpoints.len();
-        assert_eq!(count_of_elsewhere, usize::from(!is_valid), "{count}");
-    }
-}
-
 /// Cut to the length of a hostname, a longer name would be another one, which somebody may have.
 #[test]
 fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
