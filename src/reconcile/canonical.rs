@@ -125,13 +125,6 @@ pub struct Canonical {
     pub publication: Result<Publication, Problem>,
 }
 
-impl Canonical {
-    /// The object that the endpoint came from.
-    pub fn resource(&self) -> Option<&str> {
-        self.endpoint.labels.value(RESOURCE_LABEL)
-    }
-}
-
 /// The endpoint's object; empty if it is unknown.
 pub fn resource_of(endpoint: &Endpoint) -> &str {
     endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()

@@ -5,6 +5,7 @@
 
 mod part_reader;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use self::part_reader::PartReader;
@@ -15,8 +16,8 @@ use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname;
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::{
-    self, Canonical, Fault, INVALID, OWNER_LABEL, Problem, Publication, RESOURCE_LABEL, TUNNEL, TUNNEL_PATH,
-    TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+    self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
+    TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::{self, Groups, Part};
 use crate::reconcile::namespace;
@@ -40,28 +41,6 @@ pub struct EndpointReader<'s> {
     paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
     /// The meanings of property names. A request has few, which are compared faster than hashed.
     names: BTreeMap<Box<str>, Meaning>,
-}
-
-/// The source of an endpoint's service.
-#[derive(Clone, Debug)]
-enum ServiceText<'e> {
-    /// A property.
-    Property(&'e str),
-    /// The targets.
-    Targets(String),
-    /// None: the target is a tunnel, so the endpoint asks only for the record.
-    Record,
-    /// `DEFAULT_SERVICE`.
-    Default(String),
-    /// The endpoint is meant for a tunnel but names no service.
-    Missing,
-}
-
-/// One rule of an endpoint, or its record alone.
-struct PartRead {
-    set_identifier: String,
-    target: String,
-    publication: Result<Publication, Vec<Fault>>,
 }
 
 impl<'s> EndpointReader<'s> {
@@ -89,24 +68,13 @@ impl<'s> EndpointReader<'s> {
         let targets: Vec<Target> = endpoint.targets.iter().map(|text| target::meaning(text)).collect();
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
-            || self
-                .service_text(endpoint, &targets, &base)
-                .is_some_and(|text| !matches!(text, ServiceText::Missing));
+            || base.text(TUNNEL_SERVICE).is_some()
+            || self.service_text(endpoint, &targets, &base).is_some_and(|(_, text)| !text.is_empty());
         let is_out = opts_out(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
-        let parts: Vec<Part<'_>> = named.into_iter().chain(stands_alone.then_some(base)).collect();
-        let parts = parts.iter().filter(|part| !(opts_out(part) && (is_out || part.has_place)));
-        let mut read: Vec<PartRead> =
-            parts.filter_map(|part| self.read_part(endpoint, &targets, part)).collect();
-        if let Some(property) = stray_path {
-            for part in &mut read {
-                part.add_fault(
-                    property,
-                    "has no group and belongs to no rule: name its group, or a service without one",
-                );
-            }
-        }
-        read.into_iter().map(|part| part.into_canonical(endpoint)).collect()
+        let parts = named.into_iter().chain(stands_alone.then_some(base));
+        let parts = parts.filter(|part| !(opts_out(part) && (is_out || part.has_place)));
+        parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
     }
 
     /// An endpoint that was found invalid before, perhaps because of something that is no longer in it.
@@ -123,31 +91,53 @@ impl<'s> EndpointReader<'s> {
         )
     }
 
-    /// `targets` are the meanings of the endpoint's targets.
-    fn read_part(&mut self, endpoint: &Endpoint, targets: &[Target], part: &Part<'_>) -> Option<PartRead> {
+    /// Reads one rule of an endpoint, or its record alone. `targets` are the meanings of the endpoint's targets, and
+    /// `stray_path` is a property for a path that belongs to none of its rules.
+    fn read_part(
+        &mut self,
+        endpoint: &Endpoint,
+        targets: &[Target],
+        part: &Part<'_>,
+        stray_path: Option<&str>,
+    ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
-        let rule = reader.rule(&service, hostname.as_ref());
-        let access = reader.access(rule.as_ref().map(Option::as_ref), hostname.as_ref());
+        let rule = reader.rule(service, &hostname);
+        let access = reader.access(&rule);
         reader.names();
-        let faults = reader.faults;
-        let settings = self.settings;
-        let target = tunnel.as_ref().unwrap_or_else(|| settings.default_tunnel()).hostname();
+        if let Some(property) = stray_path {
+            let problem = "has no group and belongs to no rule: name its group, or a service without one";
+            reader.fault(property, problem);
+        }
+        let (faults, settings) = (reader.faults, self.settings);
+        let target = tunnel.as_ref().unwrap_or_else(|_| settings.default_tunnel()).hostname();
+        // ExternalDNS sets the owner label itself when it sends changes. A source's own claim would make this program
+        // refuse them all, so it is removed.
+        let labels = endpoint.labels.without(OWNER_LABEL);
         let publication = match (hostname, tunnel, rule, access) {
-            (Some(hostname), Some(tunnel), Some(rule), Some(access)) if faults.is_empty() => {
+            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access)) if faults.is_empty() => {
                 let publication = Publication { hostname, tunnel, rule, access };
                 namespace::refusal(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
                     .map_or(Ok(publication), |fault| Err(vec![fault]))
             }
             _ => Err(faults),
         };
-        let set_identifier = match &publication {
-            Ok(publication) => publication.path().unwrap_or_default().to_owned(),
-            Err(_) => self.set_identifier_as_meant(endpoint, part),
-        };
-        Some(PartRead { set_identifier, target, publication })
+        Some(match publication {
+            Ok(publication) => {
+                let name = publication.hostname.as_str().to_owned();
+                let set_identifier = publication.path().unwrap_or_default().to_owned();
+                let properties = canonical::properties_of(&publication);
+                let endpoint = canonical::render(name, target, set_identifier, properties, labels);
+                Canonical { endpoint, publication: Ok(publication) }
+            }
+            Err(faults) => {
+                let name = hostname::normalize(&endpoint.dns_name);
+                let set_identifier = self.set_identifier_as_meant(endpoint, part);
+                invalid(name, target, set_identifier, labels, Problem::of(&faults))
+            }
+        })
     }
 
     /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows what is published
@@ -160,7 +150,7 @@ impl<'s> EndpointReader<'s> {
                 .path(TUNNEL_PATH_PREFIX, prefix)
                 .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
             (None, None) if part.said.iter().any(|(name, _)| self.may_be_path(name)) => {
-                return set_identifier_apart(endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default());
+                return set_identifier_apart(canonical::resource_of(endpoint));
             }
             (None, None) => String::new(),
         };
@@ -177,15 +167,16 @@ impl<'s> EndpointReader<'s> {
         }
     }
 
-    /// The text of the service; `None` if nothing shows that the endpoint is meant for a tunnel.
+    /// The source of the service and its text, which is empty if the endpoint is meant for a tunnel but names none;
+    /// `None` if nothing shows that it is meant for one.
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
         targets: &[Target],
         part: &Part<'e>,
-    ) -> Option<ServiceText<'e>> {
+    ) -> Option<(&'static str, Cow<'e, str>)> {
         if let Some(text) = part.text(TUNNEL_SERVICE) {
-            return Some(ServiceText::Property(text));
+            return Some((TUNNEL_SERVICE, text.into()));
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;
@@ -200,20 +191,19 @@ impl<'s> EndpointReader<'s> {
         services.sort_unstable();
         if !services.is_empty() {
             // Joined by a blank, several targets cannot parse as a service, so they are refused together.
-            return Some(ServiceText::Targets(services.join(", ")));
+            return Some(("the target", services.join(", ").into()));
         }
         if is_record {
-            return Some(ServiceText::Record);
+            return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
         let policy = &self.settings.policy;
         if let Some(template) = &policy.default_service
             && (policy.publish_all || part.said.iter().any(|(name, _)| property_name::is_known(name)))
         {
-            let resource = endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default();
-            return Some(ServiceText::Default(template.fill(resource)));
+            return Some(("DEFAULT_SERVICE", template.fill(canonical::resource_of(endpoint)).into()));
         }
         let is_meant = part.said.iter().any(|(name, _)| self.meaning(name) != Meaning::Foreign);
-        is_meant.then_some(ServiceText::Missing)
+        is_meant.then_some((TUNNEL_SERVICE, "".into()))
     }
 
     fn meaning(&mut self, name: &str) -> Meaning {
@@ -233,35 +223,6 @@ impl<'s> EndpointReader<'s> {
             return read(text);
         }
         self.paths.entry((property, text.into())).or_insert_with(|| read(text)).clone()
-    }
-}
-
-impl PartRead {
-    fn into_canonical(self, endpoint: &Endpoint) -> Canonical {
-        let Self { set_identifier, target, publication } = self;
-        // ExternalDNS sets the owner label itself when it sends changes. A source's own claim would make this program
-        // refuse them all, so it is removed.
-        let labels = endpoint.labels.without(OWNER_LABEL);
-        match publication {
-            Ok(publication) => {
-                let name = publication.hostname.as_str().to_owned();
-                let properties = canonical::properties_of(&publication);
-                let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-                Canonical { endpoint, publication: Ok(publication) }
-            }
-            Err(faults) => {
-                let name = hostname::normalize(&endpoint.dns_name);
-                invalid(name, target, set_identifier, labels, Problem::of(&faults))
-            }
-        }
-    }
-}
-
-impl PartRead {
-    fn add_fault(&mut self, subject: &str, problem: &str) {
-        let mut faults = std::mem::replace(&mut self.publication, Err(Vec::new())).err().unwrap_or_default();
-        faults.push(Fault { subject: subject.into(), problem: problem.to_owned() });
-        self.publication = Err(faults);
     }
 }
 

@@ -65,7 +65,7 @@ impl std::error::Error for WrongOwner {}
 impl From<Canonical> for Wanted {
     fn from(canonical: Canonical) -> Self {
         Self {
-            resource: canonical.resource().map(Into::into),
+            resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
             set_identifier: canonical.endpoint.set_identifier.into(),
             publication: canonical.publication.map_err(Reason::Invalid),
         }
