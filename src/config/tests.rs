@@ -340,7 +340,7 @@ fn the_default_service_is_not_this_programs_own_port() {
         default_service(service, port).expect(service);
     }
     for (service, port) in
-        [("http://127.1:8888", "8888"), ("http://localhost", "80"), ("tcp://[::1]:8080", "8888")]
+        [("http://127.1.2.3:8888", "8888"), ("http://localhost", "80"), ("tcp://[::1]:8080", "8888")]
     {
         let mistakes = default_service(service, port).expect_err(service);
         let [Mistake { variable: "DEFAULT_SERVICE", problem }] = &mistakes[..] else {

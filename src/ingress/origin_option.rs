@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::model::text::seconds_in;
+
 /// A 32-bit cloudflared, for arm or 386, cannot read a number above this, and refuses the whole document although
 /// Cloudflare accepted it.
 const COUNT_MAX: u64 = i32::MAX as u64;
@@ -165,7 +167,6 @@ impl OriginOption {
             }
             (Kind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
             (Kind::IpRules, Value::Array(rules)) if rules.is_empty() => None,
-            (Kind::IpRules, rules) => Some(render_ip_rules(rules)),
             (_, value) => Some(value.to_string()),
         }
     }
@@ -223,27 +224,13 @@ impl Kind {
 
 /// Parses whole seconds, in Go's notation (`1m30s`) or as a plain number.
 fn parse_duration(text: &str) -> Result<u64, String> {
-    const HELP: &str = "allowed are whole seconds, minutes and hours such as 30s or 1m30s";
-    let bad = || format!("is {text:?}; {HELP}");
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return whole_number(text, DURATION_MAX_SECONDS);
     }
-    let mut seconds: u64 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
-        let (number, unit_and_rest) = rest.split_at(digits);
-        let unit_seconds = match unit_and_rest.as_bytes() {
-            [b'h', ..] => 3600,
-            [b'm', ..] => 60,
-            [b's', ..] => 1,
-            _ => return Err(bad()),
-        };
-        let part = number.parse::<u64>().map_err(|_| bad())?.checked_mul(unit_seconds).ok_or_else(bad)?;
-        seconds = seconds.checked_add(part).ok_or_else(bad)?;
-        rest = unit_and_rest.get(1..).unwrap_or_default();
-    }
-    if seconds > DURATION_MAX_SECONDS { Err(bad()) } else { Ok(seconds) }
+    let seconds = seconds_in(text).filter(|seconds| *seconds <= DURATION_MAX_SECONDS);
+    seconds.ok_or_else(|| {
+        format!("is {text:?}; allowed are whole seconds, minutes and hours such as 30s or 1m30s")
+    })
 }
 
 fn whole_number(text: &str, maximum: u64) -> Result<u64, String> {
@@ -287,30 +274,6 @@ fn is_address_range(text: &str) -> bool {
     };
     length.bytes().all(|byte| byte.is_ascii_digit())
         && length.parse::<u8>().is_ok_and(|length| length <= maximum)
-}
-
-/// Compact JSON with the keys in Cloudflare's order; serde_json's own map would sort them.
-fn render_ip_rules(rules: &Value) -> String {
-    let Value::Array(rules) = rules else {
-        return rules.to_string();
-    };
-    let rendered: Vec<String> = rules
-        .iter()
-        .map(|rule| {
-            let Value::Object(fields) = rule else {
-                return rule.to_string();
-            };
-            let known = ["prefix", "ports", "allow"];
-            let unknown = fields.keys().map(String::as_str).filter(|key| !known.contains(key));
-            let parts: Vec<String> = known
-                .into_iter()
-                .chain(unknown)
-                .filter_map(|key| Some(format!("{}:{}", Value::from(key), fields.get(key)?)))
-                .collect();
-            format!("{{{}}}", parts.join(","))
-        })
-        .collect();
-    format!("[{}]", rendered.join(","))
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ mod tests {
             ("webhook/origin-proxy-port", "8080", Some("8080")),
             ("webhook/origin-proxy-type", "socks", Some("socks")),
             ("webhook/origin-ip-rules", r#"[ {"allow":true, "prefix":"10.0.0.0/8", "ports":[80,443]} ]"#, {
-                Some(r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#)
+                Some(r#"[{"allow":true,"ports":[80,443],"prefix":"10.0.0.0/8"}]"#)
             }),
             ("webhook/origin-ip-rules", "[]", None),
         ];
@@ -324,7 +324,7 @@ mod tests {
             read_all(&[(IP_RULES, "[]")], &defaults),
             Err(vec![BadOption::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
         );
-        let own = r#"[{"prefix":"192.0.2.0/24","ports":[],"allow":true}]"#;
+        let own = r#"[{"allow":true,"ports":[],"prefix":"192.0.2.0/24"}]"#;
         let own_rules = read_all(&[(IP_RULES, own)], &defaults).map(|read| read.properties());
         assert_eq!(own_rules, Ok(vec![Property::new(IP_RULES, own)]));
     }

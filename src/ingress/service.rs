@@ -151,7 +151,7 @@ impl fmt::Display for ServiceError {
             Self::Host(host) => {
                 return write!(
                     formatter,
-                    "{host:?} is neither a host name, an IPv4 address nor an IPv6 address in brackets"
+                    "{host:?} is neither a host name, an IPv4 address in full nor an IPv6 address in brackets"
                 );
             }
             Self::Port(port) => {
@@ -266,7 +266,12 @@ fn check_host(host: &str) -> Result<(), ServiceError> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let is_name = name.len() <= HOSTNAME_MAX_BYTES && name.split('.').all(is_label);
-    if is_name { Ok(()) } else { Err(invalid()) }
+    // What ends in a number and is no address in full has others in a C library: `127.1`, `0x7f.1`, `2130706433`.
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let ends_in_number =
+        last.starts_with("0x") || last.starts_with("0X") || last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_address = name.parse::<Ipv4Addr>().is_ok();
+    if is_name && (is_address || !ends_in_number) { Ok(()) } else { Err(invalid()) }
 }
 
 fn check_port(port: &str) -> Result<(), ServiceError> {
@@ -350,6 +355,15 @@ mod tests {
             ("http://[::1", E::Host("[:".into())),
             ("http://[::1]x", E::Host("[::1]x".into())),
             ("http://[10.0.0.1]", E::Host("[10.0.0.1]".into())),
+            ("http://127.1:8888", E::Host("127.1".into())),
+            ("http://0x7f.1", E::Host("0x7f.1".into())),
+            ("http://0X7F.0.0.1", E::Host("0X7F.0.0.1".into())),
+            ("http://0177.0.0.1", E::Host("0177.0.0.1".into())),
+            ("http://0x7f000001:80", E::Host("0x7f000001".into())),
+            ("http://2130706433", E::Host("2130706433".into())),
+            ("http://127.0.0.256", E::Host("127.0.0.256".into())),
+            ("http://0", E::Host("0".into())),
+            ("http://web.1.", E::Host("web.1.".into())),
             ("http://[::ffff:10.0.0.1]:80", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
             ("https://[::FFFF:a00:1]", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
             ("http://[fe80::1%25eth0]", E::Host("[fe80::1%25eth0]".into())),

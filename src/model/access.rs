@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::model::hostname;
+use crate::model::text::seconds_in;
 
 /// An Access application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,22 +91,7 @@ impl SessionDuration {
     /// Reads numbers with the units `h`, `m` and `s`: `24h`, `1h30m`. Of what Go reads besides, nothing finer than a
     /// second makes sense.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut seconds: u64 = 0;
-        let mut rest = text;
-        while !rest.is_empty() {
-            let digits = rest.find(|character: char| !character.is_ascii_digit())?;
-            let (number, behind) = rest.split_at_checked(digits)?;
-            let (unit, behind) = behind.split_at_checked(1)?;
-            let factor = match unit {
-                "h" => 3_600,
-                "m" => 60,
-                "s" => 1,
-                _ => return None,
-            };
-            seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(factor)?)?;
-            rest = behind;
-        }
-        (!text.is_empty()).then_some(Self(seconds))
+        seconds_in(text).map(Self)
     }
 }
 

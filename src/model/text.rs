@@ -1,5 +1,5 @@
-//! Handles text of any origin: shows it on one line, quotes it, percent-encodes it, and finds what a misspelled word
-//! meant.
+//! Handles text of any origin: shows it on one line, quotes it, percent-encodes it, reads durations, and finds what a
+//! misspelled word meant.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -84,6 +84,26 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
         bytes.extend(rest.bytes());
     }
     String::from_utf8(bytes).ok()
+}
+
+/// The seconds in numbers with the units `h`, `m` and `s`: `24h`, `1h30m`.
+pub(crate) fn seconds_in(text: &str) -> Option<u64> {
+    let mut seconds: u64 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
+        let (number, behind) = rest.split_at_checked(digits)?;
+        let (unit, behind) = behind.split_at_checked(1)?;
+        let factor = match unit {
+            "h" => 3_600,
+            "m" => 60,
+            "s" => 1,
+            _ => return None,
+        };
+        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(factor)?)?;
+        rest = behind;
+    }
+    (!text.is_empty()).then_some(seconds)
 }
 
 /// A word within this many edits of a known one counts as that one misspelled.

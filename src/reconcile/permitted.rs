@@ -5,7 +5,7 @@
 //! it (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files exist.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crate::ingress::{OriginOption, Service, WantedRule};
 use crate::reconcile::Settings;
@@ -67,73 +67,19 @@ pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
     let (host, port) = service.host_and_port()?;
     let mut same_port = own.iter().filter(|address| address.port() == port).peekable();
     same_port.peek()?;
-    let host = Host::parse(host);
-    let leads_there = match host {
-        Host::Local => true,
-        Host::Address(address) => same_port.any(|own| own.ip().to_canonical() == address),
-        Host::Name => false,
+    let text = host.to_ascii_lowercase();
+    let name = text.strip_suffix('.').unwrap_or(&text);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let leads_there = match address.map(|address| address.to_canonical()) {
+        // Linux, and Go everywhere, connect an unspecified address to the machine itself.
+        Ok(address) => {
+            address.is_loopback()
+                || address.is_unspecified()
+                || same_port.any(|own| own.ip().to_canonical() == address)
+        }
+        Err(_) => LOCAL_NAMES.contains(&name) || name.ends_with(".localhost"),
     };
     leads_there.then_some(port)
-}
-
-/// The destination of a host, as far as its text tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Host {
-    /// This machine, whatever the network.
-    Local,
-    Address(IpAddr),
-    Name,
-}
-
-impl Host {
-    fn parse(text: &str) -> Self {
-        let text = text.to_ascii_lowercase();
-        let name = text.strip_suffix('.').unwrap_or(&text);
-        if LOCAL_NAMES.contains(&name) || name.ends_with(".localhost") {
-            return Self::Local;
-        }
-        let in_brackets = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let address = match in_brackets {
-            Some(address) => address.parse::<Ipv6Addr>().map(|address| address.to_canonical()).ok(),
-            None => legacy_ipv4(name).map(IpAddr::V4),
-        };
-        match address {
-            // Linux, and Go everywhere, connect an unspecified address to the machine itself.
-            Some(address) if address.is_loopback() || address.is_unspecified() => Self::Local,
-            Some(address) => Self::Address(address),
-            None => Self::Name,
-        }
-    }
-}
-
-/// The address that a C library reads in `127.1`, `0x7f.1`, `017700000001` or `2130706433`. Go itself asks the resolver
-/// for such a name, which is a C library's if cloudflared was built with one.
-fn legacy_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let mut parts = Vec::with_capacity(4);
-    for part in text.split('.') {
-        if parts.len() == 4 {
-            return None;
-        }
-        parts.push(legacy_number(part)?);
-    }
-    let last = parts.pop()?;
-    // Each leading part is a byte, and the last one fills the rest.
-    let rest_bits = 32 - 8 * u32::try_from(parts.len()).ok()?;
-    if parts.iter().any(|byte| *byte > 0xff) || last >> rest_bits != 0 {
-        return None;
-    }
-    let front = parts.iter().fold(0, |address, byte| (address << 8) + byte);
-    u32::try_from((front << rest_bits) + last).ok().map(Ipv4Addr::from_bits)
-}
-
-fn legacy_number(text: &str) -> Option<u64> {
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None if text.starts_with('0') => (text, 8),
-        None => (text, 10),
-    };
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    u64::from_str_radix(digits, radix).ok().filter(|_| is_number)
 }
 
 #[cfg(test)]
@@ -152,16 +98,8 @@ mod tests {
         for host in [
             "127.0.0.1",
             "127.0.0.1.",
-            "127.1",
             "127.1.2.3",
             "127.255.255.255",
-            "0x7f.1",
-            "0X7F.0.0.1",
-            "0177.0.0.1",
-            "0x7f000001",
-            "2130706433",
-            "017700000001",
-            "127.0.1",
             "localhost",
             "LocalHost.",
             "app.localhost",
@@ -170,8 +108,6 @@ mod tests {
             "[::1]",
             "[0:0:0:0:0:0:0:1]",
             "0.0.0.0",
-            "0",
-            "0x0",
             "[::]",
             "[0::0]",
         ] {
@@ -192,18 +128,9 @@ mod tests {
             "notlocalhost",
             "128.0.0.1",
             "10.0.0.1",
-            "126.1",
-            "127.0.0.0.1",
-            "127.0.0.256",
-            "4294967296",
-            "0x",
-            "127.0x",
-            "web.1",
             "1.web",
-            "128",
             "[::2]",
             "[fe80::1]",
-            "256.1",
             "[::127.0.0.1]",
         ] {
             let service = format!("http://{host}:8888");
@@ -228,7 +155,6 @@ mod tests {
     #[test]
     fn an_address_that_the_program_listens_on_leads_to_it() {
         assert_eq!(own("http://192.0.2.1:8888", &["192.0.2.1:8888"]), Some(8888));
-        assert_eq!(own("http://0xc0000201:8888", &["192.0.2.1:8888"]), Some(8888));
         assert_eq!(own("http://[2001:db8::1]:8888", &["[2001:db8::1]:8888"]), Some(8888));
         assert_eq!(own("http://192.0.2.2:8888", &["192.0.2.1:8888"]), None);
     }

@@ -13,7 +13,7 @@ pub(crate) fn options() -> [Said; 6] {
         (&[("webhook/origin-http-host-header", "app.local")], "httpHostHeader", json!("app.local")),
         (&[("webhook/origin-no-tls-verify", "true")], "noTLSVerify", json!(true)),
         (
-            &[("webhook/origin-ip-rules", r#"[{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#)],
+            &[("webhook/origin-ip-rules", r#"[{"allow":true,"ports":[80,443],"prefix":"10.0.0.0/8"}]"#)],
             "ipRules",
             json!([{"prefix": "10.0.0.0/8", "ports": [80, 443], "allow": true}]),
         ),

@@ -124,7 +124,7 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
         format!("http://localhost:{api}"),
         format!("tcp://127.0.0.1:{observation}"),
         format!("http://[::1]:{observation}"),
-        format!("http://0x7f.1:{api}"),
+        format!("http://127.1.2.3:{api}"),
     ]
     .iter()
     .enumerate()
