@@ -67,7 +67,8 @@ impl Document {
         self.raw.clone()
     }
 
-    /// Applies the edits in an order of its own, so the result does not depend on theirs. `own` names the rules of this
+    /// Applies the edits in an order of its own, so the result does not depend on theirs. No two of them are for one
+    /// hostname and path, because a hostname is planned once. `own` names the rules of this
     /// document that are ours; a rule that a `Put` may replace is ours too. Applying the same edits again changes
     /// nothing, and a document that does not change keeps every byte.
     ///

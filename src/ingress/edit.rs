@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::model::hostname::Hostname;
 /// An edit of the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleEdit {
-    /// Write the rule. This wins over a `Remove` of the same hostname and path.
+    /// Write the rule.
     Put {
         rule: WantedRule,
         /// True if the rule that stands at its hostname and path is ours and may be changed. If not, a rule that equals
@@ -72,8 +72,6 @@ pub enum EditRefusal {
     },
     /// Several rules have this hostname and path, so ours cannot be told from the others.
     Duplicate { rules: Vec<usize> },
-    /// Another edit of the same call asks for a different rule at this hostname and path.
-    Contradiction,
 }
 
 impl fmt::Display for EditRefusal {
@@ -97,9 +95,6 @@ impl fmt::Display for EditRefusal {
                     rules.join(" and ")
                 )
             }
-            Self::Contradiction => {
-                formatter.write_str("two rules are asked for at the same hostname and path: keep one of them")
-            }
         }
     }
 }
@@ -115,57 +110,52 @@ pub(super) struct Applied {
     pub(super) refused: Vec<(usize, EditRefusal)>,
 }
 
-/// Applies edits to `rules`, of which those that `own` names are ours.
+/// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
 /// First it decides on the list as it came which edits are refused; then it removes rules; then it puts rules, in the
 /// order that they have among themselves. So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
-    let mut refused = Refused::default();
-    let (puts, removals) = wishes(edits, &mut refused);
-
-    let claimed: Vec<(Put<'_>, Claim)> = puts
-        .into_iter()
-        .filter_map(|put| refused.unless(&put.indices, claim(&list, &hosts, &put)).map(|claim| (put, claim)))
-        .filter(|(_, claim)| *claim != Claim::Nothing)
-        .collect();
-    let mut effective = BTreeSet::new();
-    let mut removed = BTreeSet::new();
-    for Removal { edit, indices } in &removals {
+    let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
+    sorted.sort_by_cached_key(|(_, edit)| edit.scope().key());
+    let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
+    let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
+    for (index, edit) in sorted {
         let present = the_one(&Near::new(&list, &hosts, edit.hostname()), edit.scope());
-        if let Some(present) = refused.unless(indices, present).flatten() {
-            removed.insert(present);
-            effective.extend(indices);
+        match (edit, present) {
+            (_, Err(refusal)) => refused.push((index, refusal)),
+            (RuleEdit::Remove { .. }, Ok(present)) => {
+                effective.extend(present.map(|_| index));
+                removed.extend(present);
+            }
+            (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
+                None => puts.push((index, rule, present)),
+                Some(place) if is_as_wanted(&list, place, rule) => {}
+                Some(place) => refused.push((index, EditRefusal::Conflict { rule: place + 1 })),
+            },
         }
     }
-    // Collected before any edit is judged, because a rule that is replaced or removed counts as ours for all other
-    // edits.
-    let replaced = claimed.iter().filter_map(|(_, claim)| claim.replaced());
-    for index in replaced.chain(removed.iter().copied()) {
-        if let Some(slot) = list.get_mut(index) {
+    // Marked before any edit is judged, because a rule that is replaced or removed counts as ours for all other edits.
+    for place in puts.iter().filter_map(|(_, _, present)| *present).chain(removed.iter().copied()) {
+        if let Some(slot) = list.get_mut(place) {
             slot.is_own = true;
         }
     }
-    let accepted: Vec<&Put<'_>> = claimed
-        .iter()
-        .filter_map(|(put, claim)| {
-            let near = Near::new(&list, &hosts, &put.rule.hostname);
-            let equivalent = check_cover(&near, Scope::wanted(put.rule), claim.replaced());
-            refused.unless(&put.indices, equivalent).map(|()| put)
-        })
-        .collect();
-
+    puts.retain(|(index, rule, present)| {
+        let near = Near::new(&list, &hosts, &rule.hostname);
+        let covered = check_cover(&near, Scope::wanted(rule), *present);
+        covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
+    });
     let kept = list.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
     let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
     if !removed.is_empty() {
         hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
     }
-    for Put { rule, replaces: _, indices } in accepted {
+    for (index, rule, _) in puts {
         if put(&mut list, &mut hosts, rule) {
-            effective.extend(indices);
+            effective.insert(index);
         }
     }
-
     let is_changed = list.len() != rules.len()
         || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
     let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
@@ -175,7 +165,13 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     if !is_changed {
         effective.clear();
     }
-    Applied { rules: is_changed.then_some(edited), effective, refused: refused.sorted() }
+    refused.sort_unstable_by_key(|(index, _)| *index);
+    Applied { rules: is_changed.then_some(edited), effective, refused }
+}
+
+/// True if the rule stands already as it would be written, so that it stays whoever made it.
+fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
+    list.get(place).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
 }
 
 /// A document's rules, each marked as ours or not.
@@ -233,96 +229,6 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// A wanted rule, and the edits that want it.
-struct Put<'a> {
-    rule: &'a WantedRule,
-    replaces: bool,
-    indices: Vec<usize>,
-}
-
-/// A rule to be removed, and the edits that ask for it.
-struct Removal<'a> {
-    edit: &'a RuleEdit,
-    indices: Vec<usize>,
-}
-
-/// The effect of a put on the list.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    /// The wanted rule stands already and is not ours, so it stays as it is.
-    Nothing,
-    Add,
-    Replace(usize),
-}
-
-impl Claim {
-    fn replaced(self) -> Option<usize> {
-        match self {
-            Self::Replace(index) => Some(index),
-            Self::Nothing | Self::Add => None,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Refused(Vec<(usize, EditRefusal)>);
-
-impl Refused {
-    /// The result for the edits at `indices`, which are noted as refused if it is an error.
-    fn unless<T>(&mut self, indices: &[usize], decided: Result<T, EditRefusal>) -> Option<T> {
-        decided.map_err(|refusal| self.0.extend(indices.iter().map(|index| (*index, refusal.clone())))).ok()
-    }
-
-    fn sorted(mut self) -> Vec<(usize, EditRefusal)> {
-        self.0.sort_unstable_by_key(|(index, _)| *index);
-        self.0
-    }
-}
-
-/// The wanted rules and removals, one for each hostname and path, in the order that our rules have among themselves. If
-/// several rules are wanted at one place, the one with the smallest text is taken, so that it is the same one in every
-/// loop.
-fn wishes<'a>(edits: &'a [RuleEdit], refused: &mut Refused) -> (Vec<Put<'a>>, Vec<Removal<'a>>) {
-    let mut by_scope: BTreeMap<_, (&'a RuleEdit, Vec<(usize, &'a RuleEdit)>)> = BTreeMap::new();
-    for (index, edit) in edits.iter().enumerate() {
-        by_scope.entry(edit.scope().key()).or_insert((edit, Vec::new())).1.push((index, edit));
-    }
-    let (mut puts, mut removals) = (Vec::new(), Vec::new());
-    for (first, edits) in by_scope.into_values() {
-        let mut by_text: BTreeMap<String, Put<'a>> = BTreeMap::new();
-        for (index, edit) in &edits {
-            if let RuleEdit::Put { rule, replaces } = edit {
-                let text = rule.to_raw().get().to_owned();
-                let put = by_text.entry(text).or_insert(Put { rule, replaces: false, indices: Vec::new() });
-                put.replaces |= replaces;
-                put.indices.push(*index);
-            }
-        }
-        let mut wanted = by_text.into_values();
-        match wanted.next() {
-            Some(put) => puts.push(put),
-            None => removals
-                .push(Removal { edit: first, indices: edits.iter().map(|(index, _)| *index).collect() }),
-        }
-        for put in wanted {
-            refused.unless::<()>(&put.indices, Err(EditRefusal::Contradiction));
-        }
-    }
-    (puts, removals)
-}
-
-/// Decides what a put may do to the rule at its hostname and path, which is among `rules` if there is one.
-fn claim(list: &[Slot<'_>], hosts: &Hosts, put: &Put<'_>) -> Result<Claim, EditRefusal> {
-    let is_as_wanted =
-        |index: usize| list.get(index).is_some_and(|slot| slot.rule.equals_in_every_field(put.rule));
-    match the_one(&Near::new(list, hosts, &put.rule.hostname), Scope::wanted(put.rule))? {
-        None => Ok(Claim::Add),
-        Some(index) if put.replaces => Ok(Claim::Replace(index)),
-        Some(index) if is_as_wanted(index) => Ok(Claim::Nothing),
-        Some(index) => Err(EditRefusal::Conflict { rule: index + 1 }),
-    }
-}
-
 /// The only rule for `scope`, if there is one.
 fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
     let found: Vec<usize> =
@@ -352,8 +258,8 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
     let near = Near::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
-    let (rule, end) = match present {
-        None => (Cow::Owned(Rule::wanted(wanted)), list.len()),
+    let (rule, end, near) = match present {
+        None => (Cow::Owned(Rule::wanted(wanted)), usize::MAX, near),
         Some((present, Slot { rule, is_own: _ })) => {
             let (is_live, is_equal) = (scope.is_covered_by(rule), rule.equals(wanted));
             let stays = is_live && !near.is_misplaced(present, scope);
@@ -366,11 +272,11 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool
             hosts.remove(present, hostname);
             // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like
             // a new one.
-            (rule, if is_live { present } else { list.len() })
+            (rule, if is_live { present } else { usize::MAX }, Near::new(list, hosts, hostname))
         }
     };
     let slot = Slot { rule, is_own: true };
-    let (place, moved) = Near::new(list, hosts, hostname).place(end, scope);
+    let (place, moved) = near.place(end.min(list.len()), scope);
     if moved.is_empty() {
         list.insert(place, slot);
         hosts.insert(place, hostname);

@@ -245,6 +245,8 @@ fn case_of(
                     kind => RuleEdit::Put { rule, replaces: kind == 1 },
                 });
             }
+            let mut keys = BTreeSet::new();
+            edits.retain(|edit| keys.insert(key_of(edit)));
             EditCase { config: config(&entries, has_catch_all, is_loose), own, edits }
         })
 }
