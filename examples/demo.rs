@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Call, Token, Visit, Visitor as AccessVisitor};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, Report, TokenFile};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
@@ -143,8 +143,7 @@ fn with_new_tunnel() -> Result<Harness, Problem> {
     heading("An account without a tunnel: one command makes it");
     let harness = Harness::without_tunnel();
     let path = std::env::temp_dir().join(format!("run-token-{}", std::process::id()));
-    let file = TokenFile::parse(path.to_str(), None)?;
-    let report = commands::tunnel(harness.config(&[]), Arc::new(SystemClock), file.as_ref(), false);
+    let report = commands::tunnel(harness.config(&[]), Arc::new(SystemClock), Some(&path), false);
     let Report { text, .. } = report.map_err(|error| error.to_string())?;
     for line in text.lines() {
         println!("  {line}");

@@ -90,9 +90,6 @@ or from the file that CF_API_TOKEN_FILE names."
             /// tunnel: file for the tunnel's run token, which cloudflared reads as its own --token-file
             #[argh(option)]
             pub token_file: Option<String>,
-            /// tunnel: octal mode of that file (default: 0400)
-            #[argh(option)]
-            pub token_file_mode: Option<String>,
             $(
                 $(#[doc = $doc])+
                 #[argh(option)]
@@ -256,11 +253,9 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(Command, Ar
     if arguments.json && !matches!(command, Command::Check | Command::List | Command::Tunnel) {
         return Err(CliExit::Mistake("--json goes with the commands check, list and tunnel".to_owned()));
     }
-    let has_token_file = arguments.token_file.is_some() || arguments.token_file_mode.is_some();
-    if has_token_file && command != Command::Tunnel {
+    if arguments.token_file.is_some() && command != Command::Tunnel {
         return Err(CliExit::Mistake(
-            "--token-file and --token-file-mode go with the command tunnel; the file of the API token is \
-             --cf-api-token-file"
+            "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
                 .to_owned(),
         ));
     }
@@ -424,7 +419,6 @@ mod tests {
             &["--json", "--version"],
             &["--token-file=x"],
             &["check", "--token-file", "x"],
-            &["list", "--token-file-mode=0400"],
         ] {
             let read = parse(arguments.iter().map(ToString::to_string));
             assert!(matches!(read, Err(CliExit::Mistake(_))), "{arguments:?}");

@@ -10,6 +10,7 @@ mod table;
 mod tunnel;
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use log::LevelFilter;
@@ -21,7 +22,7 @@ use crate::limits;
 use crate::logging;
 
 pub use healthcheck::healthcheck;
-pub use tunnel::TokenFile;
+pub use tunnel::token_file;
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,18 @@ pub struct Report {
     pub text: String,
     /// True if nothing failed.
     pub is_well: bool,
+}
+
+impl Report {
+    /// One JSON document, on a line.
+    fn json(document: &impl miniserde::Serialize, is_well: bool) -> Self {
+        Self { text: miniserde::json::to_string(document) + "\n", is_well }
+    }
+
+    /// A line for each row.
+    fn table(rows: &[Vec<String>], is_well: bool) -> Self {
+        Self { text: table::render(rows), is_well }
+    }
 }
 
 /// The reason why a command has no report.
@@ -96,14 +109,14 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report,
 pub fn tunnel(
     config: Config,
     clock: Arc<dyn Clock>,
-    file: Option<&TokenFile>,
+    token_file: Option<&Path>,
     json: bool,
 ) -> Result<Report, CommandError> {
     start_logging_calls(&config)?;
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = Client::new(config.client, Arc::clone(&clock))?;
-    let outcome =
-        tunnel::tunnel(&client, &*clock, &config.provider, file, deadline).map_err(CommandError::Failed)?;
+    let outcome = tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)
+        .map_err(CommandError::Failed)?;
     Ok(tunnel::report(&outcome, json))
 }
 

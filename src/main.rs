@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use external_dns_cloudflare_tunnel_webhook::cli::{self, CliExit, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report, TokenFile};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
 use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::regular_file;
@@ -31,17 +31,13 @@ fn main() -> ExitCode {
         Command::Serve => configured(config(), serve),
         Command::Check => configured(config(), |config| show(commands::check(config, clock, json))),
         Command::List => configured(config(), |config| show(commands::list(warned(config), clock, json))),
-        Command::Tunnel => {
-            let file =
-                TokenFile::parse(arguments.token_file.as_deref(), arguments.token_file_mode.as_deref());
-            match file {
-                Ok(file) => configured(config(), |config| {
-                    let config = warned(config);
-                    show(commands::tunnel(config, clock, file.as_ref(), json))
-                }),
-                Err(problem) => complain([problem]),
-            }
-        }
+        Command::Tunnel => match arguments.token_file.as_deref().map(commands::token_file).transpose() {
+            Ok(file) => configured(config(), |config| {
+                let config = warned(config);
+                show(commands::tunnel(config, clock, file.as_deref(), json))
+            }),
+            Err(problem) => complain([problem]),
+        },
         Command::Healthcheck => {
             configured(config::observation_address(&arguments, &ProcessEnvironment), |address| {
                 commands::healthcheck(address, &*clock)

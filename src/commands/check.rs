@@ -84,8 +84,8 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn note(&mut self, status: Status, what: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        let (found, remedy) = (found.into(), remedy.into());
-        self.findings.push(Finding { status, what: what.to_owned(), found, remedy });
+        let to_do = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
+        self.findings.push(Finding { status, what: what.to_owned(), found: found.into(), to_do });
     }
 
     /// Notes a read that failed. `remedy` applies if it was refused, or if its subject does not exist.

@@ -1,8 +1,9 @@
 //! Shows the findings of `check` as a table or a JSON document.
 
-use miniserde::{Serialize, json};
+use miniserde::Serialize;
+use miniserde::ser::Fragment;
 
-use super::{Report, table};
+use super::Report;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
@@ -25,54 +26,35 @@ impl Status {
     }
 }
 
+impl Serialize for Status {
+    fn begin(&self) -> Fragment<'_> {
+        Fragment::Str(self.as_str().into())
+    }
+}
+
 /// The result of one check.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) status: Status,
     pub(super) what: String,
     pub(super) found: String,
-    /// Empty if there is nothing to do.
-    pub(super) remedy: String,
+    pub(super) to_do: Option<String>,
 }
 
 #[derive(Serialize)]
-struct WireReport<'a> {
+struct Document<'a> {
     ok: bool,
-    checks: Vec<WireFinding<'a>>,
-}
-
-#[derive(Serialize)]
-struct WireFinding<'a> {
-    status: &'static str,
-    what: &'a str,
-    found: &'a str,
-    to_do: Option<&'a str>,
+    checks: &'a [Finding],
 }
 
 pub(super) fn report(findings: &[Finding], json: bool) -> Report {
     let is_well = findings.iter().all(|finding| finding.status != Status::Failed);
-    let text = if json {
-        let checks = findings
-            .iter()
-            .map(|Finding { status, what, found, remedy }| WireFinding {
-                status: status.as_str(),
-                what,
-                found,
-                to_do: (!remedy.is_empty()).then_some(remedy),
-            })
-            .collect();
-        let mut text = json::to_string(&WireReport { ok: is_well, checks });
-        text.push('\n');
-        text
-    } else {
-        let rows: Vec<Vec<String>> = findings
-            .iter()
-            .map(|Finding { status, what, found, remedy }| {
-                let remedy = if remedy.is_empty() { String::new() } else { format!("; to do: {remedy}") };
-                vec![status.as_str().to_owned(), what.clone(), format!("{found}{remedy}")]
-            })
-            .collect();
-        table::render(&rows)
+    if json {
+        return Report::json(&Document { ok: is_well, checks: findings }, is_well);
+    }
+    let row = |Finding { status, what, found, to_do }: &Finding| {
+        let to_do = to_do.as_ref().map(|to_do| format!("; to do: {to_do}")).unwrap_or_default();
+        vec![status.as_str().to_owned(), what.clone(), format!("{found}{to_do}")]
     };
-    Report { text, is_well }
+    Report::table(&findings.iter().map(row).collect::<Vec<_>>(), is_well)
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use miniserde::{Serialize, json};
+use miniserde::Serialize;
 
-use super::{Report, table};
+use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
@@ -17,20 +17,7 @@ const PROTECTED_BY: &str = "PROTECTED-BY";
 
 #[derive(Serialize)]
 struct Document<'a> {
-    entries: Vec<Row<'a>>,
-}
-
-/// `null` means absent or unknown.
-#[derive(Serialize)]
-struct Row<'a> {
-    hostname: &'a str,
-    path: Option<&'a str>,
-    service: Option<&'a str>,
-    tunnel: Option<&'a str>,
-    owner: Option<&'a str>,
-    state: &'static str,
-    drift: Vec<&'a str>,
-    protected_by: Vec<&'a str>,
+    entries: &'a [Entry],
 }
 
 /// The present state, as rows.
@@ -55,47 +42,20 @@ pub(super) fn entries(
 }
 
 pub(super) fn report(entries: &[Entry], json: bool) -> Report {
-    let rows = entries.iter().map(row);
-    let text = if json {
-        let mut text = json::to_string(&Document { entries: rows.collect() });
-        text.push('\n');
-        text
-    } else {
-        let is_known = entries.iter().any(|entry| !entry.protected_by.is_empty());
-        let protected_by = is_known.then_some(PROTECTED_BY);
-        let header = HEADER.into_iter().chain(protected_by).map(str::to_owned).collect();
-        let rows = rows.map(|row| row.cells(is_known));
-        table::render(&std::iter::once(header).chain(rows).collect::<Vec<Vec<String>>>())
-    };
-    Report { text, is_well: true }
+    if json {
+        return Report::json(&Document { entries }, true);
+    }
+    let is_known = entries.iter().any(|entry| !entry.protected_by.is_empty());
+    let header = HEADER.into_iter().chain(is_known.then_some(PROTECTED_BY)).map(str::to_owned).collect();
+    let rows = entries.iter().map(|entry| cells(entry, is_known));
+    Report::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), true)
 }
 
-fn row(entry: &Entry) -> Row<'_> {
+fn cells(entry: &Entry, shows_protection: bool) -> Vec<String> {
     let Entry { hostname, path, service, tunnel, owner, state, drift, protected_by } = entry;
-    Row {
-        hostname,
-        path: path.as_deref(),
-        service: service.as_deref(),
-        tunnel: tunnel.as_deref(),
-        owner: owner.as_deref(),
-        state: state.as_str(),
-        drift: drift.iter().map(|what| &**what).collect(),
-        protected_by: protected_by.iter().map(|name| &**name).collect(),
-    }
-}
-
-impl Row<'_> {
-    fn cells(&self, shows_protection: bool) -> Vec<String> {
-        let Self { hostname, path, service, tunnel, owner, state, drift, protected_by } = self;
-        let state = if *state == State::Drift.as_str() {
-            format!("{state}: {}", drift.join(", "))
-        } else {
-            (*state).to_owned()
-        };
-        let [path, service, tunnel, owner] =
-            [path, service, tunnel, owner].map(|cell| cell.unwrap_or_default().to_owned());
-        let protected_by = shows_protection.then(|| protected_by.join(", "));
-        let cells = [(*hostname).to_owned(), path, service, tunnel, owner, state];
-        cells.into_iter().chain(protected_by).collect()
-    }
+    let text = |cell: &Option<Box<str>>| cell.as_deref().unwrap_or_default().to_owned();
+    let drift = if *state == State::Drift { format!(": {}", drift.join(", ")) } else { String::new() };
+    let state = format!("{}{drift}", state.as_str());
+    let cells = [hostname.to_string(), text(path), text(service), text(tunnel), text(owner), state];
+    cells.into_iter().chain(shows_protection.then(|| protected_by.join(", "))).collect()
 }

@@ -8,9 +8,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use miniserde::{Serialize, json};
+use miniserde::Serialize;
 
-use super::{Report, table};
+use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
@@ -37,85 +37,43 @@ const PLACEHOLDER: &str = "YOUR-";
 /// The size of a run token. One has some 200 bytes.
 const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
 
-/// The mode of the token's file if none is given: its owner may read it.
-const TOKEN_FILE_MODE_DEFAULT: u32 = 0o400;
+/// The mode of the token's file: its owner may read it.
+const TOKEN_FILE_MODE: u32 = 0o400;
 
-/// The bits that the mode may have: reading and writing by owner and group.
-const TOKEN_FILE_MODE_MAX: u32 = 0o660;
-
-/// The file for a tunnel's run token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenFile {
-    path: PathBuf,
-    mode: u32,
-}
-
-impl TokenFile {
-    /// Reads `--token-file` and `--token-file-mode`; `None` if no file is asked for.
-    ///
-    /// # Errors
-    /// When the path is none, when the mode is not octal or lets others than owner and group read the token, or when
-    /// there is a mode without a file.
-    pub fn parse(path: Option<&str>, mode: Option<&str>) -> Result<Option<Self>, String> {
-        let Some(path) = path else {
-            return match mode {
-                Some(_) => Err("--token-file-mode goes with --token-file".to_owned()),
-                None => Ok(None),
-            };
-        };
-        // A flag in the place of the path, standard output, or what is left of text that is not Unicode.
-        if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) {
-            return Err(
-                "--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
-                    .to_owned(),
-            );
-        }
-        let mode = mode.map_or(Ok(TOKEN_FILE_MODE_DEFAULT), |mode| {
-            let digits = !mode.is_empty() && mode.bytes().all(|byte| byte.is_ascii_digit());
-            let bits = u32::from_str_radix(mode, 8).ok().filter(|_| digits);
-            bits.filter(|bits| bits & 0o400 != 0 && bits & !TOKEN_FILE_MODE_MAX == 0).ok_or(
-                "--token-file-mode takes an octal mode with which the owner, and nobody but owner and group, reads the \
-                 file, such as 0400 or 0440",
-            )
-        })?;
-        Ok(Some(Self { path: path.into(), mode }))
+/// Reads `--token-file`.
+///
+/// # Errors
+/// When the path is none: a flag in its place, standard output, or what is left of text that is not Unicode.
+pub fn token_file(path: &str) -> Result<PathBuf, String> {
+    if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
+            .to_owned());
     }
+    Ok(path.into())
 }
 
 /// The tunnel, and what was done.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Outcome {
-    tunnel: Tunnel,
+    id: String,
+    name: String,
     /// This run has made it.
-    is_new: bool,
-    token_file: Option<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct WireOutcome<'a> {
-    id: &'a str,
-    name: &'a str,
     new: bool,
     token_file: Option<String>,
 }
 
 pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
-    let Outcome { tunnel: Tunnel { id, name, .. }, is_new, token_file } = outcome;
-    let token_file = token_file.as_ref().map(|path| path.display().to_string());
-    let text = if json {
-        let mut text = json::to_string(&WireOutcome { id: id.as_str(), name, new: *is_new, token_file });
-        text.push('\n');
-        text
-    } else {
-        let how = if *is_new { "made now" } else { "found" };
-        let token_file = token_file.unwrap_or_default();
-        let rows = [("tunnel", &**name), ("id", id.as_str()), ("state", how), ("token file", &token_file)];
-        table::render(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]))
-    };
-    Report { text, is_well: true }
+    if json {
+        return Report::json(outcome, true);
+    }
+    let Outcome { id, name, new, token_file } = outcome;
+    let how = if *new { "made now" } else { "found" };
+    let token_file = token_file.as_deref().unwrap_or_default();
+    let rows = [("tunnel", &**name), ("id", id), ("state", how), ("token file", token_file)];
+    Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or makes the tunnel, and writes its token if `file` is given.
+/// Finds or makes the tunnel, and writes its token if `token_file` is given.
 ///
 /// # Errors
 /// The reason, with what to do. No file was written then.
@@ -123,10 +81,10 @@ pub(super) fn tunnel(
     client: &Client,
     clock: &dyn Clock,
     settings: &ProviderSettings,
-    file: Option<&TokenFile>,
+    token_file: Option<&Path>,
     deadline: Deadline,
 ) -> Result<Outcome, String> {
-    if let Some(TokenFile { path, .. }) = file {
+    if let Some(path) = token_file {
         if settings.dry_run {
             return Err("DRY_RUN is set, so no token is written: leave out --token-file".to_owned());
         }
@@ -139,13 +97,14 @@ pub(super) fn tunnel(
     };
     let wanted = settings.tunnels.first().ok_or("CF_TUNNEL_ID is empty")?;
     let search = Search { client, clock, account, wanted, deadline };
-    let (tunnel, is_new) = search.find_or_make(settings.dry_run)?;
-    if let Some(TokenFile { path, mode }) = file {
+    let (tunnel, new) = search.find_or_make(settings.dry_run)?;
+    if let Some(path) = token_file {
         let token = search.run_token(&tunnel)?;
-        regular_file::replace(path, token.expose().as_bytes(), *mode)
+        regular_file::replace(path, token.expose().as_bytes(), TOKEN_FILE_MODE)
             .map_err(|error| unwritable(path, &error))?;
     }
-    Ok(Outcome { tunnel, is_new, token_file: file.map(|file| file.path.clone()) })
+    let token_file = token_file.map(|path| path.display().to_string());
+    Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file })
 }
 
 fn explained(problem: Unresolved) -> String {
@@ -419,42 +378,6 @@ mod tests {
             "",
         ] {
             assert!(may_be_made(name).is_err(), "{name:?}");
-        }
-    }
-
-    #[test]
-    fn the_file_of_a_token_is_for_owner_and_group_alone() {
-        for (mode, expected) in [
-            (None, Some(0o400)),
-            (Some("0400"), Some(0o400)),
-            (Some("440"), Some(0o440)),
-            (Some("0600"), Some(0o600)),
-            (Some("0660"), Some(0o660)),
-            (Some("0444"), None),
-            (Some("0404"), None),
-            (Some("0040"), None),
-            (Some("0200"), None),
-            (Some("0700"), None),
-            (Some("04400"), None),
-            (Some("0o400"), None),
-            (Some("+400"), None),
-            (Some("256"), None),
-            (Some("0x100"), None),
-            (Some("r--------"), None),
-            (Some(""), None),
-        ] {
-            let read = TokenFile::parse(Some("/run/token"), mode).map(|file| file.unwrap().mode).ok();
-            assert_eq!(read, expected, "{mode:?}");
-        }
-        assert_eq!(TokenFile::parse(None, None), Ok(None));
-        for (path, mode) in [
-            (Some(""), None),
-            (Some("-"), None),
-            (Some("--json"), None),
-            (Some("to\u{fffd}ken"), None),
-            (None, Some("0400")),
-        ] {
-            assert!(TokenFile::parse(path, mode).is_err(), "{path:?} {mode:?}");
         }
     }
 }

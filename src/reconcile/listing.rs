@@ -5,6 +5,9 @@
 
 use std::cmp::Ordering;
 
+use miniserde::Serialize;
+use miniserde::ser::Fragment;
+
 use crate::ingress::Rule;
 use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
@@ -20,8 +23,8 @@ use crate::reconcile::stamp::{Digest, Stamp};
 /// The hostname shown for a rule that has only a path.
 const EVERY_HOST: &str = "*";
 
-/// One hostname and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One hostname and path. In JSON `null` means absent or unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// The hostname in lower-case punycode, or a pattern.
     pub hostname: Box<str>,
@@ -57,6 +60,27 @@ pub enum State {
     ApplicationLeft,
 }
 
+impl Entry {
+    fn new(hostname: &str, path: Option<&str>, state: State) -> Self {
+        Self {
+            hostname: hostname.into(),
+            path: path.filter(|path| !path.is_empty()).map(Into::into),
+            service: None,
+            tunnel: None,
+            owner: None,
+            state,
+            drift: Vec::new(),
+            protected_by: Vec::new(),
+        }
+    }
+}
+
+impl Serialize for State {
+    fn begin(&self) -> Fragment<'_> {
+        Fragment::Str(self.as_str().into())
+    }
+}
+
 impl State {
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,30 +96,24 @@ impl State {
 
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
-    let foreign = ForeignEntries {
-        snapshot,
-        settings,
-        own: snapshot.own_rules(settings),
-        leads: leads(snapshot),
-        patterns: patterns(snapshot),
-    };
+    let own = snapshot.own_rules(settings);
+    let left = left_applications(snapshot, &own, settings).map(left_application);
     let shown = records(snapshot, settings).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, settings)).collect();
-    entries.extend(foreign.leads.iter().filter_map(|lead| foreign.foreign_record(lead)));
+    let foreign = ForeignEntries { snapshot, settings, own: &own };
+    entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign.foreign_record(record, &tunnel)));
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
-    entries.extend(left_applications(snapshot, &foreign.own, settings).map(left_application));
     entries.sort_by(by_place);
-    let protected = |entry: Entry| {
-        if entry.state == State::ApplicationLeft {
-            return entry;
-        }
-        let hostname = Hostname::parse(&entry.hostname).ok();
-        let protected_by = hostname.map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
-        Entry { protected_by: protected_by.into_iter().flatten().map(Into::into).collect(), ..entry }
-    };
-    entries.into_iter().map(protected).collect()
+    for entry in &mut entries {
+        let protectors = Hostname::parse(&entry.hostname)
+            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
+        entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
+    }
+    entries.extend(left);
+    entries.sort_by(by_place);
+    entries
 }
 
 fn by_place(a: &Entry, b: &Entry) -> Ordering {
@@ -113,80 +131,47 @@ fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
         drift.push("type");
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
-    let path = &*endpoint.set_identifier;
+    let state = match service {
+        None => State::RecordWithoutRule,
+        Some(_) if drift.is_empty() => State::Ours,
+        Some(_) => State::Drift,
+    };
     Entry {
-        hostname: endpoint.dns_name.as_str().into(),
-        path: (!path.is_empty()).then(|| path.into()),
         service: service.map(Into::into),
         tunnel: tunnel.map(|id| settings.name_of(&id).into()),
         owner: endpoint.labels.value(OWNER_LABEL).map(Into::into),
-        state: match service {
-            None => State::RecordWithoutRule,
-            Some(_) if drift.is_empty() => State::Ours,
-            Some(_) => State::Drift,
-        },
         drift: drift.into_iter().map(Into::into).collect(),
-        protected_by: Vec::new(),
+        ..Entry::new(&endpoint.dns_name, Some(&endpoint.set_identifier), state)
     }
 }
 
 fn left_application(application: &Application) -> Entry {
     let destination = application.destinations.first();
+    let (host, path) = destination.map(|one| (&*one.host, &*one.path)).unwrap_or_default();
     Entry {
-        hostname: destination.map(|one| one.host.clone()).unwrap_or_default(),
-        path: destination.map(|one| one.path.clone()).filter(|path| !path.is_empty()),
-        service: None,
-        tunnel: None,
-        owner: None,
-        state: State::ApplicationLeft,
-        drift: Vec::new(),
         protected_by: vec![application.name.clone()],
+        ..Entry::new(host, Some(path), State::ApplicationLeft)
     }
 }
 
-/// A CNAME to a tunnel, regardless of who owns the record or the tunnel.
-struct Lead<'a> {
-    record: &'a Record,
-    tunnel: TunnelId,
-}
-
-fn leads(snapshot: &Snapshot) -> Vec<Lead<'_>> {
-    let zones = snapshot.zones.iter();
-    let at_home = zones
-        .flat_map(|zone| zone.records().iter().filter(move |record| snapshot.is_home(zone, &record.name)));
-    at_home
-        .filter(|record| &*record.kind == "CNAME")
-        .filter_map(|record| Some(Lead { record, tunnel: TunnelId::from_hostname(&record.content)? }))
-        .collect()
-}
-
-/// The domains in which a rule of a tunnel takes every name; the empty one means every host.
-fn patterns(snapshot: &Snapshot) -> Vec<(&TunnelId, String)> {
-    let mut patterns = Vec::new();
-    for (tunnel, present) in &snapshot.tunnels {
-        for rule in present.document.rules() {
-            let hostname = rule.folded_hostname();
-            if let Some(domain) = hostname.strip_prefix("*.") {
-                patterns.push((tunnel, domain.to_owned()));
-            } else if is_for_every_host(hostname) && rule.path().is_some() {
-                patterns.push((tunnel, String::new()));
-            }
-        }
-    }
-    patterns
+/// The CNAMEs to tunnels, with these, regardless of who owns either.
+fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
+    let records =
+        snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
+    let leading =
+        records.filter(|(zone, record)| &*record.kind == "CNAME" && snapshot.is_home(zone, &record.name));
+    leading.filter_map(|(_, record)| Some((record, TunnelId::from_hostname(&record.content)?)))
 }
 
 struct ForeignEntries<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
-    own: OwnRules,
-    leads: Vec<Lead<'a>>,
-    patterns: Vec<(&'a TunnelId, String)>,
+    own: &'a OwnRules,
 }
 
 impl ForeignEntries<'_> {
     /// The entry of a foreign record. If its hostname has rules in the tunnel, their entries stand for it.
-    fn foreign_record(&self, Lead { record, tunnel }: &Lead<'_>) -> Option<Entry> {
+    fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
         if !self.settings.policy.filter.matches(&record.name)
             || self.snapshot.own_stamp(record, self.settings).is_some()
         {
@@ -194,26 +179,22 @@ impl ForeignEntries<'_> {
         }
         let stamp = Stamp::of(record);
         let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
-        let state = match self.snapshot.tunnels.get(tunnel) {
-            Some(present) => {
-                let hostname = Hostname::parse(&record.name).ok();
-                if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
-                    return None;
-                }
-                let is_taken = record_only || self.is_taken(&record.name, tunnel, present.document.rules());
-                if is_taken { State::Foreign } else { State::RecordWithoutRule }
+        let mut state = State::Foreign;
+        if let Some(present) = self.snapshot.tunnels.get(tunnel) {
+            let hostname = Hostname::parse(&record.name).ok();
+            if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
+                return None;
             }
-            None => State::Foreign,
-        };
+            let mut rules = present.document.rules().iter();
+            if !record_only && !rules.any(|rule| takes(rule, &record.name)) {
+                state = State::RecordWithoutRule;
+            }
+        }
         Some(Entry {
-            hostname: record.name.clone(),
-            path: None,
             service: record_only.then(|| RECORD_ONLY.into()),
             tunnel: Some(self.settings.name_of(tunnel).into()),
             owner: stamp.map(|stamp| stamp.owner),
-            state,
-            drift: Vec::new(),
-            protected_by: Vec::new(),
+            ..Entry::new(&record.name, None, state)
         })
     }
 
@@ -231,26 +212,13 @@ impl ForeignEntries<'_> {
             return None;
         }
         let is_reached = for_every_host || self.is_reached(&name, tunnel);
+        let state = if is_reached { State::Foreign } else { State::RuleWithoutRecord };
         Some(Entry {
-            path: rule.path().map(Into::into),
             service: Some(rule.service().into()),
             tunnel: Some(self.settings.name_of(tunnel).into()),
             owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
-            state: if is_reached { State::Foreign } else { State::RuleWithoutRecord },
-            drift: Vec::new(),
-            protected_by: Vec::new(),
-            hostname: if for_every_host { EVERY_HOST.into() } else { hostname.into() },
+            ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)
         })
-    }
-
-    /// True if a rule for a wider hostname takes its requests. The catch-all does not count.
-    fn is_taken(&self, name: &str, tunnel: &TunnelId, rules: &[Rule]) -> bool {
-        let mut patterns = self.patterns.iter().filter(|(of, _)| *of == tunnel);
-        let by_pattern = patterns.any(|(_, domain)| domain.is_empty() || is_below(name, domain));
-        by_pattern
-            || name
-                .strip_prefix("*.")
-                .is_some_and(|domain| rules.iter().any(|rule| is_below(rule.folded_hostname(), domain)))
     }
 
     /// True if a record leads to the tunnel for `hostname`, or for a name that it matches. Also true if that is unknown
@@ -260,8 +228,7 @@ impl ForeignEntries<'_> {
             return true;
         }
         if let Some(domain) = hostname.strip_prefix("*.") {
-            let mut leads = self.leads.iter().filter(|lead| lead.tunnel == *tunnel);
-            return leads.any(|lead| is_below(&lead.record.name, domain));
+            return leads(self.snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
         }
         self.snapshot.led_to(hostname).as_ref() == Some(tunnel)
     }
@@ -272,6 +239,16 @@ impl ForeignEntries<'_> {
         let mut stamps = records.iter().filter_map(Stamp::of);
         stamps.find(|stamp| stamp.claims.rules.contains(&digest)).map(|stamp| stamp.owner)
     }
+}
+
+/// True if the rule takes requests for `name`, or for a name below it if that is a wildcard. The catch-all does not count.
+fn takes(rule: &Rule, name: &str) -> bool {
+    let hostname = rule.folded_hostname();
+    let is_within =
+        |name: &str, wildcard: &str| wildcard.strip_prefix("*.").is_some_and(|domain| is_below(name, domain));
+    is_for_every_host(hostname) && rule.path().is_some()
+        || is_within(name, hostname)
+        || is_within(hostname, name)
 }
 
 fn is_for_every_host(hostname: &str) -> bool {

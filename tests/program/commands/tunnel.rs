@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cloudflare_emulator::{Call, ConfigSource, Emulator, Fault, Matcher, NewTunnel, Permission, Plan, Token};
 use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report, TokenFile};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
 use serde::Deserialize;
 use test_support::clock::ManualClock;
@@ -162,23 +162,14 @@ fn what_is_made_is_configured_at_cloudflare() {
 }
 
 #[test]
-fn the_mode_of_the_file_is_as_asked_for() {
-    let account = Account::new("mode");
-    let file = account.file();
-    let said = account.run(&["--token-file", file.to_str().unwrap(), "--token-file-mode", "0440"], &[]);
-    assert_eq!(said.code, Some(0), "{}", said.errors);
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o440);
-    for arguments in [
-        &["--token-file", "x", "--token-file-mode", "0444"][..],
-        &["--token-file-mode", "0400"],
-        &["--token-file", "-"],
-        &["--token-file="],
-    ] {
+fn a_path_that_is_none_is_a_mistake() {
+    let account = Account::new("path");
+    for arguments in [&["--token-file", "-"][..], &["--token-file="], &["--token-file", "--json"]] {
         let said = account.run(arguments, &[]);
         assert_eq!((said.code, &*said.out), (Some(64), ""), "{arguments:?}");
         assert!(said.errors.contains("--token-file"), "{}", said.errors);
     }
-    assert_eq!(account.writes().len(), 1, "a mistake in the arguments makes nothing");
+    assert_eq!(account.writes().len(), 0, "a mistake in the arguments makes nothing");
 }
 
 #[test]
@@ -311,10 +302,10 @@ impl Account {
     fn run_here(&self) -> Result<Report, CommandError> {
         let variables = Variables(self.cloudflare.base_url());
         let config = Config::read(&Arguments::default(), &variables).expect("the configuration is right");
-        let file = TokenFile::parse(self.file().to_str(), None).expect("a path");
+        let file = self.file();
         let log = Log::default();
         let clock = log.marking(Arc::<ManualClock>::default());
-        let outcome = commands::tunnel(config, clock, file.as_ref(), true);
+        let outcome = commands::tunnel(config, clock, Some(&file), true);
         for secret in self.cloudflare.secrets().iter().map(String::as_str).chain([TOKEN]) {
             assert_eq!(log.lines_with(&[secret]), [""; 0]);
         }
