@@ -146,8 +146,6 @@ pub enum Syntax {
     UnopenedGroup,
     /// Look-around or another group that begins with `(?`.
     GroupKind,
-    /// A group name with characters other than letters, digits and underscores.
-    GroupName,
     /// `[` without its `]`.
     UnclosedClass,
     /// An empty class.
@@ -156,8 +154,6 @@ pub enum Syntax {
     RangeBackwards,
     /// A hyphen in the middle of a class that does not form a range.
     ClassHyphen,
-    /// An unknown POSIX class.
-    ClassName,
     /// `&&`, `--` or `~~` in a class: an operation on sets in some engines.
     ClassOperation,
     /// A backslash at the end.
@@ -183,17 +179,12 @@ impl fmt::Display for Syntax {
             Self::UnclosedGroup => "a group is not closed: `)` is missing",
             Self::UnopenedGroup => "`)` closes no group: write `\\)` for the character",
             Self::GroupKind => {
-                "groups may be `(…)`, `(?:…)`, `(?P<name>…)`, `(?i)` and `(?s)`; there is no \
-                 look-around"
+                "groups may be `(…)`, `(?:…)`, `(?i:…)` and `(?i)`; there is no name and no look-around"
             }
-            Self::GroupName => "a group's name is made of letters, digits and `_`",
             Self::UnclosedClass => "a class is not closed: `]` is missing",
             Self::EmptyClass => "a class needs a member; write `\\]` for a bracket in it",
             Self::RangeBackwards => "a range of a class runs backwards, or from or to a class",
             Self::ClassHyphen => "a hyphen in a class stands first or last, or is written `\\-`",
-            Self::ClassName => {
-                "there is no such class; there are `[:alpha:]`, `[:digit:]`, `[:alnum:]` and so on"
-            }
             Self::ClassOperation => "doubled `&`, `-` or `~` in a class: write one of them",
             Self::TrailingBackslash => "a backslash at the end: write `\\\\` for the character",
             Self::Escape(character) => {
@@ -287,17 +278,12 @@ mod tests {
             r"\.(jpg|png)$",
             "^/v[0-9]+/",
             "(?i)^/admin",
-            "(?is)^/a",
             "(?i:^/A)/b",
             "^/(?:a|b)/",
-            r"^/(?P<id>\d+)$",
-            r"^/(?P<v1_2>\d+)$",
             "^/[^/]+/edit$",
             r"\z",
             r"\A/x\b",
             r"^\S{1,3}$",
-            "[[:alpha:]]+/x",
-            "[[:^digit:]_]",
             r"[\w.-]+",
             r"[-a]",
             r"[a\-z]",
@@ -350,9 +336,9 @@ mod tests {
             ("(?x) a", 3, S::GroupKind),
             ("(?-i)a", 3, S::GroupKind),
             ("(?U)a", 3, S::GroupKind),
-            ("(?P<>a)", 5, S::GroupName),
-            ("(?P<1>a)", 5, S::GroupName),
-            ("(?P<n-m>a)", 6, S::GroupName),
+            ("(?P<n>a)", 3, S::GroupKind),
+            ("(?s)a", 3, S::GroupKind),
+            ("(?is)^/a", 3, S::GroupKind),
             ("[a", 2, S::UnclosedClass),
             ("[a&&b", 3, S::ClassOperation),
             ("[a--b]", 4, S::ClassOperation),
@@ -362,10 +348,9 @@ mod tests {
             ("[z-a]", 4, S::RangeBackwards),
             (r"[\d-z]", 5, S::RangeBackwards),
             (r"[a-\d]", 5, S::RangeBackwards),
-            ("[a-[:digit:]]", 4, S::RangeBackwards),
+            ("[a-[:digit:]]", 4, S::Bracket),
             ("[a-c-e]", 5, S::ClassHyphen),
-            ("[[:nope:]]", 9, S::ClassName),
-            ("[[:alpha]]", 8, S::ClassName),
+            ("[[:alpha:]]", 2, S::Bracket),
             ("a\\", 2, S::TrailingBackslash),
             (r"\8", 2, S::Escape('8')),
             (r"\pL", 2, S::Escape('p')),
@@ -386,11 +371,8 @@ mod tests {
 
     #[test]
     fn the_second_check_refuses_what_the_first_does_not_count() {
-        for text in
-            ["(?P<n>a)(?P<n>b)", &"(".repeat(30).chars().chain(")".repeat(30).chars()).collect::<String>()]
-        {
-            assert!(matches!(PathPattern::parse(text), Err(PathError::Engine(_))), "{text}");
-        }
+        let text = ["(".repeat(30), ")".repeat(30)].concat();
+        assert!(matches!(PathPattern::parse(&text), Err(PathError::Engine(_))), "{text}");
     }
 
     #[test]

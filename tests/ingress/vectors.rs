@@ -128,10 +128,16 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
         reason: "takes requests of every hostname of the tunnel, whoever's it is",
     },
     DeliberateRefusal {
-        name: "a group name twice",
+        name: "a group with a name",
         field: "path",
-        is_meant: |value| is_text(value, |text| text.matches("(?P<n>").count() == 2),
-        reason: "read by Go, refused by other engines",
+        is_meant: |value| is_text(value, |text| text.contains("(?P<")),
+        reason: "nothing is done with a group's name",
+    },
+    DeliberateRefusal {
+        name: "a named class",
+        field: "path",
+        is_meant: |value| is_text(value, |text| text.contains("[[:")),
+        reason: "there is a plainer spelling, [a-z]",
     },
     DeliberateRefusal {
         name: "a Unicode class",

@@ -8,12 +8,6 @@ use std::str::Chars;
 
 use super::{PathError, REPEAT_MAX, Syntax};
 
-/// The POSIX classes that both know.
-const CLASS_NAMES: [&str; 14] = [
-    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
-    "upper", "word", "xdigit",
-];
-
 /// The characters that a backslash may escape.
 const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
 
@@ -111,28 +105,9 @@ impl Scanner<'_> {
         }
         match self.next() {
             Some(':') => Ok(true),
-            Some('P') if self.next_if('<') => self.group_name().map(|()| true),
-            Some('i' | 's') => loop {
-                match self.next() {
-                    Some('i' | 's') => {}
-                    Some(')') => return Ok(false),
-                    Some(':') => return Ok(true),
-                    _ => return Err(Syntax::GroupKind),
-                }
-            },
+            Some('i') if self.next_if(':') => Ok(true),
+            Some('i') if self.next_if(')') => Ok(false),
             _ => Err(Syntax::GroupKind),
-        }
-    }
-
-    fn group_name(&mut self) -> Result<(), Syntax> {
-        let mut is_begun = false;
-        loop {
-            match self.next() {
-                Some('>') if is_begun => return Ok(()),
-                Some('a'..='z' | 'A'..='Z' | '_') => is_begun = true,
-                Some('0'..='9') if is_begun => {}
-                _ => return Err(Syntax::GroupName),
-            }
         }
     }
 
@@ -204,10 +179,7 @@ impl Scanner<'_> {
             let from = match character {
                 ']' if is_first => return Err(Syntax::EmptyClass),
                 ']' => return Ok(()),
-                '[' => {
-                    self.named_class()?;
-                    None
-                }
+                '[' => return Err(Syntax::Bracket),
                 '-' if is_first || self.characters.peek() == Some(&']') => None,
                 '-' => return Err(Syntax::ClassHyphen),
                 '\\' => self.class_escape()?,
@@ -228,7 +200,7 @@ impl Scanner<'_> {
         self.next();
         let to = match self.next() {
             Some('-') => return Err(Syntax::ClassOperation),
-            Some('[') => None,
+            Some('[') => return Err(Syntax::Bracket),
             Some('\\') => self.class_escape()?,
             to => to,
         };
@@ -236,21 +208,6 @@ impl Scanner<'_> {
             (Some(from), Some(to)) if from <= to => Ok(()),
             _ => Err(Syntax::RangeBackwards),
         }
-    }
-
-    /// Reads on after `[` inside a class.
-    fn named_class(&mut self) -> Result<(), Syntax> {
-        if !self.next_if(':') {
-            return Err(Syntax::Bracket);
-        }
-        self.next_if('^');
-        let mut name = String::new();
-        while let Some(letter) = self.characters.next_if(char::is_ascii_lowercase) {
-            self.position += 1;
-            name.push(letter);
-        }
-        let is_closed = self.next_if(':') && self.next_if(']');
-        if is_closed && CLASS_NAMES.contains(&&*name) { Ok(()) } else { Err(Syntax::ClassName) }
     }
 
     /// Reads on after a backslash inside a class. Returns the character it stands for; `None` for a class.
