@@ -129,6 +129,11 @@ pub struct Note {
 }
 
 impl Note {
+    /// A note about a name, whatever object it is of.
+    pub(crate) fn about(hostname: &str, text: String) -> Self {
+        Self { hostname: hostname.into(), resource: None, text }
+    }
+
     /// A note about an endpoint and its object.
     pub(crate) fn of(endpoint: &Endpoint, text: String) -> Self {
         let resource = endpoint.labels.value(canonical::RESOURCE_LABEL).map(Into::into);

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::edit::{Applied, EditRefusal, Owned, RuleEdit, apply};
+use super::edit::{EditRefusal, Owned, RuleEdit, apply};
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
 use crate::model::hostname::Hostname;
@@ -75,7 +75,7 @@ impl Document {
     /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all: its
     /// own, or else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
-        let Applied { rules, effective, refused } = apply(&self.rules, edits, own);
+        let (rules, effective, refused) = apply(&self.rules, edits, own);
         let changed = rules.is_some();
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
         Edited { document, changed, effective, refused }

@@ -101,14 +101,8 @@ impl fmt::Display for EditRefusal {
 
 impl Error for EditRefusal {}
 
-/// The list after edits.
-pub(super) struct Applied {
-    /// `None` if no rule changes.
-    pub(super) rules: Option<Vec<Rule>>,
-    /// The indices of the edits that changed something.
-    pub(super) effective: BTreeSet<usize>,
-    pub(super) refused: Vec<(usize, EditRefusal)>,
-}
+/// The list if it changes, the indices of the edits that changed something, and those that are refused.
+type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, EditRefusal)>);
 
 /// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
@@ -166,7 +160,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         effective.clear();
     }
     refused.sort_unstable_by_key(|(index, _)| *index);
-    Applied { rules: is_changed.then_some(edited), effective, refused }
+    (is_changed.then_some(edited), effective, refused)
 }
 
 /// True if the rule stands already as it would be written, so that it stays whoever made it.

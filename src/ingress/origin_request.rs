@@ -87,12 +87,13 @@ impl OriginRequest {
 
     /// True if an `originRequest` has these values in its managed fields.
     pub(super) fn is_in(&self, origin: &RawObject<'_>) -> bool {
-        holds(origin, &self.option_members()) && holds(&access_of(origin), &self.access_members())
+        holds(origin, &self.option_members())
+            && holds(&access_of(origin), &access_members(self.access.as_ref()))
     }
 
     /// The `originRequest` with its managed fields as wanted and all others unchanged; `None` if nothing is left.
     pub(super) fn onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
-        let (options, access_members) = (self.option_members(), self.access_members());
+        let (options, access_members) = (self.option_members(), access_members(self.access.as_ref()));
         let access = access_of(&origin);
         let has_access = holds(&access, &access_members);
         let access = with_members(access, &access_members);
@@ -112,10 +113,6 @@ impl OriginRequest {
         let member =
             |option: OriginOption| (option.field(), self.value(option).map(|value| raw(&value.to_json())));
         OriginOption::all().map(member).collect()
-    }
-
-    fn access_members(&self) -> [Member; 3] {
-        access_members(self.access.as_ref())
     }
 }
 

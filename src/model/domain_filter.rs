@@ -7,7 +7,7 @@
 use regex_lite::Regex;
 use serde::Serialize;
 
-use super::hostname::{self, is_within};
+use super::hostname::{self, is_below, is_within};
 
 /// A filter in one of its two forms, lists or expressions, which exclude each other.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ struct WireFilter<'a> {
 
 fn list_entry_takes(filter: &str, name: &str) -> bool {
     match filter.strip_prefix('.') {
-        Some(domain) => name != domain && is_within(name, domain),
+        Some(domain) => is_below(name, domain),
         None => is_within(name, filter),
     }
 }

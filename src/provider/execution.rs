@@ -287,8 +287,7 @@ impl<'a> Execution<'a> {
         match place {
             Place::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
             Place::Zone(id) => {
-                let mut zones = self.snapshot.zones.iter().map(|zone| &zone.zone);
-                let name = zones.find(|zone| zone.id == *id).map_or(id.as_str(), |zone| &zone.name);
+                let name = self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name);
                 LogLine::default().word("zone", &name)
             }
         }

@@ -95,14 +95,11 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 
 /// A record of ours in a zone that the name does not belong to, or no longer: it leads no visitors, and is left alone.
 fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
-    Note {
-        hostname: record.name.clone(),
-        resource: None,
-        text: format!(
-            "the record in the zone {} is left alone, because another zone answers for the name: delete it there",
-            zone.zone.name
-        ),
-    }
+    let zone = &zone.zone.name;
+    let text = format!(
+        "the record in the zone {zone} is left alone, because another zone answers for the name: delete it there"
+    );
+    Note::about(&record.name, text)
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
@@ -125,13 +122,10 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.zones.iter().map(|zone| &zone.zone).filter_map(|zone| {
         let state = idle_state(zone)?;
-        Some(Note {
-            hostname: zone.name.clone(),
-            resource: None,
-            text: format!(
-                "the zone is {state}: hostnames in it are published, but nobody reaches them there until it is active"
-            ),
-        })
+        let text = format!(
+            "the zone is {state}: hostnames in it are published, but nobody reaches them there until it is active"
+        );
+        Some(Note::about(&zone.name, text))
     })
 }
 
@@ -158,13 +152,13 @@ fn unreachable_rules<'s>(
             "path={path:?} no request reaches the rule: the one for {:?} {wide_path:?} in front takes them all",
             front.hostname()
         );
-        Some(Note { hostname: rule.folded_hostname().into(), resource: None, text })
+        Some(Note::about(rule.folded_hostname(), text))
     })
 }
 
 fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
-        let note = |text: String| Note { hostname: id.hostname().into(), resource: None, text };
+        let note = |text: String| Note::about(&id.hostname(), text);
         let local = (!tunnel.writable).then(|| {
             format!("a file beside its cloudflared configures the tunnel, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}")
         });

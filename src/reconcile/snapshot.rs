@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
-use crate::model::{Hostname, Record, TunnelId, Zone, ZonePlan, hostname};
+use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
 use crate::reconcile::access_reading::AccessReading;
@@ -173,10 +173,15 @@ impl Snapshot {
     /// The zone that `name` belongs to: the longest active one on a label boundary, or else the longest. `None` if a
     /// longer one is not served, or is out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        let home = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))?;
+        let home = self.asked(name)?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
         let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
         (!is_elsewhere).then_some(home)
+    }
+
+    /// The zone with this id.
+    pub fn zone(&self, id: &ZoneId) -> Option<&ZoneSnapshot> {
+        self.zones.iter().find(|zone| zone.zone.id == *id)
     }
 
     /// True if `name` belongs to this zone; a zone may lie inside another.
@@ -192,8 +197,12 @@ impl Snapshot {
 
     /// The records that answer visitors of `name`.
     pub fn answering(&self, name: &str) -> &[Record] {
-        let asked = self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()));
-        asked.map_or(&[], |zone| zone.answering(name))
+        self.asked(name).map_or(&[], |zone| zone.answering(name))
+    }
+
+    /// The zone that visitors' resolvers ask about `name`, of those that were read.
+    fn asked(&self, name: &str) -> Option<&ZoneSnapshot> {
+        self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))
     }
 
     /// The zones read that contain `name`.
@@ -216,13 +225,8 @@ impl Snapshot {
             return None;
         }
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
-        let elsewhere = self.leads_to_another_instance(record);
-        (!elsewhere).then_some(stamp)
-    }
-
-    /// True if `record` leads to a tunnel that another instance may serve.
-    pub fn leads_to_another_instance(&self, record: &Record) -> bool {
-        TunnelId::from_hostname(&record.content).is_some_and(|id| self.live_elsewhere.contains(&id))
+        let tunnel = TunnelId::from_hostname(&record.content);
+        tunnel.is_none_or(|tunnel| !self.live_elsewhere.contains(&tunnel)).then_some(stamp)
     }
 
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.

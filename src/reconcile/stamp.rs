@@ -46,16 +46,18 @@ impl Digest {
 
 /// Four characters over the name of a namespace.
 pub fn namespace_digest(namespace: &str) -> Box<str> {
-    let mut hash = Fnv::new();
-    hash.write(namespace.as_bytes());
-    hash.characters::<4>().map(char::from).iter().collect()
+    digits::<4>(namespace).into()
 }
 
 /// Twelve characters over an owner.
 pub fn owner_digest(owner: &str) -> String {
+    digits::<12>(owner)
+}
+
+fn digits<const N: usize>(text: &str) -> String {
     let mut hash = Fnv::new();
-    hash.write(owner.as_bytes());
-    hash.characters::<12>().map(char::from).iter().collect()
+    hash.write(text.as_bytes());
+    hash.characters::<N>().map(char::from).iter().collect()
 }
 
 /// Three characters over a hostname.

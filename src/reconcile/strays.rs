@@ -27,7 +27,7 @@ impl Strays {
                     "path={path:?} the rule in tunnel {tunnel} was ours and stays, but no record of ours names it any \
                      more: delete it at Cloudflare, or set ADOPT=all while ExternalDNS asks for the hostname"
                 );
-                notes.push(Note { hostname: name.into(), resource: None, text });
+                notes.push(Note::about(name, text));
             }
         }
         notes

@@ -98,8 +98,11 @@ impl Execution<'_> {
             let Some(comment) = host.comments.with(&claims) else {
                 continue;
             };
-            let zone = self.snapshot.zones.iter().find(|zone| zone.zone.id == host.zone);
-            let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
+            let before = self
+                .snapshot
+                .zone(&host.zone)
+                .map(|zone| zone.records_of(&host.hostname))
+                .unwrap_or_default();
             let corrections = by_zone.entry(&host.zone).or_default();
             corrections.extend(stamped.iter().cloned().map(|id| {
                 let old = before.iter().find(|record| record.id == id).map(|record| &record.comment);

@@ -20,8 +20,7 @@ const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 impl Execution<'_> {
     /// The largest number of operations in one batch of the zone.
     pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
-        match self.snapshot.zones.iter().find(|snapshot| snapshot.zone.id == *zone).map(|zone| zone.zone.plan)
-        {
+        match self.snapshot.zone(zone).map(|zone| zone.zone.plan) {
             Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,
         }

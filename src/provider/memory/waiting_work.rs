@@ -181,7 +181,7 @@ impl State {
 /// True if a zone that was full has fewer records now.
 fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
     quota.is_some_and(|(full, records)| {
-        snapshot.zones.iter().any(|zone| zone.zone.id == *full && zone.records().len() < *records)
+        snapshot.zone(full).is_some_and(|zone| zone.records().len() < *records)
     })
 }
 

@@ -103,8 +103,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         }
     };
     refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
-    let left = heritage::left(&host).filter(|_| !plan.adoptions.is_empty());
-    let notes = left.chain(names_taken(&host, &plan)).collect();
+    let notes = names_taken(&host, &plan).into_iter().collect();
     let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
     Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, own }
 }

@@ -1,12 +1,8 @@
 //! The heritage in ExternalDNS's TXT records says whose a hostname is, and goes with what is taken over.
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
-use external_dns_cloudflare_tunnel_webhook::model::{Zone, ZoneId};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
-use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::ZoneSnapshot;
-use test_support::fake_cloudflare;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use test_support::fake_cloudflare::FakeCloudflare;
-use test_support::harness::published;
 
 use super::{NAME, WANTED, desired, heritage, is_published, rule, settle};
 
@@ -96,27 +92,4 @@ fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
         assert_eq!(is_published(&cloudflare), is_taken, "{name}");
         assert_eq!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), !is_taken, "{name}");
     }
-}
-
-/// The TXT record of a zone's own name lies in the zone above.
-#[test]
-fn heritage_in_another_zone_is_left_and_noted() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["owner=default"]);
-    cloudflare.add("cname-shop.example.com", "TXT", &heritage("default"), "");
-    let mut inner = FakeCloudflare::new(&[], &[]);
-    inner.add("shop.example.com", "CNAME", "lb.test", "");
-    let mut snapshot = cloudflare.snapshot();
-    let outer = &snapshot.zones[0].zone;
-    let zone = Zone { id: ZoneId::new("z2"), name: "shop.example.com".into(), ..outer.clone() };
-    snapshot.zones.push(ZoneSnapshot::new(zone, inner.records));
-
-    let changes = Changes { create: vec![published("shop.example.com", WANTED)], ..Changes::default() };
-    let mut settings = fake_cloudflare::settings();
-    settings.policy.adopt = cloudflare.adopt.clone();
-    let plan = plan(&changes, &snapshot, &Earlier::default(), &settings).expect("the owner is ours");
-    assert_eq!(plan.hosts.len(), 1, "{plan:?}");
-    let text = plan.notes.iter().map(ToString::to_string).collect::<String>();
-    assert!(text.contains("cname-shop.example.com") && text.contains("in the zone example.com"), "{text}");
-    let deletes = format!("{:?}", plan.hosts).matches("Delete").count();
-    assert_eq!(deletes, 0, "{plan:?}");
 }

@@ -119,7 +119,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
     let found = heritage::of(host, record).into_iter();
-    let owners: Vec<Need> = found.map(|found| Need::Owner(found.heritage.owner)).collect();
+    let owners: Vec<Need> = found.map(|(_, heritage)| Need::Owner(heritage.owner)).collect();
     if !owners.is_empty() {
         return Some(owners);
     }

@@ -3,23 +3,17 @@
 
 use super::Host;
 use crate::model::Record;
-use crate::reconcile::Note;
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::RecordOperation;
-use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::Stamp;
 
 /// The type in the name of a registry's TXT record: that of the record that we ask for.
 const WANTED_TYPE: &str = "cname";
 
-/// A TXT record of ExternalDNS's registry.
-pub(super) struct Found<'a> {
-    zone: &'a ZoneSnapshot,
-    record: &'a Record,
-    pub(super) heritage: Heritage,
-}
+/// A TXT record of ExternalDNS's registry, with what it says.
+type Found<'a> = (&'a Record, Heritage);
 
-/// The TXT records of ExternalDNS's registry about a record without a stamp.
+/// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone.
 pub(super) fn of<'a>(host: &Host<'a>, record: &Record) -> Vec<Found<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
@@ -29,87 +23,55 @@ pub(super) fn of<'a>(host: &Host<'a>, record: &Record) -> Vec<Found<'a>> {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",
     });
-    names
-        .filter_map(|(_, name)| Some((host.snapshot().zone_of(name)?, name)))
-        .flat_map(|(zone, name)| zone.records_of(name).iter().map(move |record| (zone, record)))
-        .filter(|(_, record)| &*record.kind == "TXT")
-        .filter_map(|(zone, record)| {
-            Some(Found { zone, record, heritage: Heritage::parse(&record.content)? })
-        })
-        .collect()
+    let records = names.flat_map(|(_, name)| host.zone.records_of(name));
+    let texts = records.filter(|record| &*record.kind == "TXT");
+    texts.filter_map(|record| Some((record, Heritage::parse(&record.content)?))).collect()
 }
 
 /// The object of a record in the way.
 pub(super) fn resource(host: &Host<'_>) -> Option<Box<str>> {
     let found = host.foreign_records.iter().flat_map(|record| of(host, record));
-    found.filter_map(|found| found.heritage.resource).next()
+    found.filter_map(|(_, heritage)| heritage.resource).next()
 }
 
 /// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. One under an old
 /// name may be about several records.
 pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
-    let going =
-        adopted(host).filter(|found| found.zone.zone.id == host.zone.zone.id && !found.record.read_only);
+    let owners = &host.policy().adopt.owners;
+    let found = host.adopted_records.iter().flat_map(|record| of(host, record));
     let mut deletions = Vec::new();
-    for deletion in going.map(|found| RecordOperation::delete(found.record)) {
-        if !deletions.contains(&deletion) {
+    for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
+        let deletion = RecordOperation::delete(record);
+        if owners.contains(&heritage.owner) && !deletions.contains(&deletion) {
             deletions.push(deletion);
         }
     }
     deletions
 }
 
-/// Notes about those that stay because they are in another zone.
-pub(super) fn left(host: &Host<'_>) -> impl Iterator<Item = Note> {
-    adopted(host).filter(|found| found.zone.zone.id != host.zone.zone.id).map(
-        |Found { zone, record, .. }| {
-            host.note(format!(
-            "is taken over, and ExternalDNS's TXT record {:?} of it is left in the zone {}: delete it there",
-            record.name, zone.zone.name
-        ))
-        },
-    )
-}
-
-/// The TXT records of what is taken over.
-fn adopted<'a>(host: &Host<'a>) -> impl Iterator<Item = Found<'a>> {
-    let owners = &host.policy().adopt.owners;
-    let found = host.adopted_records.iter().flat_map(|record| of(host, record));
-    found.filter(|found| owners.contains(&found.heritage.owner))
-}
-
 /// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of
 /// old releases contain no type. `seen` are the names in this request, which reveal its prefix and suffix; without any,
 /// it has neither.
 fn registry_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
-    if seen.is_empty() {
-        let typed = [WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), format!("{kind}-{hostname}")));
-        return typed.into_iter().chain([(None, hostname.to_owned())]).collect();
-    }
     let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
+    let default = [format!("{WANTED_TYPE}-{hostname}").into()];
+    let seen = if seen.is_empty() { &default } else { seen };
     let mut names = Vec::new();
     for name in seen {
         let rest = format!(".{parent}");
         let head = name.strip_suffix(&*rest).unwrap_or(name);
-        let in_label = label.matches(WANTED_TYPE).count();
-        match (head.matches(WANTED_TYPE).count(), in_label) {
-            (found, in_label) if found == in_label => names.push((None, name.to_string())),
-            (1, _) => {
-                let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
-                names.push((Some(WANTED_TYPE), name.to_string()));
-                names.extend(["a", "aaaa"].map(|kind| (Some(kind), with(kind))));
-                // Without a template, the type stands before the label, with a dash.
-                let dashed = format!("{WANTED_TYPE}-");
-                let untyped = if head.contains(&format!("{dashed}{label}")) {
-                    head.replacen(&dashed, "", 1) + &rest
-                } else {
-                    with("")
-                };
-                names.push((None, untyped));
-            }
+        let [found, in_label] = [head, label].map(|text| text.matches(WANTED_TYPE).count());
+        if (found, in_label) != (1, 0) {
             // The type cannot be told from the rest, and another hostname's record must not be found.
-            _ => names.push((Some(WANTED_TYPE), name.to_string())),
+            names.push(((found != in_label).then_some(WANTED_TYPE), name.to_string()));
+            continue;
         }
+        let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
+        names.extend([WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), with(kind))));
+        // Without a template, the type stands before the label, with a dash.
+        let dashed = format!("{WANTED_TYPE}-");
+        let is_dashed = head.contains(&format!("{dashed}{label}"));
+        names.push((None, if is_dashed { head.replacen(&dashed, "", 1) + &rest } else { with("") }));
     }
     names
 }
