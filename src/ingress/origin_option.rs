@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::model::text::seconds_in;
@@ -54,7 +54,7 @@ origin_options! {
     HttpHostHeader: HostText, "http-host-header", "HTTP_HOST_HEADER", "httpHostHeader";
     ServerName: HostText, "server-name", "SERVER_NAME", "originServerName";
     MatchSniToHost: Flag, "match-sni-to-host", "MATCH_SNI_TO_HOST", "matchSNItoHost";
-    CaPool: File, "ca-pool", "CA_POOL", "caPool";
+    CaPool: Text, "ca-pool", "CA_POOL", "caPool";
     NoTlsVerify: Flag, "no-tls-verify", "NO_TLS_VERIFY", "noTLSVerify";
     DisableChunkedEncoding: Flag, "disable-chunked-encoding", "DISABLE_CHUNKED_ENCODING", "disableChunkedEncoding";
     Http2Origin: Flag, "http2-origin", "HTTP2_ORIGIN", "http2Origin";
@@ -81,9 +81,6 @@ enum Kind {
     Port,
     Flag,
     Text,
-    /// A file path that every cloudflared of the tunnel can read. Without it, a service whose certificate that file's
-    /// authority signed is out of reach.
-    File,
     /// A text that goes into a header or a TLS extension.
     HostText,
     ProxyType,
@@ -95,18 +92,10 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginValue {
     option: OriginOption,
-    content: Content,
+    json: Value,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
-    Number(u64),
-    Flag(bool),
-    Text(Box<str>),
-    IpRules(Vec<IpRule>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct IpRule {
     prefix: String,
@@ -152,9 +141,9 @@ impl OriginOption {
 
     /// Parses a value; `None` if it means the same as an absent field.
     pub fn parse(self, text: &str) -> Result<Option<OriginValue>, String> {
-        let content = self.row().kind.parse(text)?;
-        let is_nothing = matches!(&content, Content::IpRules(rules) if rules.is_empty());
-        Ok((!is_nothing).then_some(OriginValue { option: self, content }))
+        let json = self.row().kind.parse(text)?;
+        let is_nothing = json.as_array().is_some_and(Vec::is_empty);
+        Ok((!is_nothing).then_some(OriginValue { option: self, json }))
     }
 
     /// The text of a JSON value, whoever wrote it; `None` if the value means the same as an absent field. A value of a
@@ -162,7 +151,7 @@ impl OriginOption {
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {
             (_, Value::Null) => None,
-            (Kind::Text | Kind::File | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
+            (Kind::Text | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
                 (!text.is_empty()).then(|| text.clone())
             }
             (Kind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
@@ -177,47 +166,31 @@ impl OriginValue {
         self.option
     }
 
-    pub(super) fn flag(&self) -> Option<bool> {
-        if let Content::Flag(is_set) = self.content { Some(is_set) } else { None }
-    }
-
-    pub(super) fn text(&self) -> Option<&str> {
-        if let Content::Text(text) = &self.content { Some(text) } else { None }
-    }
-
     /// The field's value.
-    pub(super) fn to_json(&self) -> Value {
-        match &self.content {
-            Content::Number(number) => Value::from(*number),
-            Content::Flag(is_set) => Value::from(*is_set),
-            Content::Text(text) => Value::from(&**text),
-            Content::IpRules(rules) => rules
-                .iter()
-                .map(|IpRule { prefix, ports, allow }| json!({"prefix": prefix, "ports": ports, "allow": allow}))
-                .collect(),
-        }
+    pub(super) const fn json(&self) -> &Value {
+        &self.json
     }
 }
 
 impl Kind {
-    fn parse(self, text: &str) -> Result<Content, String> {
+    fn parse(self, text: &str) -> Result<Value, String> {
         if text.is_empty() {
             return Err("is empty".to_owned());
         }
         match self {
-            Self::Duration => parse_duration(text).map(Content::Number),
-            Self::Count => whole_number(text, COUNT_MAX).map(Content::Number),
-            Self::Port => whole_number(text, u64::from(u16::MAX)).map(Content::Number),
-            Self::Flag => parse_flag(text).map(Content::Flag),
-            Self::Text | Self::File | Self::HostText if text.chars().any(char::is_control) => {
+            Self::Duration => parse_duration(text).map(Value::from),
+            Self::Count => whole_number(text, COUNT_MAX).map(Value::from),
+            Self::Port => whole_number(text, u64::from(u16::MAX)).map(Value::from),
+            Self::Flag => parse_flag(text).map(Value::from),
+            Self::Text | Self::HostText if text.chars().any(char::is_control) => {
                 Err(format!("is {text:?}; allowed is a text without control characters"))
             }
             Self::HostText if text.chars().any(char::is_whitespace) => {
                 Err(format!("is {text:?}; allowed is a text without blanks"))
             }
             Self::ProxyType if text != "socks" => Err(format!("is {text:?}; allowed is socks")),
-            Self::Text | Self::File | Self::HostText | Self::ProxyType => Ok(Content::Text(text.into())),
-            Self::IpRules => parse_ip_rules(text).map(Content::IpRules),
+            Self::Text | Self::HostText | Self::ProxyType => Ok(Value::from(text)),
+            Self::IpRules => parse_ip_rules(text),
         }
     }
 }
@@ -249,7 +222,7 @@ pub(super) fn parse_flag(text: &str) -> Result<bool, String> {
     }
 }
 
-fn parse_ip_rules(text: &str) -> Result<Vec<IpRule>, String> {
+fn parse_ip_rules(text: &str) -> Result<Value, String> {
     const HELP: &str = r#"allowed is a list such as [{"prefix":"10.0.0.0/8","ports":[80,443],"allow":true}]"#;
     let rules: Vec<IpRule> = serde_json::from_str(text)
         .map_err(|error| format!("is {text:?}, which cannot be read ({error}); {HELP}"))?;
@@ -259,7 +232,7 @@ fn parse_ip_rules(text: &str) -> Result<Vec<IpRule>, String> {
     if rules.iter().any(|rule| rule.ports.contains(&0)) {
         return Err(format!("has the port 0; {HELP}"));
     }
-    Ok(rules)
+    Ok(json!(rules))
 }
 
 /// True if the text is an address with a prefix length, such as `10.0.0.0/8`.

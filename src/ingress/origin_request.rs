@@ -70,17 +70,17 @@ impl OriginRequest {
 
     /// True if the option is `true`.
     pub fn is_on(&self, option: OriginOption) -> bool {
-        self.value(option).and_then(OriginValue::flag) == Some(true)
+        self.value(option).and_then(|value| value.json().as_bool()) == Some(true)
     }
 
     /// The text of an option, if its value is a text.
     pub fn text(&self, option: OriginOption) -> Option<&str> {
-        self.value(option).and_then(OriginValue::text)
+        self.value(option).and_then(|value| value.json().as_str())
     }
 
     /// The canonical properties.
     pub fn properties(&self) -> Vec<Property> {
-        let options = self.options.iter().filter_map(|value| property(value.option(), &value.to_json()));
+        let options = self.options.iter().filter_map(|value| property(value.option(), value.json()));
         let access = self.access.iter().flat_map(|access| access::properties(&access.to_json()));
         options.chain(access).collect()
     }
@@ -111,7 +111,7 @@ impl OriginRequest {
 
     fn option_members(&self) -> Vec<Member> {
         let member =
-            |option: OriginOption| (option.field(), self.value(option).map(|value| raw(&value.to_json())));
+            |option: OriginOption| (option.field(), self.value(option).map(|value| raw(value.json())));
         OriginOption::all().map(member).collect()
     }
 }

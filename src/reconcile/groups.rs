@@ -27,17 +27,13 @@ pub struct Part<'e> {
     pub has_place: bool,
 }
 
-/// An endpoint, split into its parts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Groups<'e> {
-    /// The properties without a group.
-    pub base: Part<'e>,
-    pub named: Vec<Part<'e>>,
-}
-
-/// Splits an endpoint, up to the number of groups and properties that it may have. `is_grouped` tells if a property's
-/// own name and the part behind the separator are really a name and a group.
-pub fn split<'e>(endpoint: &'e Endpoint, mut is_grouped: impl FnMut(&'e str, &'e str) -> bool) -> Groups<'e> {
+/// Splits an endpoint into its properties without a group and its groups, up to the number of groups and properties that
+/// it may have. `is_grouped` tells if a property's own name and the part behind the separator are really a name and a
+/// group.
+pub fn split<'e>(
+    endpoint: &'e Endpoint,
+    mut is_grouped: impl FnMut(&'e str, &'e str) -> bool,
+) -> (Part<'e>, Vec<Part<'e>>) {
     let mut base = Vec::with_capacity(endpoint.provider_specific.len());
     let mut groups: BTreeMap<&str, Vec<Said<'_>>> = BTreeMap::new();
     for property in &endpoint.provider_specific {
@@ -53,7 +49,7 @@ pub fn split<'e>(endpoint: &'e Endpoint, mut is_grouped: impl FnMut(&'e str, &'e
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    Groups { base: Part { group: "", said: base, has_place: true }, named }
+    (Part { group: "", said: base, has_place: true }, named)
 }
 
 fn with_defaults<'e>(group: &'e str, own: Vec<Said<'e>>, base: &[Said<'e>]) -> Part<'e> {
@@ -96,7 +92,7 @@ mod tests {
         }
     }
 
-    fn split_ours(endpoint: &Endpoint) -> Groups<'_> {
+    fn split_ours(endpoint: &Endpoint) -> (Part<'_>, Vec<Part<'_>>) {
         split(endpoint, |name, _| name.starts_with("webhook/"))
     }
 
@@ -107,7 +103,7 @@ mod tests {
         let others: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
         let said: Vec<Said<'_>> = names.iter().chain(&others).map(|name| (&**name, "")).collect();
         let many = endpoint(&said);
-        let Groups { base, named } = split_ours(&many);
+        let (base, named) = split_ours(&many);
         assert_eq!((base.said.len(), named.len()), (others.len(), limits::ENDPOINT_GROUPS_MAX + 1));
         assert!(named.iter().all(|part| part.said.len() == limits::ENDPOINT_PROPERTIES_MAX + 2));
     }
@@ -124,7 +120,7 @@ mod tests {
             ("webhook/tunnel-service.v2.beta", "https://beta:443"),
             ("webhook/origin-server-name.lost", "api"),
         ]);
-        let Groups { base, named } = split_ours(&endpoint);
+        let (base, named) = split_ours(&endpoint);
         assert_eq!(base.said.len(), 3);
         let [api, lost, beta] = &named[..] else {
             panic!("three groups in {named:?}");

@@ -19,7 +19,7 @@ use crate::reconcile::canonical::{
     self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
-use crate::reconcile::groups::{self, Groups, Part};
+use crate::reconcile::groups::{self, Part};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
@@ -59,7 +59,7 @@ impl<'s> EndpointReader<'s> {
         if let Some(text) = endpoint.property(INVALID) {
             return vec![self.still_invalid(endpoint, text)];
         }
-        let Groups { base, named } = groups::split(endpoint, |name, group| {
+        let (base, named) = groups::split(endpoint, |name, group| {
             !property_name::is_torn(name, group) && self.meaning(name) != Meaning::Foreign
         });
         if let Some(problem) = too_many(&base, &named) {

@@ -87,8 +87,7 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
 /// The beginning of every path that an anchored expression matches; `None` if the expression, which may be anybody's
 /// and invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
-    let flags = ["(?i)", "(?s)", "(?is)", "(?si)"];
-    let rest = flags.iter().find_map(|flag| text.strip_prefix(flag)).unwrap_or(text);
+    let rest = text.strip_prefix("(?i)").unwrap_or(text);
     let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
         return None;
