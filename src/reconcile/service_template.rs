@@ -1,8 +1,6 @@
 //! `DEFAULT_SERVICE`: the service of endpoints that name none.
 
-use std::fmt;
-
-use crate::ingress::{Service, ServiceError};
+use crate::ingress::Service;
 
 const NAME: &str = "{name}";
 const NAMESPACE: &str = "{namespace}";
@@ -17,13 +15,13 @@ impl ServiceTemplate {
     /// # Errors
     ///
     /// When the result is not a service, whatever the object is called.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let template = Self(text.into());
         let filled = template.fill("kind/namespace/name");
         if filled.contains(['{', '}']) {
-            return Err(TemplateError::Place);
+            return Err(format!("braces stand around something else than {NAME} and {NAMESPACE}"));
         }
-        Service::parse(&filled).map_err(TemplateError::Service)?;
+        Service::parse(&filled).map_err(|error| error.to_string())?;
         Ok(template)
     }
 
@@ -39,28 +37,6 @@ impl ServiceTemplate {
         }
     }
 }
-
-/// The reason why a text is not a template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TemplateError {
-    /// It has an unknown placeholder.
-    Place,
-    /// It is not a service.
-    Service(ServiceError),
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Place => {
-                write!(formatter, "braces stand around something else than {NAME} and {NAMESPACE}")
-            }
-            Self::Service(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl std::error::Error for TemplateError {}
 
 #[cfg(test)]
 mod tests {
