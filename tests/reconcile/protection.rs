@@ -225,21 +225,43 @@ fn openings_up_to_the_limit_pass_and_more_stay_protected() {
     }
 }
 
+/// An endpoint of an object of this namespace, and its service.
+fn of_namespace(namespace: &str, mut endpoint: Endpoint) -> Endpoint {
+    endpoint.labels.set("resource", &format!("ingress/{namespace}/web"));
+    endpoint.provider_specific.retain(|property| *property.name != *"webhook/tunnel-service");
+    let service = format!("http://web.{namespace}.svc:80");
+    endpoint.provider_specific.push(Property::new("webhook/tunnel-service", service));
+    endpoint
+}
+
+fn guarded() -> FakeCloudflare {
+    let mut cloudflare = cloudflare();
+    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare.access_policies = Some(vec!["staff".into()]);
+    cloudflare
+}
+
+/// The other namespace's endpoint is refused, so it closes nothing that the holder's new path could open.
+#[test]
+fn a_policy_that_another_namespace_asks_for_holds_back_no_path_of_the_namespace_that_has_the_hostname() {
+    for path in ["", "/v2"] {
+        let mut cloudflare = guarded();
+        run(&mut cloudflare, &[of_namespace("shop", at(NAME, "", ""))]);
+        let theirs = of_namespace("bank", at(NAME, path, "staff"));
+        let plan = run(&mut cloudflare, &[of_namespace("shop", at(NAME, "/v2/new", "")), theirs]);
+        assert_eq!(labels(&plan), ["namespace_held"]);
+        let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
+        let mut paths = rules.filter(|rule| rule.hostname() == NAME).map(|rule| rule.path());
+        assert!(paths.any(|path| path == Some("^/v2/new(/|$)")), "{path:?}");
+    }
+}
+
 /// They open nothing, so they are no reason to withhold what somebody else opens.
 #[test]
 fn openings_that_the_namespace_guard_refuses_hold_back_nobody_elses() {
-    let of = |namespace: &str, name: &str, access: &str| {
-        let mut endpoint = at(name, "", access);
-        endpoint.labels.set("resource", &format!("ingress/{namespace}/web"));
-        endpoint.provider_specific.retain(|property| *property.name != *"webhook/tunnel-service");
-        let service = format!("http://web.{namespace}.svc:80");
-        endpoint.provider_specific.push(Property::new("webhook/tunnel-service", service));
-        endpoint
-    };
+    let of = |namespace: &str, name: &str, access: &str| of_namespace(namespace, at(name, "", access));
     let guarded = || {
-        let mut cloudflare = cloudflare();
-        cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
-        cloudflare.access_policies = Some(vec!["staff".into()]);
+        let mut cloudflare = guarded();
         cloudflare.mass_deletion_limit = 5;
         cloudflare
     };

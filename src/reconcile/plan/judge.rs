@@ -53,13 +53,13 @@ impl<'a> Judge<'a> {
         for (name, request) in &mut requests.by_hostname {
             let Ok(hostname) = Hostname::parse(name) else { continue };
             let host = self.host(&hostname);
-            let wished = wished_places(request);
+            let wished = self.wished_places(name, request);
             request.wanted = std::mem::take(&mut request.wanted)
                 .into_iter()
                 .map(|wanted| Wanted {
                     publication: wanted.publication.and_then(|publication| {
+                        self.may_have(name, wanted.resource.as_deref())?;
                         if publication.access == AccessWish::Open {
-                            self.may_be_opened(name, wanted.resource.as_deref())?;
                             self.look_at_opening(&publication, &host, &openings, &going)?;
                         }
                         let publication = self.publication(publication, &host, &wished)?;
@@ -88,7 +88,7 @@ impl<'a> Judge<'a> {
             let opened = request.wanted.iter().filter_map(|wanted| {
                 let publication = wanted.publication.as_ref().ok()?;
                 let is_open = publication.access == AccessWish::Open
-                    && self.may_be_opened(name, wanted.resource.as_deref()).is_ok();
+                    && self.may_have(name, wanted.resource.as_deref()).is_ok();
                 is_open.then_some(publication)
             });
             openings.0.extend(opened.map(|one| (name.clone(), one.path().map(Into::into))));
@@ -96,10 +96,9 @@ impl<'a> Judge<'a> {
         openings
     }
 
-    /// Says no where the namespace guard does not allow the object to open a hostname, as another namespace holds it.
-    /// What it refuses opens nothing, and so is no reason to withhold what others open. Whoever else asks for a held
-    /// hostname is refused when that hostname is planned.
-    fn may_be_opened(self, name: &str, resource: Option<&str>) -> Result<(), Reason> {
+    /// Says no where the namespace guard does not allow the object to have a hostname, as another namespace holds it. What
+    /// it refuses opens and protects nothing, and so is no reason to withhold what others open, or what stands beside it.
+    fn may_have(self, name: &str, resource: Option<&str>) -> Result<(), Reason> {
         if self.settings.policy.namespace_guard.is_none() {
             return Ok(());
         }
@@ -110,6 +109,15 @@ impl<'a> Judge<'a> {
             Some(holder) => Err(Reason::NamespaceHeld { holder }),
             None => Ok(()),
         }
+    }
+
+    /// The places that are to have an application.
+    fn wished_places(self, name: &str, request: &HostRequest) -> Vec<Place> {
+        let allowed =
+            request.wanted.iter().filter(|wanted| self.may_have(name, wanted.resource.as_deref()).is_ok());
+        let publications = allowed.filter_map(|wanted| wanted.publication.as_ref().ok());
+        let protected = publications.filter(|one| matches!(one.access, AccessWish::Protected(_)));
+        protected.filter_map(|one| Place::of(&one.hostname, one.path()).ok()).collect()
     }
 
     /// Says no where Cloudflare refused the rule and would refuse it again.
@@ -293,13 +301,6 @@ fn unknown(publication: &Publication, host: &HostProtection<'_>, unread: &Unread
         return Reason::AccessUnknown(unread.reason.clone());
     }
     Reason::Undecided(format!("it is not known what Access protects: {}", unread.reason))
-}
-
-/// The places that are to have an application.
-fn wished_places(request: &HostRequest) -> Vec<Place> {
-    let publications = request.publications();
-    let protected = publications.filter(|one| matches!(one.access, AccessWish::Protected(_)));
-    protected.filter_map(|one| Place::of(&one.hostname, one.path()).ok()).collect()
 }
 
 fn asked(publication: &Publication) -> Asked<'_> {
