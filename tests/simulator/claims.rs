@@ -29,6 +29,9 @@ struct Claim {
     service: Option<String>,
     /// The object was served there, and has asked for it in every loop since.
     is_held: bool,
+    /// The service that was seen at the last rest, and those that were asked for since: one of them serves. Empty where
+    /// nothing is known.
+    seen: BTreeSet<String>,
 }
 
 impl Claim {
@@ -89,6 +92,11 @@ impl Claims {
         self.was_wildcard_changed |= self.is_wildcard_changed;
     }
 
+    /// Takes note of an object that ExternalDNS does not show, and may show again.
+    pub(crate) fn note_rival(&mut self, host: &'static str) {
+        self.hosts.entry(host).or_default().has_rivals = true;
+    }
+
     /// Whether the last loop asked for something else at the wildcard than the one before.
     pub(crate) fn is_wildcard_changed(&self) -> bool {
         self.is_wildcard_changed
@@ -128,8 +136,25 @@ impl Claims {
             let claim = self.slots.get_mut(&(object.host, path));
             if let Some(claim) = claim.filter(|claim| claim.is_of(object, service)) {
                 claim.is_held = true;
+                claim.seen = BTreeSet::from([service.to_owned()]);
             }
         }
+    }
+
+    /// The world has come to rest, and what serves the object was not looked at.
+    pub(crate) fn lose_sight(&mut self, object: &Object) {
+        for (path, _) in object.rules() {
+            if let Some(claim) = self.slots.get_mut(&(object.host, path)) {
+                claim.is_held = false;
+                claim.seen.clear();
+            }
+        }
+    }
+
+    /// The services one of which serves what the object asks for at the path, as far as that is known.
+    pub(crate) fn seen(&self, object: &Object, path: Option<&'static str>) -> BTreeSet<String> {
+        let claim = self.slots.get(&(object.host, path)).filter(|claim| claim.resource == object.resource());
+        claim.map(|claim| claim.seen.clone()).unwrap_or_default()
     }
 
     /// Whether the object was served at all of its places, and has asked for them ever since.
@@ -166,11 +191,15 @@ fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &s
     let resource = object.resource();
     let before = slots.get(&slot).filter(|before| before.resource == resource);
     let is_held = before.is_some_and(|before| before.is_held);
+    let mut seen = before.map(|before| before.seen.clone()).unwrap_or_default();
     if object.is_sound() {
-        return Claim { resource, service: Some(service.to_owned()), is_held };
+        if !seen.is_empty() {
+            seen.insert(service.to_owned());
+        }
+        return Claim { resource, service: Some(service.to_owned()), is_held, seen };
     }
     // What is published stays.
-    Claim { service: before.and_then(|before| before.service.clone()), is_held, resource }
+    Claim { service: before.and_then(|before| before.service.clone()), is_held, seen, resource }
 }
 
 /// Whether the object says of Access what was said of its hostname before, or more.

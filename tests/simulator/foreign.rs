@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::claims::Slot;
-use crate::objects::CONTESTED;
+use crate::objects::{CONTESTED, Object};
 use crate::settings::Settings;
-use crate::strangers::{UNWANTED_PATH, application_hosts, destinations_of, is_beside_objects};
+use crate::strangers::{UNWANTED_PATH, application_uris, destinations_of, is_beside_objects};
 use crate::touched::{Place as Touch, Touched};
 
 /// Everything that is not ours, as those who wrote it left it.
@@ -32,8 +32,6 @@ pub(crate) struct Foreign {
     protected: BTreeSet<Slot>,
     /// Where somebody changed what visitors get, since this was last asked for.
     touched: Touched,
-    /// Every hostname where somebody did.
-    contested: BTreeSet<String>,
     /// Hostnames whose application somebody opened to everybody.
     opened: BTreeSet<String>,
 }
@@ -85,6 +83,23 @@ pub(crate) fn is_ours(record: &Record) -> bool {
     record.comment.as_deref().and_then(Stamp::parse).is_some()
 }
 
+/// Whether the program of the other owner wrote a record.
+pub(crate) fn is_of_other(record: &Record) -> bool {
+    record.comment.as_deref().is_some_and(|comment| comment.contains("owner=other"))
+}
+
+/// Whether the zone answers for a name, or none does.
+pub(crate) fn is_home(cloudflare: &Cloudflare, zone: &str, name: &str) -> bool {
+    let active = cloudflare.zones().iter().filter(|zone| zone.status == "active");
+    let over = active.filter(|zone| hostname::is_within(name, &zone.name));
+    over.max_by_key(|zone| zone.name.len()).is_none_or(|home| home.id == zone)
+}
+
+/// Whether a rule asks for a login.
+pub(crate) fn is_locked(rule: &str) -> bool {
+    rule.contains("\"required\":true")
+}
+
 /// Whether a record of the rule's hostname has a stamp that names the rule.
 pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname, path }: &Place) -> bool {
     let digest = Digest::of(&TunnelId::parse(tunnel).expect("an id"), path.as_deref());
@@ -107,7 +122,6 @@ impl Foreign {
             orphaned: BTreeSet::new(),
             protected: BTreeSet::new(),
             touched: Touched::default(),
-            contested: BTreeSet::new(),
             opened: BTreeSet::new(),
         };
         for tunnel in cloudflare.tunnels() {
@@ -142,21 +156,40 @@ impl Foreign {
         self.applications.contains_key(id)
     }
 
-    /// Whether somebody has a rule for the hostname, in whichever tunnel.
-    pub(crate) fn has_rules_of(&self, host: &str) -> bool {
-        let mut rules = self.documents.values().flat_map(|document| &document.rules);
-        rules.any(|rule| place(rule).hostname == host)
+    /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel, which
+    /// the hostname cannot leave then.
+    pub(crate) fn has_rule_in_way(
+        &self,
+        cloudflare: &Cloudflare,
+        object: &Object,
+        path: Option<&str>,
+    ) -> bool {
+        let wanted = self.settings.tunnel_of(object);
+        let pattern = path.map(|path| format!("^{path}(/|$)"));
+        self.documents.iter().any(|(id, left)| {
+            let tunnel = &cloudflare.tunnel(id).name;
+            let standing = document(cloudflare, id).rules;
+            let mut places = left.rules.iter().filter(|rule| standing.contains(rule)).map(|rule| place(rule));
+            self.settings.has_tunnel(tunnel)
+                && places
+                    .any(|place| place.hostname == object.host && (tunnel != wanted || place.path == pattern))
+        })
+    }
+
+    /// Whether a record of another writer has the hostname.
+    pub(crate) fn has_record_of(&self, cloudflare: &Cloudflare, host: &str) -> bool {
+        let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+        records.any(|record| {
+            let is_theirs = self.is_foreign_record(&record.id) && !self.was_taken_over(record);
+            record.name == host
+                && ["A", "CNAME"].contains(&&*record.kind)
+                && (is_theirs || is_of_other(record))
+        })
     }
 
     /// Somebody changes what visitors of the hostname get.
     pub(crate) fn touch(&mut self, host: &str) {
         self.touched.add(Touch::Host(host.to_owned()));
-        self.contested.insert(host.to_owned());
-    }
-
-    /// Whether somebody wants, or wanted, a hostname that strangers may have.
-    pub(crate) fn is_contested(&self, host: &str) -> bool {
-        CONTESTED.contains(&host) && self.contested.contains(host)
     }
 
     pub(crate) fn take_touched(&mut self) -> Touched {
@@ -173,11 +206,16 @@ impl Foreign {
         self.orphaned.contains(host)
     }
 
-    /// Whether somebody protects what objects ask for at the hostname, without any regard to what they say.
-    pub(crate) fn is_covered(&self, host: &str) -> bool {
-        let covers =
-            |fields: &Map<String, Value>| application_hosts(fields).iter().any(|covered| covered == host);
-        self.applications.values().any(|fields| covers(fields) && !is_beside_objects(fields))
+    /// Whether an application of another writer protects the place, whatever its object says.
+    pub(crate) fn is_covered(&self, (host, path): Slot) -> bool {
+        let asked = format!("{host}{}", path.unwrap_or_default());
+        let covers = |uri: &str| {
+            let covered = uri.trim_end_matches("/*");
+            asked.strip_prefix(covered).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.applications.values().any(|fields| {
+            !is_beside_objects(fields) && application_uris(fields).iter().any(|uri| covers(uri))
+        })
     }
 
     /// An object asks for a login there.

@@ -6,9 +6,9 @@ use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
 use crate::coverage::Share;
+use crate::excuses::may_be_published;
 use crate::foreign;
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
-use crate::rest;
 use crate::settings::DEFAULT_SERVICE;
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS};
 use crate::touched::Touched;
@@ -251,7 +251,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     // `crd` asks for no more.
     let is_below_change = is_below_change(world, &watched.url);
     let is_wanted = |object: &Object| {
-        (!is_below_change || rest::may_be_published(world, object))
+        (!is_below_change || may_be_published(world, object))
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
     let is_unwanted = |host: &str| {

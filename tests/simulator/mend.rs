@@ -20,8 +20,7 @@ pub(crate) fn mended(objects: &[Object], settings: &Settings, claims: &Claims) -
         let is_strange =
             first.is_some_and(|first| settings.namespace_guard && first.namespace != object.namespace);
         let rules: Vec<_> = object.rules().map(|(path, _)| (object.host, path)).collect();
-        let is_merged = mended.iter().any(|other| other.is_merged_with(&object));
-        if is_strange || is_merged || rules.iter().any(|rule| slots.contains(rule)) {
+        if is_strange || rules.iter().any(|rule| slots.contains(rule)) {
             continue;
         }
         slots.extend(rules);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Fault, Matcher};
 
 use crate::coverage::Share;
+use crate::excuses::has_to_be_served;
 use crate::invariants::Violation;
 use crate::objects::{Object, zone};
 use crate::random::Random;
@@ -130,7 +131,7 @@ pub(crate) fn after_loop(world: &mut World, is_calm: bool) -> Result<(), Violati
         if outage.is_of(world, object) {
             continue;
         }
-        if !rest::has_to_be_served(world, object) {
+        if !has_to_be_served(world, object) {
             looked_at.count(false);
             continue;
         }

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cloudflare_emulator::{Record, Visitor};
-use external_dns_cloudflare_tunnel_webhook::model::hostname::is_within;
+use cloudflare_emulator::{Record, Visit, Visitor};
 use test_support::external_dns::SyncPolicy;
 
 use crate::claims;
 use crate::coverage::Share;
-use crate::foreign::{document, is_ours, place};
+use crate::excuses::{Excuse, excuses, has_to_be_served};
+use crate::foreign::{document, is_home, is_of_other, is_ours, place};
 use crate::invariants::{self, Violation, service};
 use crate::objects::{Access, Object, RENAMED, url};
+use crate::promises::{self, Held};
 use crate::steps::Loop;
 use crate::strangers::{OTHER_HOST, OTHER_SERVICE, application_hosts};
 use crate::world::{Source, World};
@@ -25,9 +26,6 @@ const LOOPS_IDLE: usize = 3;
 /// What was refused is tried again by then.
 const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
 
-/// The excuse of objects whose hostname has rules of somebody else's.
-const FOREIGN_RULE: &str = "foreign rule";
-
 pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.calm();
     settle(world)?;
@@ -40,17 +38,30 @@ pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     if world.has_other() {
         settle_other(world)?;
     }
-    world.forget_touched();
     let objects = world.objects.clone();
     let mut checked: Vec<&Object> = Vec::new();
     for object in &objects {
         let excuses = excuses(world, object);
-        world.coverage.count_at_rest(&excuses);
+        let held = promises::look_at(world, object, &excuses)?;
+        world.coverage.count_at_rest(held, &excuses);
+        match held {
+            Some(Held::Served) => world.claims.hold(object),
+            // What it was seen with is all that is known still.
+            Some(Held::Kept) => {}
+            None | Some(Held::Absent | Held::Closed) => world.claims.lose_sight(object),
+        }
         if excuses.is_empty() {
-            is_served(world, object)?;
-            world.claims.hold(object);
             checked.push(object);
         }
+    }
+    world.forget_touched();
+    world.forget_drifted(|world, host| {
+        let mut on_host = world.objects.iter().filter(|object| object.host == host);
+        on_host.all(|object| is_served(world, object).is_ok())
+    });
+    // ExternalDNS shows another object in its place.
+    for _ in world.hidden() {
+        world.coverage.count_at_rest(None, &[Excuse::Rivals]);
     }
     nothing_is_left(world, &checked)?;
     if invariants::is_withheld(world) {
@@ -160,87 +171,24 @@ fn settle_other(world: &mut World) -> Result<(), Violation> {
     Err(Violation::new("unserved", format!("the other owner's {OTHER_HOST}: {visit}")))
 }
 
-/// Whether nothing that the documents name stands in the object's way.
-pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
-    excuses(world, object).is_empty()
-}
-
-/// The same, whoever's rules stand at other paths of its hostname.
-pub(crate) fn may_be_published(world: &World, object: &Object) -> bool {
-    excuses(world, object).into_iter().all(|excuse| excuse == FOREIGN_RULE)
-}
-
-/// What stands in the object's way: preconditions of the world that the documents name.
-fn excuses(world: &World, object: &Object) -> Vec<&'static str> {
-    let settings = &world.settings;
-    let on_host: Vec<&Object> = world.objects.iter().filter(|other| other.host == object.host).collect();
-    let history = world.claims.history(object.host);
-    let has_rule_at = |other: &Object, at| other.rules().any(|(path, _)| path == at);
-    let is_rival = |(path, _)| on_host.iter().filter(|other| has_rule_at(other, path)).count() > 1;
-    let are_rivals = object.rules().any(is_rival)
-        || on_host.iter().any(|other| other.tunnel != object.tunnel)
-        || (settings.namespace_guard && history.namespaces.len() > 1);
-    let has_left_over = is_left_over(world, object);
-    let foreign = world.foreign();
-    let all = [
-        ("not asked for", !settings.lets_in(object.host)),
-        ("not withdrawn", has_left_over),
-        ("drifted", !settings.sees_drift() && world.has_drifted(object.host)),
-        ("rivals", are_rivals && (!world.claims.holds(object) || history.is_contested())),
-        ("mistake", !object.is_sound()),
-        ("access", !claims::is_said(object, &history) || !is_access_there(world, object)),
-        ("disliked", world.disliked.contains(&object.host)),
-        ("contested", foreign.is_contested(object.host)),
-        ("orphaned", foreign.is_orphaned(object.host)),
-        ("covered", foreign.is_covered(object.host)),
-        (FOREIGN_RULE, foreign.has_rules_of(object.host)),
-    ];
-    all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
-}
-
-/// Whether a rule of the hostname's stands there that no object asks for: where ExternalDNS never asks for its deletion
-/// (`upsert-only`), or asks no more (`crd`).
-fn is_left_over(world: &World, object: &Object) -> bool {
-    let asked: Vec<&str> = world
-        .objects
-        .iter()
-        .filter(|other| other.host == object.host)
-        .flat_map(|other| other.rules().map(|(_, service)| service).collect::<Vec<_>>())
-        .collect();
-    let lets_go = world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift();
-    !lets_go
-        && world.cloudflare().edit(|cloudflare| {
-            let foreign = world.foreign();
-            let rules = cloudflare.tunnels().iter().flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
-            rules
-                .filter(|rule| place(rule).hostname == object.host)
-                .any(|rule| !asked.iter().any(|service| rule.contains(service)))
-        })
-}
-
-/// Whether all is there that the object asks of Access, and it asks for as much as `ACCESS_GUARD` demands.
-fn is_access_there(world: &World, object: &Object) -> bool {
-    match object.access {
-        Access::Required => false,
-        Access::Policies(_) => !world.lacks_policy,
-        Access::Open => !world.lacks_policy && !world.settings.access_guard,
-        Access::Silent => !world.settings.access_guard,
-    }
-}
-
 pub(crate) fn is_served(world: &World, object: &Object) -> Result<(), Violation> {
     object.rules().try_for_each(|(path, service)| is_served_at(world, object, path, service))
 }
 
 fn is_served_at(world: &World, object: &Object, path: Option<&str>, wanted: &str) -> Result<(), Violation> {
-    let url = url(object.host, path);
-    let rest = url.strip_prefix("https://").expect("it was put there");
-    let (host, path) = rest.split_at(rest.find('/').expect("it was put there"));
-    let visit = world.cloudflare().visit_as(Visitor::WithLogin, host, path);
+    let visit = visit(world, Visitor::WithLogin, object.host, path);
     if service(&visit) == Some(wanted) {
         return Ok(());
     }
     Err(Violation::new("unserved", format!("{object:?} is not served, but {visit}")))
+}
+
+/// What a visitor of a hostname and path gets.
+pub(crate) fn visit(world: &World, visitor: Visitor, host: &str, path: Option<&str>) -> Visit {
+    let url = url(host, path);
+    let rest = url.strip_prefix("https://").expect("it was put there");
+    let (host, path) = rest.split_at(rest.find('/').expect("it was put there"));
+    world.cloudflare().visit_as(visitor, host, path)
 }
 
 /// Of hostnames that nobody asks for nothing is left.
@@ -252,19 +200,13 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
     let (mut looked_at, mut left, mut vanishing) = (Share::default(), Vec::new(), BTreeSet::new());
     world.cloudflare().edit(|cloudflare| {
         let foreign = world.foreign();
-        let is_excused = |host: &str| !goes || foreign.is_orphaned(host) || world.disliked.contains(&host);
+        let dislikes = |host: &str| world.disliked.iter().any(|(disliked, _)| *disliked == host);
+        let is_excused = |host: &str| !goes || foreign.is_orphaned(host) || dislikes(host);
         let is_record = |record: &&Record| is_ours(record) && record.kind == "CNAME" && !is_of_other(record);
         // What stands in an outer zone is left alone once another zone answers for the name.
-        let answering = |name: &str| {
-            let zones = cloudflare
-                .zones()
-                .iter()
-                .filter(|zone| zone.status == "active" && is_within(name, &zone.name));
-            zones.max_by_key(|zone| zone.name.len())
-        };
         let records = cloudflare.zones().iter().flat_map(|zone| {
-            let is_home = |record: &&Record| answering(&record.name).is_none_or(|home| home.id == zone.id);
-            cloudflare.records(&zone.id).iter().filter(is_home).collect::<Vec<_>>()
+            let at_home = |record: &&Record| is_home(cloudflare, &zone.id, &record.name);
+            cloudflare.records(&zone.id).iter().filter(at_home).collect::<Vec<_>>()
         });
         for record in records.filter(is_record) {
             let is_held = !is_excused(&record.name);
@@ -283,9 +225,11 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
                 continue;
             }
             let mut on_host = world.objects.iter().filter(|object| object.host == place.hostname);
-            // Of rivals either may have it.
-            let is_held =
-                on_host.clone().all(|object| checked.contains(&object)) && !is_excused(&place.hostname);
+            // Of rivals either may have it, and a tunnel that is asked for in vain holds back what is withdrawn.
+            let mut pairs = on_host.clone().zip(on_host.clone().skip(1));
+            let is_held = on_host.clone().all(|object| checked.contains(&object))
+                && pairs.all(|(one, other)| one.tunnel == other.tunnel)
+                && !is_excused(&place.hostname);
             looked_at.count(is_held);
             let is_asked = on_host.any(|object| {
                 let is_it = |(path, service): (Option<&str>, &str)| {
@@ -304,8 +248,4 @@ fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violati
         return Ok(());
     }
     left.pop().map_or(Ok(()), |left| Err(Violation::new("leftover", left)))
-}
-
-fn is_of_other(record: &Record) -> bool {
-    record.comment.as_deref().is_some_and(|comment| comment.contains("owner=other"))
 }

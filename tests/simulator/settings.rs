@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use test_support::external_dns::{Registry, SyncPolicy, TXT, TXT_BELOW};
 
+use crate::objects::Object;
 use crate::random::Random;
 
 /// What serves objects that name no service, of which there are none.
@@ -169,6 +170,11 @@ impl Settings {
     /// Where what names no tunnel is served.
     pub(crate) fn default_tunnel(&self) -> &'static str {
         self.tunnels.split(',').next().expect("a list has a first one")
+    }
+
+    /// Where an object is to be served.
+    pub(crate) fn tunnel_of(&self, object: &Object) -> &'static str {
+        object.tunnel.unwrap_or_else(|| self.default_tunnel())
     }
 
     pub(crate) fn has_tunnel(&self, tunnel: &str) -> bool {

@@ -354,11 +354,15 @@ pub(crate) fn is_beside_objects(fields: &Map<String, Value>) -> bool {
     fields.get("domain").and_then(Value::as_str).is_some_and(|domain| domain.contains(UNWANTED_APPLICATION))
 }
 
-/// The hostnames that an application protects.
-pub(crate) fn application_hosts(fields: &Map<String, Value>) -> Vec<String> {
+/// What an application stands over: hostnames with their paths.
+pub(crate) fn application_uris(fields: &Map<String, Value>) -> Vec<&str> {
     let destinations = fields.get("destinations").and_then(Value::as_array).into_iter().flatten();
     let uris = destinations.filter_map(|destination| destination["uri"].as_str());
-    let domain = fields.get("domain").and_then(Value::as_str);
+    uris.chain(fields.get("domain").and_then(Value::as_str)).collect()
+}
+
+/// The hostnames that an application protects.
+pub(crate) fn application_hosts(fields: &Map<String, Value>) -> Vec<String> {
     let host = |uri: &str| uri.split('/').next().unwrap_or_default().to_owned();
-    uris.chain(domain).map(host).collect()
+    application_uris(fields).into_iter().map(host).collect()
 }

@@ -9,7 +9,6 @@ use crate::strangers::{OTHER_HOST, OTHER_TUNNEL};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    Everywhere,
     Zone(&'static str),
     Tunnel(&'static str),
     Host(String),
@@ -28,10 +27,6 @@ impl Touched {
         self.0.insert(place);
     }
 
-    pub(crate) fn forget_hosts(&mut self, is_gone: impl Fn(&str) -> bool) {
-        self.0.retain(|place| !matches!(place, Place::Host(host) if is_gone(host)));
-    }
-
     pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -44,7 +39,6 @@ impl Touched {
     /// Whether one of them decides what visitors of a hostname get.
     pub(crate) fn has(&self, host: &str, claims: &Claims, settings: &Settings) -> bool {
         self.0.iter().any(|place| match place {
-            Place::Everywhere => true,
             Place::Zone(touched) => zone(host) == *touched,
             Place::Tunnel(touched) if host == OTHER_HOST => *touched == OTHER_TUNNEL,
             Place::Tunnel(touched) => claims.was_in(host, touched, settings),

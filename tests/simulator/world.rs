@@ -1,5 +1,6 @@
 //! An account at Cloudflare, a cluster, ExternalDNS and the program, and what happens to them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use crate::account;
 use crate::claims::Claims;
 use crate::controller::{Controller, Failure};
 use crate::coverage::Coverage;
+use crate::excuses::has_to_be_served;
 use crate::faults::{DELAY_MAX, Trouble};
 use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
 use crate::mend;
-use crate::objects::{self, ON_CALL, Object};
+use crate::objects::{self, CONTESTED, HOSTS, ON_CALL, Object};
 use crate::outages::{self, Outages};
 use crate::random::Random;
 use crate::rest;
@@ -67,14 +69,19 @@ pub(crate) struct World {
     seen: Arc<Mutex<Vec<String>>>,
     /// What ExternalDNS goes by under `--registry=crd`, whichever replica it asks.
     applied: AppliedRecords,
+    /// What the cluster has.
+    all: Vec<Object>,
+    /// What ExternalDNS shows of it.
     pub(crate) objects: Vec<Object>,
     pub(crate) source: Source,
     /// What is not the program's doing, until the next rest.
     touched: Touched,
     /// What was so once, or was refused: who goes by what was answered never learns of it.
-    drifted: Touched,
+    drifted: BTreeSet<&'static str>,
+    /// The hostnames that ExternalDNS's last request names.
+    named: BTreeSet<String>,
     pub(crate) claims: Claims,
-    pub(crate) disliked: Vec<&'static str>,
+    pub(crate) disliked: Vec<(&'static str, Disliked)>,
     pub(crate) outages: Outages,
     /// A place failed for some loops since the last rest.
     pub(crate) had_outage: bool,
@@ -104,10 +111,12 @@ impl World {
             foreign: Arc::new(Mutex::new(foreign)),
             seen: Arc::default(),
             applied: AppliedRecords::default(),
+            all: Vec::new(),
             objects: Vec::new(),
             source: Source::Everything,
             touched: Touched::default(),
-            drifted: Touched::default(),
+            drifted: BTreeSet::new(),
+            named: BTreeSet::new(),
             claims: Claims::default(),
             disliked: Vec::new(),
             outages: Outages::default(),
@@ -154,7 +163,8 @@ impl World {
             Step::Mend => self.mend(),
             Step::Remove { which } => {
                 if let Some(object) = self.nth_object(*which) {
-                    self.objects.retain(|other| other.resource() != object.resource());
+                    self.all.retain(|other| other.resource() != object.resource());
+                    self.show();
                 }
             }
             Step::Blank(is_blank) => {
@@ -210,20 +220,36 @@ impl World {
         Ok(())
     }
 
-    /// The object comes, or another form of it. What ExternalDNS would merge with it goes: of two such objects it shows
-    /// either, and so the hostname is neither's.
+    /// The object comes, or another form of it.
     fn put(&mut self, object: Object) {
-        self.objects.retain(|other| other.resource() != object.resource());
+        self.all.retain(|other| other.resource() != object.resource());
         let twin = object.twin();
-        for object in [object].into_iter().chain(twin) {
-            self.objects.retain(|other| !other.is_merged_with(&object));
-            self.objects.push(object);
+        self.all.extend([object].into_iter().chain(twin));
+        self.show();
+    }
+
+    /// Of objects that ExternalDNS merges it shows one, here the newest.
+    fn show(&mut self) {
+        let mut shown: Vec<Object> = Vec::new();
+        for object in self.all.iter().rev() {
+            if !shown.iter().any(|other| other.is_merged_with(object)) {
+                shown.push(object.clone());
+            }
         }
+        shown.reverse();
+        self.objects = shown;
+    }
+
+    /// The hostnames of the objects that ExternalDNS does not show, as it shows others in their place.
+    pub(crate) fn hidden(&self) -> Vec<&'static str> {
+        let hidden = self.all.iter().filter(|object| !self.objects.contains(object));
+        hidden.map(|object| object.host).collect()
     }
 
     /// The objects become as the log asks for them.
     fn mend(&mut self) {
-        self.objects = mend::mended(&self.objects, &self.settings, &self.claims);
+        self.all = mend::mended(&self.all, &self.settings, &self.claims);
+        self.show();
     }
 
     pub(crate) fn shows_all(&self) -> bool {
@@ -231,13 +257,18 @@ impl World {
     }
 
     fn nth_object(&self, which: usize) -> Option<Object> {
-        let count = self.objects.len();
-        (count > 0).then(|| self.objects[which % count].clone())
+        let count = self.all.len();
+        (count > 0).then(|| self.all[which % count].clone())
     }
 
     fn touch(&mut self, touched: &Touched) {
         self.touched.extend(touched);
-        self.drifted.extend(touched);
+        self.drift(touched);
+    }
+
+    fn drift(&mut self, touched: &Touched) {
+        let is_drifting = |host: &&str| touched.has(host, &self.claims, &self.settings);
+        self.drifted.extend(HOSTS.into_iter().chain(CONTESTED).filter(is_drifting));
     }
 
     fn touch_place(&mut self, place: Place) {
@@ -257,7 +288,23 @@ impl World {
 
     /// Whether what was answered of the hostname may not be so any more.
     pub(crate) fn has_drifted(&self, host: &str) -> bool {
-        self.drifted.has(host, &self.claims, &self.settings)
+        self.drifted.contains(host)
+    }
+
+    /// What is as it was answered again.
+    pub(crate) fn forget_drifted(&mut self, is_over: impl Fn(&Self, &str) -> bool) {
+        let mut drifted = std::mem::take(&mut self.drifted);
+        drifted.retain(|host| !is_over(self, host));
+        self.drifted = drifted;
+    }
+
+    /// Whether Cloudflare refuses something that the object may need. A hostname that moves needs all of its rules.
+    pub(crate) fn is_disliked(&self, object: &Object) -> bool {
+        let has_path = || object.rules().any(|(path, _)| path.is_some());
+        let has_moved = || self.claims.history(object.host).tunnels.len() > 1;
+        self.disliked.iter().any(|(host, what)| {
+            *host == object.host && (*what != Disliked::Paths || has_path() || has_moved())
+        })
     }
 
     /// What others did is over.
@@ -271,7 +318,7 @@ impl World {
     /// What is gone comes anew.
     pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.claims.forget_gone(&is_gone);
-        self.drifted.forget_hosts(is_gone);
+        self.drifted.retain(|host| !is_gone(host));
     }
 
     fn set_sight(&mut self, zone: &'static str, is_seen: bool) {
@@ -325,8 +372,8 @@ impl World {
     }
 
     fn dislike(&mut self, host: &'static str, what: Disliked) {
-        self.disliked.push(host);
-        self.drifted.add(Place::Host(host.to_owned()));
+        self.disliked.push((host, what));
+        self.drift(&Touched::of(Place::Host(host.to_owned())));
         self.cloudflare().edit(|cloudflare| {
             let is_meant = match what {
                 Disliked::Record => {
@@ -373,20 +420,19 @@ impl World {
             Source::Nothing => Vec::new(),
             Source::Renamed => objects::renamed(&self.objects),
         };
-        if one.troubles.iter().any(Trouble::is_refusal) {
-            self.drifted.add(Place::Everywhere);
-            self.had_refusal = true;
-        }
+        let is_refused = one.troubles.iter().any(Trouble::is_refusal);
+        self.had_refusal |= is_refused;
         // Whoever takes a record of ours away meanwhile leaves fewer to go at once.
         if self.shows_all() || !one.intruders.is_empty() || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
+            self.hidden().into_iter().for_each(|host| self.claims.note_rival(host));
         }
         for object in desired.iter().filter(|object| object.is_secret()) {
             let slots = object.rules().map(|(path, _)| (object.host, path));
             slots.for_each(|slot| self.foreign().ask_login(slot));
         }
         if !self.settings.sees_drift() {
-            self.note_refused(&desired);
+            self.note_refused(&desired, one);
         }
         self.arm(one);
         self.outages.arm(self.cloudflare());
@@ -405,7 +451,12 @@ impl World {
         }
         let controller = self.controller(one.replica);
         let ends = one.is_restarted.then_some(one.replica);
+        self.named.clear();
         let outcome = self.converse(controller, ends, self.settings.request_timeout, &endpoints);
+        if is_refused {
+            let named = std::mem::take(&mut self.named);
+            named.into_iter().for_each(|host| self.drift(&Touched::of(Place::Host(host))));
+        }
         // What is under way to the edge arrives.
         self.cloudflare().advance_clock(EDGE_MAX);
         let is_crashed = one.troubles.iter().any(|trouble| trouble.is_crash());
@@ -435,12 +486,13 @@ impl World {
 
     /// What is refused beside something that is done passes for done, and what is back before its deletion was answered
     /// passes for never gone.
-    fn note_refused(&mut self, desired: &[Object]) {
-        let refused = desired.iter().filter(|object| !rest::has_to_be_served(self, object));
-        let hidden = self.objects.iter().filter(|_| !self.shows_all());
+    fn note_refused(&mut self, desired: &[Object], one: &Loop) {
+        let is_withheld = one.intruders.is_empty() && invariants::is_withheld(self);
+        let refused = desired.iter().filter(|object| !has_to_be_served(self, object));
+        let hidden = self.objects.iter().filter(|_| !self.shows_all() && !is_withheld);
         let hosts: Vec<&'static str> = refused.chain(hidden).map(|object| object.host).collect();
         for host in hosts {
-            self.drifted.add(Place::Host(host.to_owned()));
+            self.drift(&Touched::of(Place::Host(host.to_owned())));
         }
     }
 
@@ -474,6 +526,9 @@ impl World {
         let current = if is_crd { self.applied.current() } else { time.take(|| controller.records())? };
         let adjusted = time.take(|| controller.adjust(desired))?;
         let changes = controller.plan(&current, &adjusted);
+        let Changes { create, update_old: _, update_new, delete } = &changes;
+        self.named =
+            [create, update_new, delete].into_iter().flatten().map(|one| one.dns_name.clone()).collect();
         if changes == Changes::default() {
             return Ok(changes);
         }
