@@ -254,3 +254,23 @@ fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
     assert_eq!(run(), Changes::default());
     assert_eq!(cloudflare.count_calls().writes, 0);
 }
+
+/// The TXT record that told whose the addresses were is gone then.
+#[test]
+fn a_takeover_that_deleted_records_goes_on_where_its_rule_could_not_be_written() {
+    let harness = Harness::new();
+    let heritage = "\"heritage=external-dns,external-dns/owner=default\"";
+    for (kind, content) in [("A", "192.0.2.1"), ("A", "192.0.2.2"), ("TXT", heritage)] {
+        let record = json!({"name": "a.example.com", "type": kind, "content": content});
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    }
+    let program = harness.start_with(&[("ADOPT", "owner=default")]);
+    let desired = [published("a.example.com", WANTED)];
+    harness.cloudflare.fault(Matcher::get_configuration(), 3, Fault::Garbage);
+    assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
+    for _ in 0..4 {
+        let _ = program.external_dns().run_loop(&desired);
+    }
+    assert_eq!(harness.service_at("a.example.com", "/"), WANTED);
+    assert_at_rest(&harness.cloudflare, || program.external_dns().run_loop(&desired).expect("at rest"));
+}

@@ -2,7 +2,8 @@
 //!
 //! A stamp names a rule before the rule is written. If that write is refused, or somebody else's rule has taken the
 //! place, the stamp would make that rule ours. Where none is left, the record is as it was before: a new one goes, because
-//! it would take the hostname from a wildcard's record, and another one has its comment again.
+//! it would take the hostname from a wildcard's record, and another one has its comment again. A takeover that deleted
+//! records is not undone.
 
 use std::collections::BTreeMap;
 
@@ -103,6 +104,9 @@ impl Execution<'_> {
                 .zone(&host.zone)
                 .map(|zone| zone.records_of(&host.hostname))
                 .unwrap_or_default();
+            let deletes = |one: &RecordOperation| matches!(one, RecordOperation::Delete(..));
+            // What showed whose the hostname was is gone.
+            let takes_over = host.stamp.iter().any(deletes);
             let corrections = by_zone.entry(&host.zone).or_default();
             corrections.extend(stamped.iter().cloned().map(|id| {
                 let old = before.iter().find(|record| record.id == id).map(|record| &record.comment);
@@ -112,9 +116,9 @@ impl Execution<'_> {
                 };
                 let subject = || Subject { kind: "CNAME".into(), name: host.hostname.clone() };
                 let operation = match old {
-                    Some(old) if claims.is_empty() => patch(old),
-                    None if claims.is_empty() => RecordOperation::Delete(id, subject()),
-                    _ => patch(&comment),
+                    _ if !claims.is_empty() || takes_over => patch(&comment),
+                    Some(old) => patch(old),
+                    None => RecordOperation::Delete(id, subject()),
                 };
                 (&*host.hostname, operation)
             }));
