@@ -1,16 +1,14 @@
 //! The webhook's service: it reads a snapshot, asks the core for a plan, and carries it out. It is the only writer.
 
-mod access_reader;
+mod access;
 mod adjustments;
 mod announcement;
-mod applications;
 mod connectors;
 mod description;
 mod execution;
 mod hold_back;
 mod memory;
 mod moves;
-mod policies;
 mod reader;
 mod readings;
 mod request_error;
@@ -32,12 +30,12 @@ use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
-pub(crate) use crate::provider::access_reader::{
+use crate::provider::access::policies::PolicyReader;
+pub(crate) use crate::provider::access::reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
 pub use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::SaidLines;
-use crate::provider::policies::PolicyReader;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
@@ -47,8 +45,8 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
-use crate::reconcile::access_reading::AccessReading;
-use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::strays::Strays;

@@ -3,14 +3,10 @@
 //! Nothing here does I/O, reads a clock or the environment, or logs. Anything that deserves a log line or a metric is
 //! returned as a value.
 
-pub mod access_guard;
-pub mod access_reading;
-pub mod access_wish;
+pub mod access;
 pub mod adjust;
 pub mod adopt;
-pub mod applications;
 pub mod canonical;
-pub mod cover;
 pub mod groups;
 pub mod heritage;
 pub mod listing;
@@ -19,7 +15,6 @@ pub mod permitted;
 pub mod plan;
 pub mod policy;
 pub mod property_name;
-pub mod protection;
 pub mod reading;
 pub mod records;
 pub mod service_template;

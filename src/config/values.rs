@@ -16,7 +16,7 @@ use crate::logging::Format;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
-use crate::reconcile::access_wish;
+use crate::reconcile::access::wish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::permitted::{self, OwnPort};
@@ -266,7 +266,7 @@ impl SettingsReader<'_> {
         let Some(text) = self.text("DEFAULT_ACCESS_POLICY") else {
             return Vec::new();
         };
-        match access_wish::names(&text) {
+        match wish::names(&text) {
             Ok(names) => names.into_iter().flatten().map(Into::into).collect(),
             Err(problem) => {
                 self.mistake("DEFAULT_ACCESS_POLICY", format!("is {}: {problem}", quoted(&text)));

@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use crate::fixture::{document, put};
     use crate::model::{Hostname, NewRecord, RecordId};
-    use crate::reconcile::access_wish::ProtectionWish;
-    use crate::reconcile::applications::Place;
+    use crate::reconcile::access::place::Place;
+    use crate::reconcile::access::wish::ProtectionWish;
 
     fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
         RecordOperation::Patch(RecordPatch {

@@ -16,7 +16,7 @@ use crate::ingress::{Document, DocumentError};
 use crate::locks::lock;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::access_reader::{AccessAnswer, AccessReader, AccessTask, Budget};
+use crate::provider::access::reader::{AccessAnswer, AccessReader, AccessTask, Budget};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};

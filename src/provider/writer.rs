@@ -14,7 +14,7 @@ use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
-use crate::provider::applications::{ApplicationMemory, ApplicationWriter};
+use crate::provider::access::writer::{ApplicationMemory, ApplicationWriter};
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::hold_back::hold_back;
@@ -25,7 +25,7 @@ use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::works;
 use crate::reconcile::Note;
-use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
+use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use crate::reconcile::plan::{self, ApplicationWork, Earlier, Plan, Preview, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 

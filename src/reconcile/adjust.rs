@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::quoted;
+use crate::reconcile::access::protection;
 use crate::reconcile::canonical::{
     Canonical, INVALID, Problem, RESOURCE_LABEL, TUNNEL, is_invalid, resource_of,
 };
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Note, Settings, protection, winner};
+use crate::reconcile::{Note, Settings, winner};
 
 /// The answer, and notes on what is not in it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access_wish::{self, AccessWish};
+use crate::reconcile::access::wish::{self, AccessWish};
 
 /// The service of an endpoint's rule.
 pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
@@ -170,7 +170,7 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
         Some(rule) => properties_of_wanted(rule),
         None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
     };
-    properties.extend(access_wish::properties(&publication.access));
+    properties.extend(wish::properties(&publication.access));
     properties
 }
 

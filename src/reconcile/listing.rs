@@ -14,7 +14,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::access_guard::protectors;
+use crate::reconcile::access::guard::protectors;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::records::{left_applications, records};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};

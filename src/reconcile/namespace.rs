@@ -98,7 +98,7 @@ mod tests {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let service = Service::parse(service).expect("a service");
         Publication {
-            access: crate::reconcile::access_wish::AccessWish::Silent,
+            access: crate::reconcile::access::wish::AccessWish::Silent,
             hostname: hostname.clone(),
             tunnel: TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id"),
             rule: Some(WantedRule { hostname, path: None, service, origin_request }),

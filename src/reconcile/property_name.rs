@@ -8,7 +8,7 @@ use crate::ingress::OriginOption;
 use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
 use crate::limits;
 use crate::model::text;
-use crate::reconcile::access_wish::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
+use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
 
 /// The prefix of all our properties.

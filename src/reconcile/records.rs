@@ -10,13 +10,13 @@ use crate::ingress::{Document, Owned, Rule};
 use crate::model::access::Application;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
-use crate::reconcile::access_guard::Guarding;
-use crate::reconcile::access_reading::AccessReading;
-use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN, protection_properties};
-use crate::reconcile::applications::{self, Place};
+use crate::reconcile::access::guard::Guarding;
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::protection::{HostProtection, Openings};
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN, protection_properties};
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::protection::{HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Settings};
@@ -183,7 +183,7 @@ pub(super) fn left_applications<'s>(
         AccessReading::Read(access) => access.applications.as_slice(),
         AccessReading::NotAsked | AccessReading::Failed(_) => &[],
     };
-    let is_ours = |application: &Application| applications::is_ours(application, &settings.policy.owner);
+    let is_ours = |application: &Application| place::is_ours(application, &settings.policy.owner);
     let mut relied_on: Vec<Box<str>> = Vec::new();
     if applications.iter().any(is_ours) {
         relied_on.extend(snapshot.own_rules_standing(own).flat_map(|(_, rule)| rule.audience_tags()));
@@ -227,12 +227,12 @@ pub(super) fn properties_of_standing(
     {
         properties.retain(|property| !is_of_access(property));
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
-        let duration = applications::session_duration(application);
+        let duration = place::session_duration(application);
         properties.extend(protection_properties(policies, duration.unwrap_or_default()));
-        let is_whole = Place::of(hostname, rule.path())
-            .is_ok_and(|place| applications::stands_over(application, &place));
+        let is_whole =
+            Place::of(hostname, rule.path()).is_ok_and(|place| place::stands_over(application, &place));
         let is_required = host.required(application).is_some_and(|access| rule.has_access(&access));
-        let protects = duration.is_some() && !applications::lets_past(application);
+        let protects = duration.is_some() && !place::lets_past(application);
         return (properties, is_whole && is_required && protects);
     }
     if policy.access_guard {

@@ -10,7 +10,7 @@ use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::Settings;
-use crate::reconcile::access_reading::AccessReading;
+use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.

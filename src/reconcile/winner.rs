@@ -9,7 +9,7 @@ use std::cell::LazyCell;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
+use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
 use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
 use crate::reconcile::stamp::Stamp;

@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, Decision, Destination, ReusablePolicy,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;

@@ -9,14 +9,14 @@ use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::reconcile::Settings;
-use crate::reconcile::access_guard::Guarding;
-use crate::reconcile::access_reading::{AccessReading, Unread};
-use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
-use crate::reconcile::applications::{self, Place};
+use crate::reconcile::access::cover::{self, Cover};
+use crate::reconcile::access::guard::Guarding;
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::protection::{Asked, HostProtection, Openings};
+use crate::reconcile::access::reading::{AccessReading, Unread};
+use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::namespace;
-use crate::reconcile::protection::{Asked, HostProtection, Openings};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
 /// What a judgement is made from.
@@ -192,19 +192,19 @@ impl<'a> Judge<'a> {
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.to_string().into()))?;
         let application = self.application(&place, publication.path(), host);
-        if let Some(other) = applications::in_the_way(&place, &access.applications, &policy.owner)
+        if let Some(other) = place::in_the_way(&place, &access.applications, &policy.owner)
             && application.is_none_or(|application| application.id != other.id)
         {
-            let is_exact = applications::stands_over(other, &place);
+            let is_exact = place::stands_over(other, &place);
             return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
         }
         let unmade = || Reason::Undecided("its Access application is not as it has to be yet".to_owned());
         match application {
             Some(application) => {
                 let (duration, owner) = (wish.session_duration, &policy.owner);
-                let is_as_wanted = applications::is_as_wanted(application, &place, &ids, duration, owner);
+                let is_as_wanted = place::is_as_wanted(application, &place, &ids, duration, owner);
                 // Any other such policy goes with the replacement.
-                if is_as_wanted && applications::lets_past(application) {
+                if is_as_wanted && place::lets_past(application) {
                     return Err(Reason::AccessPolicy(LETS_PAST.into()));
                 }
                 host.required(application).filter(|_| is_as_wanted || self.is_preview).ok_or_else(unmade)
@@ -224,8 +224,8 @@ impl<'a> Judge<'a> {
         let Settings { policy, .. } = self.settings;
         let own = host.applications(path).into_iter().next();
         own.or_else(|| {
-            let other = applications::in_the_way(place, &host.access()?.applications, &policy.owner)?;
-            (policy.adopt.access && applications::stands_over(other, place)).then_some(other)
+            let other = place::in_the_way(place, &host.access()?.applications, &policy.owner)?;
+            (policy.adopt.access && place::stands_over(other, place)).then_some(other)
         })
     }
 

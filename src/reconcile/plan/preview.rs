@@ -6,9 +6,9 @@ use super::{Plan, Reason};
 use crate::ingress::RuleEdit;
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access_wish::{AccessWish, ProtectionWish};
-use crate::reconcile::applications::{self, Place};
-use crate::reconcile::protection::HostProtection;
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::protection::HostProtection;
+use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 
 /// A plan that nobody may carry out, because the audiences in its rules are not known yet, and what it needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,7 +105,7 @@ impl Preview {
         let (place, ids) = (Place::of(hostname, path).ok()?, wish.ids().ok()?);
         let owner = &judge.settings.policy.owner;
         let operation = match judge.application(&place, path, host) {
-            Some(one) if applications::is_as_wanted(one, &place, &ids, wish.session_duration, owner) => None,
+            Some(one) if place::is_as_wanted(one, &place, &ids, wish.session_duration, owner) => None,
             Some(one) => Some(ApplicationOperation::Replace(one.id.clone(), wish.clone())),
             None if self.puts_rule(hostname.as_str(), path) => {
                 Some(ApplicationOperation::Create(wish.clone()))

@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 use crate::labels::labels;
 use crate::limits;
 use crate::model::LogLine;
+use crate::reconcile::access::cover::Gap;
 use crate::reconcile::canonical::Problem;
-use crate::reconcile::cover::Gap;
 
 /// The ways out where somebody else's record or rule stands.
 const DELETE_OR_TAKE_OFF: &str =

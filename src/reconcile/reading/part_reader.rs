@@ -10,10 +10,10 @@ use crate::model::TunnelId;
 use crate::model::access::SessionDuration;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::Hostname;
-use crate::reconcile::access_wish::{
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::wish::{
     self, ACCESS_POLICY, ACCESS_SESSION_DURATION, AccessWish, OPEN, ProtectionWish,
 };
-use crate::reconcile::applications::Place;
 use crate::reconcile::canonical::{
     Fault, RECORD_ONLY, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
@@ -146,9 +146,7 @@ impl PartReader<'_, '_> {
         }
         let default = settings.policy.default_access_policy.iter().map(|name| &**name);
         let names = match text {
-            Some(text) => {
-                access_wish::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?
-            }
+            Some(text) => wish::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?,
             None => Some(default.collect()).filter(|names: &Vec<&str>| !names.is_empty()),
         };
         let Some(names) = names else {

@@ -1,6 +1,6 @@
 //! The laws of the guard, over random worlds and whatever Access says in each loop.
 
-use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::AccessReading;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 

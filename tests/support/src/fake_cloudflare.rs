@@ -14,7 +14,8 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::access_reading::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
@@ -24,7 +25,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::Service
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Policy, Settings, adjust, applications, records,
+    ConfiguredTunnel, Policy, Settings, adjust, records,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -427,7 +428,7 @@ impl FakeCloudflare {
             match operation {
                 ApplicationOperation::Create(wish) => {
                     self.next_application += 1;
-                    let body = applications::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let body = place::body(place, wish, &wish.ids().expect("known"), "default", None);
                     let (id, audience) =
                         (format!("app{}", self.next_application), format!("aud{}", self.next_application));
                     let made = self.stored(&body, &id, &audience);
@@ -436,7 +437,7 @@ impl FakeCloudflare {
                 ApplicationOperation::Replace(id, wish) => {
                     let index = present(id, self.applications());
                     let Application { audience, .. } = self.applications()[index].clone();
-                    let body = applications::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let body = place::body(place, wish, &wish.ids().expect("known"), "default", None);
                     let made = self.stored(&body, id, &audience);
                     self.applications_mut()[index] = made;
                 }

@@ -6,9 +6,9 @@
 use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::Hostname;
-use crate::reconcile::access_reading::{AccessReading, AccessSnapshot, Unread};
+use crate::reconcile::access::cover::{self, Cover, Gap};
+use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::cover::{self, Cover, Gap};
 use crate::reconcile::snapshot::Snapshot;
 
 /// What Access does for the visitors of a hostname, or of a path of it.
@@ -65,7 +65,7 @@ fn parsed(path: Option<&str>) -> Option<PathPattern> {
 
 /// The names of the applications that protect a hostname, or a path of it, sorted; empty if it is not protected, or if
 /// that is not known.
-pub(super) fn protectors<'s>(
+pub(in crate::reconcile) fn protectors<'s>(
     hostname: &Hostname,
     path: Option<&str>,
     snapshot: &'s Snapshot,
@@ -86,7 +86,7 @@ pub(super) fn protectors<'s>(
 
 impl Publication {
     /// The publication with a rule that requires `access`.
-    pub(super) fn requiring(self, access: Access) -> Self {
+    pub(in crate::reconcile) fn requiring(self, access: Access) -> Self {
         let with_access =
             |rule: WantedRule| WantedRule { origin_request: rule.origin_request.with_access(access), ..rule };
         Self { rule: self.rule.map(with_access), ..self }

@@ -26,7 +26,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The state between two readings.
 #[derive(Debug, Default)]
-pub(super) struct PolicyReader {
+pub(in crate::provider) struct PolicyReader {
     state: Mutex<State>,
 }
 
@@ -44,14 +44,14 @@ struct State {
 
 impl PolicyReader {
     /// An endpoint names policies, which may be missing among those that are known.
-    pub(super) fn named(&self, is_missed: bool) {
+    pub(in crate::provider) fn named(&self, is_missed: bool) {
         let mut state = lock(&self.state);
         state.is_named = true;
         state.is_missed |= is_missed;
     }
 
     /// The policies, if they were read just now.
-    pub(super) fn read(
+    pub(in crate::provider) fn read(
         &self,
         settings: &Settings,
         client: &Client,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
-use crate::reconcile::access_wish::ProtectionWish;
+use crate::reconcile::access::wish::ProtectionWish;
 use crate::reconcile::stamp;
 
 /// Cloudflare's limit for the text of a destination.

@@ -96,7 +96,7 @@ pub fn names(text: &str) -> Result<Option<Vec<&str>>, BadPolicies> {
 
 impl ProtectionWish {
     /// The application with the policies of these names.
-    pub(super) fn new(
+    pub(in crate::reconcile) fn new(
         names: &[&str],
         session_duration: SessionDuration,
         settings: &Settings,

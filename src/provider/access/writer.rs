@@ -16,11 +16,11 @@ use crate::model::LogLine;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::observe::metrics::{Family, Metrics};
-use crate::provider::access_reader::{AccessReader, LIST_LAG_MAX};
+use crate::provider::access::reader::{AccessReader, LIST_LAG_MAX};
 use crate::provider::resolution::Resolved;
-use crate::reconcile::access_reading::AccessSnapshot;
-use crate::reconcile::access_wish::ProtectionWish;
-use crate::reconcile::applications::{self, Place};
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::reading::AccessSnapshot;
+use crate::reconcile::access::wish::ProtectionWish;
 use crate::reconcile::plan::{ApplicationOperation, ApplicationWork, Reason, Refusal};
 
 /// Cloudflare's limit for an account, unless an enterprise agreed on more.
@@ -34,7 +34,7 @@ const REPLACEMENT_PAUSE: Duration = limits::REJECTION_PAUSE_MIN;
 
 /// The memory from one request to the next.
 #[derive(Debug, Default)]
-pub(super) struct ApplicationMemory {
+pub(in crate::provider) struct ApplicationMemory {
     has_tag: bool,
     /// The first hostname and path that the last request left out. The next one begins there.
     next: Option<(Box<str>, Box<str>)>,
@@ -55,20 +55,20 @@ struct Posted {
 }
 
 /// What is needed to write applications.
-pub(super) struct ApplicationWriter<'a> {
-    pub(super) client: &'a Client,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) metrics: &'a Metrics,
-    pub(super) access: &'a AccessReader,
-    pub(super) memory: &'a mut ApplicationMemory,
-    pub(super) resolved: &'a Resolved,
-    pub(super) deadline: Deadline,
+pub(in crate::provider) struct ApplicationWriter<'a> {
+    pub(in crate::provider) client: &'a Client,
+    pub(in crate::provider) clock: &'a dyn Clock,
+    pub(in crate::provider) metrics: &'a Metrics,
+    pub(in crate::provider) access: &'a AccessReader,
+    pub(in crate::provider) memory: &'a mut ApplicationMemory,
+    pub(in crate::provider) resolved: &'a Resolved,
+    pub(in crate::provider) deadline: Deadline,
 }
 
 impl ApplicationWriter<'_> {
     /// Does the work, and returns the applications as they are then, with what was not done. Some of the time and of the
     /// calls are left to those who ask for none, and the next request begins with what this one leaves out.
-    pub(super) fn carry_out(
+    pub(in crate::provider) fn carry_out(
         mut self,
         work: &[ApplicationWork],
         access: &AccessSnapshot,
@@ -154,7 +154,7 @@ impl ApplicationWriter<'_> {
         let ids = wish.ids().map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         self.make_tag()?;
         let (account, owner) = (&self.resolved.account, &self.resolved.settings.policy.owner);
-        let body = applications::body(place, wish, &ids, owner, None);
+        let body = place::body(place, wish, &ids, owner, None);
         let answer = self.client.create_access_application(account, &body, self.deadline);
         let at = self.clock.now();
         let mut note = |was_made: bool, reason: Reason| {
@@ -186,7 +186,7 @@ impl ApplicationWriter<'_> {
             return Ok(());
         }
         let account = &self.resolved.account;
-        let tag = applications::tag(&self.resolved.settings.policy.owner);
+        let tag = place::tag(&self.resolved.settings.policy.owner);
         let tags = self.client.access_tags(account, self.deadline).map_err(told)?;
         if !tags.iter().any(|one| **one == *tag) {
             self.client.create_access_tag(account, &tag, self.deadline).map_err(told)?;
@@ -216,7 +216,7 @@ impl ApplicationWriter<'_> {
             return Err(Reason::Undecided("its Access application cannot be read".to_owned()));
         };
         log_inline_policies(&place.to_string(), &members);
-        let body = applications::body(place, wish, &ids, owner, Some(members));
+        let body = place::body(place, wish, &ids, owner, Some(members));
         let replaced = self.client.replace_access_application(account, id, &body, self.deadline);
         let now = self.clock.now();
         let mut note = |reason: Reason| self.memory.replaced.push((id.into(), now, found, reason));

@@ -6,19 +6,19 @@ use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::access_reading::{AccessReading, AccessSnapshot};
-use crate::reconcile::access_wish::{ACCESS_POLICY, OPEN};
-use crate::reconcile::applications::{self, Place};
+use crate::reconcile::access::cover::{self, Cover};
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
+use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE};
-use crate::reconcile::cover::{self, Cover};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot};
 
 /// The hostnames and paths whose endpoints ask in one request to be open.
 #[derive(Debug, Default)]
-pub(super) struct Openings(pub(super) Vec<(Box<str>, Option<Box<str>>)>);
+pub(in crate::reconcile) struct Openings(pub(in crate::reconcile) Vec<(Box<str>, Option<Box<str>>)>);
 
 /// One hostname with everything that may protect it.
-pub(super) struct HostProtection<'a> {
+pub(in crate::reconcile) struct HostProtection<'a> {
     hostname: &'a Hostname,
     snapshot: &'a Snapshot,
     settings: &'a Settings,
@@ -31,11 +31,11 @@ pub(super) struct HostProtection<'a> {
 
 /// What an endpoint asks for.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) path: Option<&'a str>,
-    pub(super) tunnel: &'a TunnelId,
+pub(in crate::reconcile) struct Asked<'a> {
+    pub(in crate::reconcile) path: Option<&'a str>,
+    pub(in crate::reconcile) tunnel: &'a TunnelId,
     /// A rule, and not the record alone.
-    pub(super) is_rule: bool,
+    pub(in crate::reconcile) is_rule: bool,
 }
 
 struct HostRule<'a> {
@@ -47,7 +47,7 @@ struct HostRule<'a> {
 }
 
 impl<'a> HostProtection<'a> {
-    pub(super) fn of(
+    pub(in crate::reconcile) fn of(
         hostname: &'a Hostname,
         snapshot: &'a Snapshot,
         settings: &'a Settings,
@@ -63,7 +63,7 @@ impl<'a> HostProtection<'a> {
         Self { hostname, snapshot, settings, own, rules: rules.collect(), visited }
     }
 
-    pub(super) fn access(&self) -> Option<&'a AccessSnapshot> {
+    pub(in crate::reconcile) fn access(&self) -> Option<&'a AccessSnapshot> {
         match &self.snapshot.access {
             AccessReading::Read(access) => Some(access),
             AccessReading::NotAsked | AccessReading::Failed(_) => None,
@@ -75,17 +75,17 @@ impl<'a> HostProtection<'a> {
     }
 
     /// Our applications of a place, the one that counts first.
-    pub(super) fn applications(&self, path: Option<&str>) -> Vec<&'a Application> {
+    pub(in crate::reconcile) fn applications(&self, path: Option<&str>) -> Vec<&'a Application> {
         let (Some(access), Ok(place)) = (self.access(), Place::of(self.hostname, path)) else {
             return Vec::new();
         };
         let named: Vec<Box<str>> = self.at(path).flat_map(|one| one.rule.audience_tags()).collect();
         let is_named = |audience: &str| named.iter().any(|tag| **tag == *audience);
-        applications::of_place(&place, &access.applications, &self.settings.policy.owner, is_named)
+        place::of_place(&place, &access.applications, &self.settings.policy.owner, is_named)
     }
 
     /// Our applications of all its places, wanted or not.
-    pub(super) fn all_applications(&self) -> Vec<(Place, &'a Application)> {
+    pub(in crate::reconcile) fn all_applications(&self) -> Vec<(Place, &'a Application)> {
         let applications = self.access().into_iter().flat_map(|access| &access.applications);
         let named = applications.filter(|application| application.name.starts_with(self.hostname.as_str()));
         let here = named.filter_map(|application| {
@@ -96,27 +96,27 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if a rule for the path requires a login, whoever made it, and none of ours lets visitors in without.
-    pub(super) fn is_locked(&self, path: Option<&str>) -> bool {
+    pub(in crate::reconcile) fn is_locked(&self, path: Option<&str>) -> bool {
         let is_open = |one: &HostRule<'_>| one.is_ours && one.is_visited && !one.rule.requires_access();
         !self.at(path).any(is_open) && self.at(path).any(|one| one.rule.requires_access())
     }
 
     /// True if visitors of the path need a login because of something of ours, or of a rule that ours would replace.
-    pub(super) fn is_protected(&self, path: Option<&str>) -> bool {
+    pub(in crate::reconcile) fn is_protected(&self, path: Option<&str>) -> bool {
         self.is_locked(path) || !self.applications(path).is_empty()
     }
 
     /// True if a publication without protection may let in who needs a login now. Beside something that is protected, what
     /// does not stand yet may take its requests, unless that is one of the `wished` places: they are to be protected, and
     /// none of them may cover it.
-    pub(super) fn would_open(&self, asked: Asked<'_>, wished: &[Place]) -> bool {
+    pub(in crate::reconcile) fn would_open(&self, asked: Asked<'_>, wished: &[Place]) -> bool {
         let is_beside_protected =
             || wished.iter().any(|place| place.covers(asked.path)) || self.has_protected_beside(wished);
         self.is_protected(asked.path) || (!self.stands(asked) && is_beside_protected())
     }
 
     /// True if visitors who need a login now are to be let in without.
-    pub(super) fn opens(&self, asked: Asked<'_>) -> bool {
+    pub(in crate::reconcile) fn opens(&self, asked: Asked<'_>) -> bool {
         self.would_open(asked, &[]) || self.is_covered(asked.path)
     }
 
@@ -133,7 +133,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if Access asks all visitors of the path for a login, whoever's application it is.
-    pub(super) fn is_covered(&self, path: Option<&str>) -> bool {
+    pub(in crate::reconcile) fn is_covered(&self, path: Option<&str>) -> bool {
         let path = path.and_then(|path| PathPattern::parse(path).ok());
         self.access().is_some_and(|access| {
             let cover = cover::cover(&access.applications, self.hostname, path.as_ref());
@@ -142,7 +142,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if something of ours is published at the path.
-    pub(super) fn is_published(&self, path: Option<&str>) -> bool {
+    pub(in crate::reconcile) fn is_published(&self, path: Option<&str>) -> bool {
         self.at(path).any(|one| one.is_ours) || (path.is_none() && self.claims_record())
     }
 
@@ -171,7 +171,7 @@ impl<'a> HostProtection<'a> {
     /// The first that would be open without an application of the place and does not ask for it: a rule or a record of a
     /// name that the application stands over, whoever made it. Those for more names than that do not count: whoever made
     /// them opened them for every name.
-    pub(super) fn relying(
+    pub(in crate::reconcile) fn relying(
         &self,
         place: &Place,
         application: &Application,
@@ -233,14 +233,19 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if nothing relies on an application of the place any more, and no rule asks for its tokens.
-    pub(super) fn is_left(&self, place: &Place, application: &Application, openings: &Openings) -> bool {
+    pub(in crate::reconcile) fn is_left(
+        &self,
+        place: &Place,
+        application: &Application,
+        openings: &Openings,
+    ) -> bool {
         let asks =
             |rule: &Rule| rule.requires_access() && rule.audience_tags().contains(&application.audience);
         !self.rules.iter().any(|one| asks(one.rule)) && self.relying(place, application, openings).is_none()
     }
 
     /// What the rule of an application requires.
-    pub(super) fn required(&self, application: &Application) -> Option<Access> {
+    pub(in crate::reconcile) fn required(&self, application: &Application) -> Option<Access> {
         let access = self.access()?;
         Some(Access::required(&access.team, vec![application.audience.clone()]))
     }
@@ -283,7 +288,11 @@ impl Openings {
 
 /// Takes the word that opens off what stands open, because records show none there. Where there is a default policy, it
 /// stays: without it the endpoint would be protected. It stays as well until Access is read.
-pub(super) fn drop_idle_openings(endpoints: &mut [Endpoint], snapshot: &Snapshot, settings: &Settings) {
+pub(in crate::reconcile) fn drop_idle_openings(
+    endpoints: &mut [Endpoint],
+    snapshot: &Snapshot,
+    settings: &Settings,
+) {
     let has_default = !settings.policy.default_access_policy.is_empty();
     if has_default || matches!(snapshot.access, AccessReading::NotAsked) {
         return;

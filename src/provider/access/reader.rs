@@ -11,8 +11,8 @@ use crate::locks::lock;
 use crate::model::access::{Application, TeamName};
 use crate::model::{AccountId, Zone};
 use crate::reconcile::Policy;
-use crate::reconcile::access_reading::{AccessReading, AccessSnapshot, Unread};
-use crate::reconcile::applications;
+use crate::reconcile::access::place;
+use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
 /// A team name older than this is read again: it can be changed, but hardly ever is.
 const TEAM_MAX_AGE: Duration = Duration::from_secs(600);
@@ -28,7 +28,7 @@ const SET_UP: &str =
 
 /// One call for Access.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum AccessTask<'a> {
+pub(in crate::provider) enum AccessTask<'a> {
     Team(&'a AccountId),
     OfAccount(&'a AccountId),
     OfZone(&'a Zone),
@@ -36,19 +36,19 @@ pub(super) enum AccessTask<'a> {
 
 /// The result of one call.
 #[derive(Debug)]
-pub(super) enum AccessAnswer {
+pub(in crate::provider) enum AccessAnswer {
     Team(Option<TeamName>),
     Applications(Vec<Application>),
 }
 
 /// The time for which Cloudflare's list of applications may not show a write.
-pub(super) const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+pub(in crate::provider) const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 
 /// The time of one reading.
 #[derive(Debug)]
-pub(super) struct Budget<'c> {
+pub(in crate::provider) struct Budget<'c> {
     clock: &'c dyn Clock,
-    pub(super) deadline: Deadline,
+    pub(in crate::provider) deadline: Deadline,
     access_deadline: OnceLock<Deadline>,
 }
 
@@ -63,7 +63,7 @@ struct Written {
 
 /// Remembers the team between two readings, and what was just written.
 #[derive(Debug, Default)]
-pub(super) struct AccessReader {
+pub(in crate::provider) struct AccessReader {
     /// Something asked for an application.
     is_asked: AtomicBool,
     /// Applications of ours were looked for.
@@ -75,17 +75,17 @@ pub(super) struct AccessReader {
 
 impl AccessReader {
     /// Reads applications from now on. Returns true if that is new.
-    pub(super) fn ask(&self) -> bool {
+    pub(in crate::provider) fn ask(&self) -> bool {
         !self.is_asked.swap(true, Ordering::Relaxed)
     }
 
     /// True until it is known whether there were applications of ours at the start.
-    pub(super) fn may_find_ours(&self) -> bool {
+    pub(in crate::provider) fn may_find_ours(&self) -> bool {
         !self.has_looked.load(Ordering::Relaxed)
     }
 
     /// Looks whether there are applications of ours. After a failure that may pass, it has to look again.
-    pub(super) fn finds_ours(
+    pub(in crate::provider) fn finds_ours(
         &self,
         client: &Client,
         account: &AccountId,
@@ -97,24 +97,24 @@ impl AccessReader {
         let answer = task.run(client, Budget::new(clock, deadline).for_access());
         let may_pass = answer.as_ref().is_err_and(|error| !task.told(error).is_lasting);
         self.has_looked.store(!may_pass, Ordering::Relaxed);
-        let is_ours = |application: &Application| applications::is_ours(application, owner);
+        let is_ours = |application: &Application| place::is_ours(application, owner);
         matches!(answer, Ok(AccessAnswer::Applications(all)) if all.iter().any(is_ours))
     }
 
     /// True if something depends on Access.
-    pub(super) fn is_needed(&self, policy: &Policy) -> bool {
+    pub(in crate::provider) fn is_needed(&self, policy: &Policy) -> bool {
         policy.needs_access() || self.is_asked.load(Ordering::Relaxed)
     }
 
     /// Takes note of a write, which the list may not show for a while.
-    pub(super) fn wrote(&self, id: &str, application: Option<Application>, now: Instant) {
+    pub(in crate::provider) fn wrote(&self, id: &str, application: Option<Application>, now: Instant) {
         let mut written = lock(&self.written);
         written.retain(|one| *one.id != *id);
         written.push(Written { id: id.into(), application, at: now });
     }
 
     /// The calls of one reading. Only the guard has to know zones' applications, which nobody makes any more.
-    pub(super) fn tasks<'a>(
+    pub(in crate::provider) fn tasks<'a>(
         &self,
         account: &'a AccountId,
         zones: &[&'a Zone],
@@ -140,7 +140,7 @@ impl AccessReader {
 
     /// Puts the answers together. Applications that were written a moment ago and that the list does not show so are
     /// read by their ids.
-    pub(super) fn reading(
+    pub(in crate::provider) fn reading(
         &self,
         answers: Vec<(AccessTask<'_>, Result<AccessAnswer, Error>)>,
         client: &Client,
@@ -228,13 +228,13 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 }
 
 impl<'c> Budget<'c> {
-    pub(super) fn new(clock: &'c dyn Clock, deadline: Deadline) -> Self {
+    pub(in crate::provider) fn new(clock: &'c dyn Clock, deadline: Deadline) -> Self {
         Self { clock, deadline, access_deadline: OnceLock::new() }
     }
 
     /// All calls for Access together have `ACCESS_TIMEOUT` from the first one on. There is one for each zone, and not
     /// all are under way at once, so a time for each would add up to more than a request has.
-    pub(super) fn for_access(&self) -> Deadline {
+    pub(in crate::provider) fn for_access(&self) -> Deadline {
         let begun = || {
             let patience = self.deadline.remaining(self.clock).min(limits::ACCESS_TIMEOUT);
             Deadline::after(self.clock, patience)
@@ -244,7 +244,7 @@ impl<'c> Budget<'c> {
 }
 
 impl AccessTask<'_> {
-    pub(super) fn run(self, client: &Client, deadline: Deadline) -> Result<AccessAnswer, Error> {
+    pub(in crate::provider) fn run(self, client: &Client, deadline: Deadline) -> Result<AccessAnswer, Error> {
         match self {
             Self::Team(account) => client.access_team(account, deadline).map(AccessAnswer::Team),
             Self::OfAccount(account) => client
