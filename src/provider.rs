@@ -30,7 +30,6 @@ use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
-use crate::provider::access::policies::PolicyReader;
 pub(crate) use crate::provider::access::reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
@@ -46,9 +45,7 @@ pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::INVALID;
-use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::strays::Strays;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::incoming::{Arrived, Incoming};
@@ -65,9 +62,8 @@ pub struct Provider {
     /// `None` until the account and every tunnel are known.
     resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
     readings: Arc<Readings>,
-    policies: PolicyReader,
     adjustments: Adjustments,
-    writer: Writer,
+    writer: Arc<Writer>,
     strays: Mutex<Strays>,
     said_notes: Mutex<SaidLines>,
 }
@@ -88,14 +84,14 @@ impl Provider {
         let client = Arc::new(client);
         let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), &settings);
         let readings = Arc::new(Readings::new(reader, Arc::clone(&clock), Arc::clone(&metrics)));
-        let writer = Writer {
+        let writer = Arc::new(Writer {
             client: Arc::clone(&client),
             clock: Arc::clone(&clock),
             metrics: Arc::clone(&metrics),
             readings: Arc::clone(&readings),
             is_dry_run: settings.dry_run,
             state: writer::State::default(),
-        };
+        });
         Self {
             client,
             clock,
@@ -104,7 +100,6 @@ impl Provider {
             metrics,
             resolved: Arc::default(),
             readings,
-            policies: PolicyReader::default(),
             adjustments: Adjustments::default(),
             writer,
             strays: Mutex::default(),
@@ -121,6 +116,7 @@ impl Provider {
             health: Arc::clone(&self.health),
             metrics: Arc::clone(&self.metrics),
             readings: Arc::clone(&self.readings),
+            writer: Arc::clone(&self.writer),
             resolved: Arc::clone(&self.resolved),
         }
     }
@@ -140,86 +136,38 @@ impl Provider {
         lock(&self.resolved).clone().ok_or(RequestError::NotReady)
     }
 
-    /// Reads Access from now on if an endpoint names a policy or opens what one may protect, and its policies again if
-    /// one is not known.
-    fn look_at_wishes<'e>(&self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
-        let mut named = endpoints.filter_map(|endpoint| endpoint.property(ACCESS_POLICY)).peekable();
-        if named.peek().is_none() {
-            return;
-        }
-        if self.readings.reader().access().ask() {
-            // Nothing of Access is in what was read so far.
-            self.readings.outdate();
-        }
-        let is_known = |id: &str| {
-            let policies = settings.access_policies().into_iter().flat_map(|policies| policies.iter());
-            policies.map(|policy| &*policy.id).any(|known| known == id)
-        };
-        for named in named.filter(|named| *named != OPEN) {
-            self.policies.named(!named.split(',').all(is_known));
-        }
-    }
-
-    /// The account and its tunnels, with the policies as they are by now.
-    fn with_policies(&self, resolved: Arc<Resolved>, deadline: Deadline) -> Arc<Resolved> {
-        let Resolved { account, settings } = &*resolved;
-        let Some(policies) = self.policies.read(settings, &self.client, account, &*self.clock, deadline)
-        else {
-            return resolved;
-        };
-        let settings = settings.clone().with_access_policies(Some(policies));
-        let resolved = Arc::new(Resolved { account: account.clone(), settings });
-        *lock(&self.resolved) = Some(Arc::clone(&resolved));
-        resolved
-    }
-
-    /// Reads Access from now on if a rule of ours requires a login and an application of ours stands behind it: after a
-    /// start no endpoint may say so. Returns true if that is new.
-    fn looks_for_applications(&self, snapshot: &Snapshot, resolved: &Resolved, deadline: Deadline) -> bool {
-        let Resolved { account, settings } = resolved;
-        let access = self.readings.reader().access();
-        matches!(snapshot.access, AccessReading::NotAsked)
-            && access.may_find_ours()
-            && snapshot.own_rules_require_access(settings)
-            && access.finds_ours(&self.client, account, &settings.policy.owner, &*self.clock, deadline)
-            && access.ask()
-    }
-
     fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
-        let resolved = self.with_policies(self.resolved()?, deadline);
-        let own_before =
-            self.readings.last().map(|last| last.own_rules(&resolved.settings)).unwrap_or_default();
-        let mut snapshot = self.readings.read(&resolved, deadline)?;
-        if self.looks_for_applications(&snapshot, &resolved, deadline) {
-            self.readings.outdate();
-            snapshot = self.readings.read(&resolved, deadline)?;
-        }
+        let resolved = self.resolved()?;
+        let settings = &resolved.settings;
+        let own_before = self.readings.last().map(|last| last.own_rules(settings)).unwrap_or_default();
+        let snapshot = self.readings.read(&resolved, false, deadline)?;
         self.writer.begin_loop();
-        let shown = records::records(&snapshot, &resolved.settings);
-        let strays = lock(&self.strays).look(&own_before, &snapshot, &resolved.settings);
+        let shown = records::records(&snapshot, settings);
+        let strays = lock(&self.strays).look(&own_before, &snapshot, settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
-            values.set(Family::LeftApplications, &[], shown.left_applications as i64);
+            values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
         warn_of_news(&self.said_notes, shown.notes.iter().chain(&strays).map(Note::line));
         Ok(shown.endpoints)
     }
 
     fn adjust(&self, wanted: &mut Incoming<'_>, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
-        let resolved = self.resolved()?;
-        let settings = &resolved.settings;
-        let last = || self.readings.last();
-        let adjusted = self.adjustments.adjust(wanted, settings, last, &*self.clock, deadline)?;
-        self.look_at_wishes(adjusted.iter(), settings);
-        Ok(adjusted)
+        let settings = &self.resolved()?.settings;
+        let last = self.readings.last();
+        let adjusted = self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.clock, deadline)?;
+        // Not before: the reading that deletes them drops this one.
+        if let Some(last) = &last {
+            self.writer.look_for_left_applications(last, settings);
+        }
+        self.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
+        Ok(adjusted.endpoints)
     }
 
     fn apply(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), RequestError> {
         let resolved = self.resolved()?;
         let changes = planned_changes(incoming, &resolved.settings)?;
-        self.look_at_wishes(changes.create.iter().chain(&changes.update_new), &resolved.settings);
-        let resolved = self.with_policies(resolved, deadline);
         self.writer.apply(&changes, &resolved, deadline)
     }
 }

@@ -25,10 +25,8 @@ pub mod target;
 mod winner;
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::limits;
-use crate::model::access::ReusablePolicy;
 use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
 use crate::model::{LogLine, TunnelId};
@@ -39,8 +37,6 @@ pub use crate::reconcile::policy::Policy;
 pub struct Settings {
     pub policy: Policy,
     tunnels: Vec<ConfiguredTunnel>,
-    /// The account's reusable Access policies; `None` until they were read.
-    access_policies: Option<Arc<[ReusablePolicy]>>,
 }
 
 /// A tunnel this program may write to.
@@ -59,18 +55,7 @@ impl Settings {
     pub fn new(policy: Policy, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { policy, tunnels, access_policies: None }
-    }
-
-    /// The same, with the account's reusable Access policies as they were read.
-    #[must_use]
-    pub fn with_access_policies(self, policies: Option<Arc<[ReusablePolicy]>>) -> Self {
-        Self { access_policies: policies, ..self }
-    }
-
-    /// The account's reusable Access policies; `None` until they were read.
-    pub fn access_policies(&self) -> Option<&Arc<[ReusablePolicy]>> {
-        self.access_policies.as_ref()
+        Self { policy, tunnels }
     }
 
     /// The configured tunnels, the default first.

@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-fn seconds_of(instant: &str) -> Option<u32> {
+pub(super) fn seconds_of(instant: &str) -> Option<u32> {
     unix_seconds_of(instant).and_then(|seconds| u32::try_from(seconds).ok())
 }
 

@@ -28,12 +28,10 @@ pub(super) fn entries(
     deadline: Deadline,
 ) -> Result<Vec<Entry>, String> {
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
-    // Whether something depends on Access, nobody knows before the rules are read.
-    reader.ask_for_access();
     let Resolved { account, settings } = check_token(client, settings, deadline)
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
         .map_err(|problem| problem.to_string())?;
-    let snapshot = reader.snapshot(&account, &settings, deadline).map_err(|error| error.to_string())?;
+    let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // Without it everything would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));

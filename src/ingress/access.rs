@@ -41,9 +41,7 @@ impl Access {
     }
 
     /// Reads the properties; `None` if they mean the same as an absent field.
-    pub(super) fn read<'t>(
-        text_of: &dyn Fn(&str) -> Option<&'t str>,
-    ) -> Result<Option<Self>, Vec<BadOption>> {
+    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<BadOption>> {
         let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
         let team = team.map(str::trim);
         let audience_tags = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
@@ -74,14 +72,66 @@ impl Access {
         }
     }
 
-    pub(super) fn is_required(&self) -> bool {
+    /// Reads the `access` of a rule as cloudflared does, whose decoder ignores the case of keys.
+    pub(super) fn of(access: &Value) -> Self {
+        let field = |name: &str| {
+            let fields = access.as_object()?;
+            fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        };
+        let tags = field("audTag").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            required: field("required").and_then(Value::as_bool).unwrap_or_default(),
+            team_name: field("teamName").and_then(Value::as_str).unwrap_or_default().into(),
+            audience_tags: tags.filter_map(Value::as_str).map(Into::into).collect(),
+        }
+    }
+
+    pub fn is_required(&self) -> bool {
         self.required
+    }
+
+    /// The audience tags of the applications whose tokens are accepted.
+    pub fn audience_tags(&self) -> &[Box<str>] {
+        &self.audience_tags
+    }
+
+    /// Accepts the tokens of these applications as well.
+    #[must_use]
+    pub fn accepting<'t>(mut self, audience_tags: impl IntoIterator<Item = &'t Box<str>>) -> Self {
+        for tag in audience_tags {
+            if !self.audience_tags.contains(tag) {
+                self.audience_tags.push(tag.clone());
+            }
+        }
+        self
+    }
+
+    /// What is left of it without the tokens of an application; `None` if it accepts no others.
+    pub fn beyond(mut self, audience_tag: Option<&str>) -> Option<Self> {
+        self.audience_tags.retain(|tag| Some(&**tag) != audience_tag);
+        (audience_tag.is_none() || !self.audience_tags.is_empty()).then_some(self)
     }
 
     /// The field's value.
     pub(super) fn to_json(&self) -> Value {
         let Self { required, team_name, audience_tags } = self;
         json!({"required": required, "teamName": team_name, "audTag": audience_tags})
+    }
+
+    /// The canonical properties.
+    pub fn properties(&self) -> Vec<Property> {
+        let Self { required, team_name, audience_tags } = self;
+        if !required && team_name.is_empty() && audience_tags.is_empty() {
+            return Vec::new();
+        }
+        let mut properties = vec![Property::new(ACCESS_REQUIRED, required.to_string())];
+        if !team_name.is_empty() {
+            properties.push(Property::new(ACCESS_TEAM_NAME, &**team_name));
+        }
+        if !audience_tags.is_empty() {
+            properties.push(Property::new(ACCESS_AUD_TAG, audience_tags.join(",")));
+        }
+        properties
     }
 }
 
@@ -104,40 +154,6 @@ fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result
         )),
         (Some(required), true, _) => Ok(Some(required)),
     }
-}
-
-/// True if an `access` requires a token, as cloudflared reads it.
-pub(super) fn is_required_by(access: &Value) -> bool {
-    field(access, "required").and_then(Value::as_bool).unwrap_or_default()
-}
-
-/// The audience tags of which an `access` accepts tokens.
-pub(super) fn audience_tags(access: &Value) -> impl Iterator<Item = &str> {
-    field(access, "audTag").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-}
-
-/// A member. cloudflared's decoder ignores the case of keys.
-fn field<'a>(access: &'a Value, name: &str) -> Option<&'a Value> {
-    let fields = access.as_object()?;
-    fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-}
-
-/// The canonical properties of an `access`, whoever wrote it.
-pub(super) fn properties(access: &Value) -> Vec<Property> {
-    let required = is_required_by(access);
-    let team = field(access, "teamName").and_then(Value::as_str).unwrap_or_default();
-    let tags: Vec<&str> = audience_tags(access).collect();
-    if !required && team.is_empty() && tags.is_empty() {
-        return Vec::new();
-    }
-    let mut properties = vec![Property::new(ACCESS_REQUIRED, required.to_string())];
-    if !team.is_empty() {
-        properties.push(Property::new(ACCESS_TEAM_NAME, team));
-    }
-    if !tags.is_empty() {
-        properties.push(Property::new(ACCESS_AUD_TAG, tags.join(",")));
-    }
-    properties
 }
 
 #[cfg(test)]
@@ -172,7 +188,7 @@ mod tests {
                 vec![property(ACCESS_REQUIRED, "false"), property(ACCESS_AUD_TAG, "x,y")],
             ),
         ] {
-            assert_eq!(properties(&access), expected, "{access}");
+            assert_eq!(Access::of(&access).properties(), expected, "{access}");
         }
     }
 }

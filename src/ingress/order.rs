@@ -62,9 +62,7 @@ impl<'a> Scope<'a> {
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
-        rule.is_readable()
-            && HostScope::of(rule.hostname()).includes(self.hostname)
-            && shape::covers(rule.path(), self.path)
+        rule.takes_all(self.hostname, self.path)
     }
 
     /// True if this scope and `rule` match exactly the same requests: one of them would get none, whatever their order.

@@ -59,9 +59,14 @@ impl OriginRequest {
         Self { access: Some(access), ..self }
     }
 
+    /// What it asks of Access.
+    pub fn access(&self) -> Option<&Access> {
+        self.access.as_ref()
+    }
+
     /// True if requests need a token of Access.
     pub fn requires_access(&self) -> bool {
-        self.access.as_ref().is_some_and(Access::is_required)
+        self.access().is_some_and(Access::is_required)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -81,7 +86,7 @@ impl OriginRequest {
     /// The canonical properties.
     pub fn properties(&self) -> Vec<Property> {
         let options = self.options.iter().filter_map(|value| property(value.option(), value.json()));
-        let access = self.access.iter().flat_map(|access| access::properties(&access.to_json()));
+        let access = self.access.iter().flat_map(Access::properties);
         options.chain(access).collect()
     }
 
@@ -129,28 +134,13 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
         Some(serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get())))
     };
     let options = OriginOption::all().filter_map(|option| property(option, &value(option.field())?));
-    let access = value(access::FIELD).map(|access| access::properties(&access));
-    options.chain(access.into_iter().flatten()).collect()
+    options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
 }
 
-/// True if an `originRequest` has this `access` in its managed members.
-pub(super) fn has_access(origin: &RawObject<'_>, access: &Access) -> bool {
-    holds(&access_of(origin), &access_members(Some(access)))
-}
-
-/// True if an `originRequest` requires tokens of Access.
-pub(super) fn requires_access(origin: &RawObject<'_>) -> bool {
-    origin_access(origin).is_some_and(|access| access::is_required_by(&access))
-}
-
-/// The audience tags of which an `originRequest` accepts tokens.
-pub(super) fn audience_tags(origin: &RawObject<'_>) -> Vec<Box<str>> {
-    let access = origin_access(origin);
-    access.iter().flat_map(access::audience_tags).map(Into::into).collect()
-}
-
-fn origin_access(origin: &RawObject<'_>) -> Option<Value> {
-    serde_json::from_str(origin.last(access::FIELD)?.get()).ok()
+/// The `access` of an `originRequest`.
+pub(super) fn access_in(origin: &RawObject<'_>) -> Option<Access> {
+    let access: Value = serde_json::from_str(origin.last(access::FIELD)?.get()).ok()?;
+    Some(Access::of(&access))
 }
 
 /// True if an `originRequest` has a field that is not managed.
@@ -395,12 +385,12 @@ mod tests {
     fn access_that_is_not_required_says_what_nothing_says() {
         assert_eq!(read_one(ACCESS_REQUIRED, "false"), Ok(OriginRequest::default()));
         let empty = json!({"required": false, "teamName": "", "audTag": []});
-        assert_eq!(access::properties(&empty), []);
+        assert_eq!(Access::of(&empty).properties(), []);
     }
 
     #[test]
     fn access_is_read_as_cloudflared_reads_it_whatever_the_case_of_its_keys() {
         let access = json!({"Required": true, "TEAMNAME": "team", "audtag": ["tag"]});
-        assert_eq!(access::properties(&access).len(), 3);
+        assert_eq!(Access::of(&access).properties().len(), 3);
     }
 }

@@ -95,6 +95,13 @@ impl PathPattern {
         expression_of_prefix(&path).is_ok_and(|expression| *expression == *self.0).then_some(path)
     }
 
+    /// True if a rule with the expression `path` takes every path that `other` matches, as far as their texts tell. Both
+    /// may be anybody's.
+    pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
+        let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
+        shape::covers(path, other) || begins_within()
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -4,11 +4,11 @@ use serde_json::value::RawValue;
 
 use super::access::Access;
 use super::origin_request::{self, OriginRequest, has_unmanaged_field, properties_in};
-use super::path::PathPattern;
+use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
 use crate::model::endpoint::Property;
-use crate::model::hostname::{Hostname, fold};
+use crate::model::hostname::{HostScope, Hostname, fold};
 
 /// The fields of a rule.
 const RULE_FIELDS: [&str; 4] = ["hostname", "path", "service", "originRequest"];
@@ -115,6 +115,20 @@ impl Rule {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
+    /// True if the rule matches every request for a hostname, which may be a wildcard, and a path, as far as the texts tell.
+    pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.is_readable
+            && HostScope::of(&self.hostname).includes(hostname)
+            && shape::covers(self.path(), path)
+    }
+
+    /// True unless the texts say that the rule matches no request for the hostname and the path.
+    pub fn may_take(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.is_readable
+            && HostScope::of(&self.hostname).includes(hostname)
+            && shape::may_share(self.path(), path)
+    }
+
     /// True if writing `wanted` onto the rule would change nothing: its hostname is written as wanted, and its service
     /// and managed fields have the wanted values. Absent and `null` are the same, and so is an `originRequest` without
     /// managed fields; unmanaged fields do not count. The path is not compared: see [`Rule::is_for`].
@@ -177,19 +191,14 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin().unwrap_or_default())
     }
 
-    /// True if it asks for tokens of Access in this way.
-    pub fn has_access(&self, access: &Access) -> bool {
-        self.origin().is_some_and(|origin| origin_request::has_access(&origin, access))
+    /// What it asks of Access: cloudflared passes on only requests with a token of these applications, if one is required.
+    pub fn access(&self) -> Option<Access> {
+        origin_request::access_in(&self.origin()?)
     }
 
     /// True if cloudflared passes on only requests with a token of Access.
     pub fn requires_access(&self) -> bool {
-        self.origin().is_some_and(|origin| origin_request::requires_access(&origin))
-    }
-
-    /// The audience tags of the Access applications whose tokens are accepted.
-    pub fn audience_tags(&self) -> Vec<Box<str>> {
-        self.origin().map(|origin| origin_request::audience_tags(&origin)).unwrap_or_default()
+        self.access().is_some_and(|access| access.is_required())
     }
 
     /// The canonical properties of its options.

@@ -20,6 +20,8 @@ pub struct Application {
     pub tags: Vec<Box<str>>,
     /// As written: `24h`.
     pub session_duration: Option<Box<str>>,
+    /// When it was made, in seconds since 1970.
+    pub created_unix_seconds: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

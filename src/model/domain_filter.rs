@@ -68,6 +68,15 @@ impl DomainFilter {
         }
     }
 
+    /// True if every name below `domain` is served, as far as the filter tells.
+    pub fn takes_all_below(&self, domain: &str) -> bool {
+        let Self::Lists { include, exclude } = self else { return false };
+        let mut included = include.iter().map(|filter| bare(filter));
+        let is_included = include.is_empty() || included.any(|filter| is_within(domain, filter));
+        let touches = |filter: &str| is_within(filter, domain) || is_within(domain, filter);
+        is_included && !exclude.iter().any(|filter| touches(bare(filter)))
+    }
+
     /// True if some name in the zone called `zone` could be served. Expressions cannot tell, so they accept every zone.
     pub fn may_serve_zone(&self, zone: &str) -> bool {
         let Self::Lists { include, exclude } = self else {
@@ -76,7 +85,7 @@ impl DomainFilter {
         let zone = hostname::normalize(zone);
         let included = include.is_empty()
             || include.iter().any(|filter| {
-                let domain = filter.strip_prefix('.').unwrap_or(filter);
+                let domain = bare(filter);
                 is_within(&zone, domain) || is_within(domain, &zone)
             });
         included && !exclude.iter().any(|filter| list_entry_takes(filter, &zone))
@@ -106,6 +115,10 @@ struct WireFilter<'a> {
     regex_include: Option<&'a str>,
     #[serde(rename = "regexExclude", skip_serializing_if = "Option::is_none")]
     regex_exclude: Option<&'a str>,
+}
+
+fn bare(filter: &str) -> &str {
+    filter.strip_prefix('.').unwrap_or(filter)
 }
 
 fn list_entry_takes(filter: &str, name: &str) -> bool {

@@ -85,7 +85,9 @@ families! {
     Unprotected: "gauge" "unprotected" []
         "Published endpoints that Access or their rule does not protect as it has to be, at the last read.",
     LeftApplications: "gauge" "left_access_applications" []
-        "Access applications of ours that no rule of ours relies on, at the last read.",
+        "Access applications of ours that nothing of ours relies on, at the last read.",
+    UnaskedProtections: "gauge" "unasked_protections" []
+        "Endpoints that are protected and say nothing of Access, when ExternalDNS asked last.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
     WithheldDeletions: "gauge" "withheld_deletions" []

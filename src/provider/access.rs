@@ -1,5 +1,4 @@
-//! What the webhook reads of Cloudflare Access, and the applications that it writes there.
+//! Reads and writes Cloudflare Access.
 
-pub(super) mod policies;
 pub(crate) mod reader;
 pub(super) mod writer;

@@ -1,7 +1,7 @@
 //! Adjusts endpoints while their request is read, and says the notes about them.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use log::{Level, debug, info, log_enabled};
 
@@ -12,7 +12,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::provider::memory::SaidLines;
-use crate::reconcile::adjust::{self, Adjuster};
+use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
@@ -36,12 +36,12 @@ impl Adjustments {
         &self,
         wanted: &mut Incoming<'_>,
         settings: &Settings,
-        last_snapshot: impl FnOnce() -> Option<Arc<Snapshot>>,
+        snapshot: Option<&Snapshot>,
         clock: &dyn Clock,
         deadline: Deadline,
-    ) -> Result<Vec<Endpoint>, Interrupted> {
+    ) -> Result<Adjusted, Interrupted> {
         let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
-        let mut adjuster = Adjuster::new(settings);
+        let mut adjuster = Adjuster::new(settings, snapshot);
         let mut unnamed = 0;
         while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
             let added = match is_whole {
@@ -57,7 +57,7 @@ impl Adjustments {
             wanted.keep(bytes)?;
         }
         self.report_unnamed(unnamed);
-        let adjusted = adjuster.finish(last_snapshot().as_deref());
+        let adjusted = adjuster.finish();
         let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
@@ -68,7 +68,7 @@ impl Adjustments {
         for line in lock(&self.said_notes).news(notes.chain(more)) {
             logging::log(Level::Warn, module_path!(), &line);
         }
-        Ok(adjusted.endpoints)
+        Ok(adjusted)
     }
 
     /// Logs how many endpoints were left out because they name no service; each one is logged at debug level.

@@ -67,7 +67,8 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
         );
     }
     let of_zones = if settings.policy.access_guard { served.len() } else { 0 };
-    let access = usize::from(settings.policy.needs_access()) + of_zones;
+    // The team, the policies and the account's applications.
+    let access = 3 * usize::from(settings.policy.needs_access()) + of_zones;
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);

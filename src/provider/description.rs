@@ -5,31 +5,30 @@ use std::fmt::Write as _;
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::endpoint::Property;
 use crate::model::{LogLine, RecordPatch, TunnelId};
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::canonical;
-use crate::reconcile::plan::{
-    Adoption, ApplicationOperation, ApplicationWork, Plan, RecordOperation, Subject,
-};
+use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
     let hosts = plan.hosts.iter();
-    hosts
-        .flat_map(|host| {
-            // A rule that is taken over unchanged is only looked at.
-            let edits = host.edits.iter().filter(|(_, edit)| {
-                let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
-                let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
-                !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
-            });
-            let operations = host.operations();
-            let adoptions = host.adoptions.iter();
-            let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
-            let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
-            adoptions
-                .chain(edits)
-                .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
-        })
-        .collect()
+    let applications = plan.work.iter().map(describe_application);
+    let of_hosts = hosts.flat_map(|host| {
+        // A rule that is taken over unchanged is only looked at.
+        let edits = host.edits.iter().filter(|(_, edit)| {
+            let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
+            let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
+            !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
+        });
+        let operations = host.operations();
+        let adoptions = host.adoptions.iter();
+        let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
+        let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
+        adoptions
+            .chain(edits)
+            .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+    });
+    applications.chain(of_hosts).collect()
 }
 
 pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
@@ -39,8 +38,8 @@ pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
         ApplicationOperation::Delete(_) => "deleted",
     };
     LogLine::default()
-        .quoted("hostname", &*work.hostname)
-        .quoted("path", Some(&*work.set_identifier).filter(|path| !path.is_empty()))
+        .quoted("hostname", work.place.hostname())
+        .quoted("application", &*work.place.to_string())
         .text(format!("Access application {verb}"))
 }
 
@@ -131,30 +130,24 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_an_application_names_its_path_if_it_has_one() {
-        let line = |set_identifier: &str, operation: ApplicationOperation| {
+    fn the_line_of_an_application_names_its_place() {
+        let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
-            let work = ApplicationWork {
-                hostname: "a.example.com".into(),
-                set_identifier: set_identifier.into(),
-                resource: None,
-                place: Place::of(&hostname, None).expect("a place"),
-                operation,
-            };
-            describe_application(&work).to_string()
+            let place = Place::of(&hostname, path).expect("a place");
+            describe_application(&ApplicationWork { place, operation, key: 0 }).to_string()
         };
         let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(
-            line("", ApplicationOperation::Create(wish())),
-            r#"hostname="a.example.com" Access application created"#
+            line(None, ApplicationOperation::Create(wish())),
+            r#"hostname="a.example.com" application="a.example.com" Access application created"#
         );
         assert_eq!(
-            line("^/a", ApplicationOperation::Replace("id".into(), wish())),
-            r#"hostname="a.example.com" path="^/a" Access application changed"#
+            line(Some("^/a(/|$)"), ApplicationOperation::Replace("id".into(), wish())),
+            r#"hostname="a.example.com" application="a.example.com/a" Access application changed"#
         );
         assert_eq!(
-            line("^/a", ApplicationOperation::Delete("id".into())),
-            r#"hostname="a.example.com" path="^/a" Access application deleted"#
+            line(Some("^/a(/|$)"), ApplicationOperation::Delete("id".into())),
+            r#"hostname="a.example.com" application="a.example.com/a" Access application deleted"#
         );
     }
 

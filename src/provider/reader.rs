@@ -16,7 +16,7 @@ use crate::ingress::{Document, DocumentError};
 use crate::locks::lock;
 use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
-use crate::provider::access::reader::{AccessAnswer, AccessReader, AccessTask, Budget};
+use crate::provider::access::reader::{AccessReader, Source};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -93,14 +93,14 @@ impl SnapshotReader {
         Ok(zones)
     }
 
-    /// Reads Access, whether or not the settings need it.
-    pub(crate) fn ask_for_access(&self) {
-        self.access.ask();
-    }
-
     /// What was read and written of Access.
     pub(super) fn access(&self) -> &AccessReader {
         &self.access
+    }
+
+    /// The number of calls that may be under way at once.
+    pub(super) fn parallel_reads(&self) -> usize {
+        self.parallel_reads
     }
 
     /// Makes the next use read the list of zones again.
@@ -108,11 +108,13 @@ impl SnapshotReader {
         *lock(&self.zones) = None;
     }
 
-    /// Reads everything that a decision needs.
+    /// Reads everything that a decision needs. Access is read where something depends on it: what is `wished`, a setting, a
+    /// comment, or an application that was there.
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
         settings: &Settings,
+        is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
         let zones = self
@@ -121,16 +123,13 @@ impl SnapshotReader {
         let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
             is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
         });
-        let access = self.access.tasks(account, &served, &settings.policy, &*self.clock);
         let tasks: Vec<Task<'_>> = served
-            .into_iter()
-            .map(Task::Records)
+            .iter()
+            .map(|zone| Task::Records(zone))
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
-            .chain(access.into_iter().map(Task::Access))
             .collect();
-        let budget = Budget::new(&*self.clock, deadline);
         let answers = in_parallel(self.parallel_reads, &tasks, |task| {
-            let answer = task.run(&self.client, account, &budget);
+            let answer = task.run(&self.client, account, deadline);
             answer.map_err(|error| ReadError::Cloudflare(task.to_string(), error))
         });
         let answers = answers.inspect_err(|error| {
@@ -143,7 +142,6 @@ impl SnapshotReader {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::default()
         };
-        let mut access = Vec::new();
         for (task, answer) in tasks.iter().zip(answers) {
             match (task, answer) {
                 (Task::Records(zone), ReadResult::Records(records)) => {
@@ -154,15 +152,20 @@ impl SnapshotReader {
                         .tunnels
                         .insert((*id).clone(), self.tunnel_snapshot(id, &configuration, settings)?);
                 }
-                (Task::Access(task), ReadResult::Access(answer)) => access.push((*task, answer)),
                 // A task has results of its own kind, or its tunnel is gone.
                 _ => {}
             }
         }
-        snapshot.access =
-            self.access.reading(access, &self.client, account, &*self.clock, budget.for_access());
-        snapshot.date_unix_seconds = self.client.date_unix_seconds();
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
+        let policy = &settings.policy;
+        let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked(settings);
+        if is_access_wished || is_needed() {
+            let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.parallel_reads);
+            let zones = if policy.access_guard { served } else { Vec::new() };
+            let source = Source { client, account, zones, parallel_reads, clock };
+            snapshot.access = self.access.read(&source, &policy.owner, deadline);
+        }
+        snapshot.date_unix_seconds = self.client.date_unix_seconds();
         Ok(snapshot)
     }
 
@@ -242,22 +245,18 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
 enum Task<'a> {
     Records(&'a Zone),
     Configuration(&'a TunnelId),
-    Access(AccessTask<'a>),
 }
 
 enum ReadResult {
     Records(Vec<Record>),
     Configuration(Configuration),
-    Access(Result<AccessAnswer, Error>),
     /// The tunnel was deleted.
     Gone,
 }
 
 impl Task<'_> {
-    fn run(&self, client: &Client, account: &AccountId, budget: &Budget<'_>) -> Result<ReadResult, Error> {
-        let deadline = budget.deadline;
+    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<ReadResult, Error> {
         match self {
-            Self::Access(task) => Ok(ReadResult::Access(task.run(client, budget.for_access()))),
             Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
             Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
                 Err(error @ Error::NotFound(_)) => {
@@ -277,13 +276,12 @@ impl fmt::Display for Task<'_> {
         match self {
             Self::Records(zone) => write!(formatter, "the records of zone {}", zone.name),
             Self::Configuration(tunnel) => write!(formatter, "the configuration of tunnel {tunnel}"),
-            Self::Access(_) => formatter.write_str("Access"),
         }
     }
 }
 
 /// The answers in the order of the tasks, or the first error. After an error no new task is begun.
-fn in_parallel<T: Sync, A: Send, E: Send>(
+pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
     parallel_reads: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,

@@ -35,11 +35,16 @@ impl Readings {
         &self.reader
     }
 
-    /// Reads the present state.
-    pub(super) fn read(&self, resolved: &Resolved, deadline: Deadline) -> Result<Arc<Snapshot>, ReadError> {
+    /// Reads the present state, with Access if a request wishes for something of it.
+    pub(super) fn read(
+        &self,
+        resolved: &Resolved,
+        is_access_wished: bool,
+        deadline: Deadline,
+    ) -> Result<Arc<Snapshot>, ReadError> {
         let Resolved { account, settings } = resolved;
         let (begun, writes) = (self.clock.now(), lock(&self.last_snapshot).begin_reading());
-        let snapshot = Arc::new(self.reader.snapshot(account, settings, deadline)?);
+        let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
         for (id, tunnel) in &snapshot.tunnels {
             // An old answer is caught before the write.
             let _ = self.see_version(id, tunnel.version);

@@ -1,5 +1,6 @@
 //! Runs beside all requests. It checks the token and finds the tunnels until both succeed, and again after a request
-//! has met something that puts them in doubt. It also looks at the credentials' file and at the tunnels' connectors.
+//! has met something that puts them in doubt. It also looks at the credentials' file and at the tunnels' connectors, and
+//! deletes the Access applications for which nothing answers any more.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -20,6 +21,7 @@ use crate::provider::connectors::ConnectorWatch;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
 use crate::provider::settings::ProviderSettings;
+use crate::provider::writer::Writer;
 use crate::shutdown::Shutdown;
 
 /// One attempt to check the token and to find the tunnels.
@@ -46,11 +48,12 @@ pub struct Watch {
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readings: Arc<Readings>,
+    pub(super) writer: Arc<Writer>,
     pub(super) resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
 }
 
 impl Watch {
-    /// Watches until `ending` is true. The thread is not waited for then, because everything it does is a read.
+    /// Watches until `ending` is true. The thread is not waited for then, because nothing that it does can be left half done.
     pub fn spawn(self, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Without the watch the program would answer 503 forever, or never learn of a new token, so it had better
@@ -85,6 +88,7 @@ impl Watch {
             }
             if let Some(resolved) = self.known() {
                 connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
+                self.writer.delete_left_applications(&resolved);
             }
             self.clock.sleep(CHECK_PAUSE);
         }
@@ -128,9 +132,6 @@ impl Watch {
         let deadline = Deadline::after(&*self.clock, ANNOUNCE_TIMEOUT);
         let zones = self.readings.reader().zones(deadline);
         announce(&resolved, &self.settings, zones.as_deref());
-        let policies = self.known().and_then(|known| known.settings.access_policies().cloned());
-        let Resolved { account, settings } = resolved;
-        let resolved = Resolved { account, settings: settings.with_access_policies(policies) };
         *lock(&self.resolved) = Some(Arc::new(resolved));
         self.readings.outdate();
     }

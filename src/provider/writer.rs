@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use log::Level;
+use log::{Level, debug};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
@@ -14,7 +15,7 @@ use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
-use crate::provider::access::writer::{ApplicationMemory, ApplicationWriter};
+use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::hold_back::hold_back;
@@ -23,14 +24,21 @@ use crate::provider::moves::{Looks, look_at, look_deadline};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::works;
-use crate::reconcile::Note;
-use crate::reconcile::access::reading::{AccessReading, AccessSnapshot};
-use crate::reconcile::plan::{self, ApplicationWork, Earlier, Plan, Preview, Reason, Refusal};
+use crate::provider::writes::{Write, works};
+use crate::reconcile::access::answering;
+use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::wish::ACCESS_POLICY;
+use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal};
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Note, Settings};
 
 /// The number of times that one request begins at the read, after writes without an answer.
 const APPLY_ATTEMPTS_MAX: usize = 3;
+
+/// The time for looking at, and deleting, what is left of Access applications.
+const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -47,26 +55,21 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The lock that makes writing requests take turns.
-    memory: Mutex<Memory>,
+    waiting_work: Mutex<WaitingWork>,
     said_refusals: Mutex<SaidLines>,
     /// Those that leave something without protection.
     said_unprotected: Mutex<SaidLines>,
     said_dry_run: Mutex<SaidLines>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
-}
-
-/// The memory that only the writing request needs.
-#[derive(Debug, Default)]
-struct Memory {
-    waiting_work: WaitingWork,
-    applications: ApplicationMemory,
+    /// The last reading showed applications of ours for which nothing answers.
+    has_left_applications: AtomicBool,
 }
 
 /// One request's turn to write.
 struct Turn<'a> {
     writer: &'a Writer,
-    memory: MutexGuard<'a, Memory>,
+    waiting_work: MutexGuard<'a, WaitingWork>,
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
@@ -94,9 +97,9 @@ impl Writer {
         deadline: Deadline,
     ) -> Result<(), RequestError> {
         self.state.was_asked.store(true, Ordering::Relaxed);
-        let memory = lock(&self.state.memory);
+        let waiting_work = lock(&self.state.waiting_work);
         let (looks, deleted) = (Looks::default(), BTreeMap::new());
-        let mut turn = Turn { writer: self, memory, resolved, changes, deadline, looks, deleted };
+        let mut turn = Turn { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
         if turn.has_nothing_to_write()? {
             return Ok(());
         }
@@ -153,6 +156,65 @@ impl Writer {
         Ok(())
     }
 
+    /// Does work on applications, for `time` at most.
+    fn carry_out(
+        &self,
+        work: &[ApplicationWork],
+        snapshot: &Snapshot,
+        resolved: &Resolved,
+        deadline: Deadline,
+        time: Duration,
+    ) -> Vec<Result<(), Reason>> {
+        let Self { client, clock, metrics, readings, .. } = self;
+        readings.outdate();
+        let (access, parallel) = (readings.reader().access(), readings.reader().parallel_reads());
+        let writer =
+            ApplicationWriter { client, clock: &**clock, metrics, access, parallel, resolved, deadline };
+        let results = writer.carry_out(work, snapshot.access.applications().len(), time);
+        // Readings made meanwhile are outdated, too.
+        readings.outdate();
+        results
+    }
+
+    /// Looks for applications of ours that can go.
+    pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
+        let is_left = !self.is_dry_run && !self.left_applications(snapshot, settings).is_empty();
+        self.state.has_left_applications.store(is_left, Ordering::Relaxed);
+    }
+
+    /// Deletes the applications of ours for which nothing answers, if the last reading showed some. Nothing else is
+    /// written meanwhile, and ExternalDNS may wait for it, so it takes two seconds at most.
+    pub(super) fn delete_left_applications(&self, resolved: &Resolved) {
+        if !self.state.has_left_applications.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let _turn = lock(&self.state.waiting_work);
+        let deadline = Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT);
+        match self.readings.read(resolved, true, deadline) {
+            Ok(snapshot) => {
+                let left = self.left_applications(&snapshot, &resolved.settings);
+                let time = deadline.remaining(&*self.clock);
+                let results = self.carry_out(&left, &snapshot, resolved, deadline, time);
+                for reason in results.into_iter().filter_map(Result::err) {
+                    debug!("an Access application that is left stays for now: {reason}");
+                }
+            }
+            Err(error) => debug!("what is left of Access applications is not looked for: {error}"),
+        }
+    }
+
+    /// The deletions of applications for which nothing answers and for which no endpoint waits.
+    fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<ApplicationWork> {
+        let State { said_refusals, said_unprotected, .. } = &self.state;
+        let is_waited_for = |place: &Place| {
+            [said_refusals, said_unprotected].iter().any(|said| lock(said).may_name(place.hostname()))
+        };
+        let left = answering::removable(snapshot, settings).into_iter();
+        left.filter(|left| !is_waited_for(&left.place))
+            .map(|left| ApplicationWork::delete(left.place, left.application))
+            .collect()
+    }
+
     fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
         let mut values = self.metrics.update();
         for family in [Family::Refusals, Family::WithheldDeletions, Family::HeldBackWrites] {
@@ -174,39 +236,35 @@ impl Writer {
 impl Turn<'_> {
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
     fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
-        let Some(snapshot) = self.writer.readings.recent() else {
+        let is_enough = |snapshot: &Arc<Snapshot>| {
+            snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
+        };
+        let Some(snapshot) = self.writer.readings.recent().filter(is_enough) else {
             return Ok(false);
         };
-        let mut plan = self.plan(&snapshot)?;
+        let plan = self.plan(&snapshot)?;
         // A move goes on with time, and not with what was read.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         if !plan.is_empty() || is_moving {
             return Ok(false);
         }
-        let preview = self.preview(&snapshot)?.unwrap_or_default();
-        if !preview.work.is_empty() {
-            return Ok(false);
-        }
-        plan.refusals = told_once(plan.refusals, Vec::new(), &preview.plan.refusals);
         self.writer.conclude(&plan, &Done::default()).map(|()| true)
+    }
+
+    /// True if an endpoint says something of Access that depends on applications.
+    fn wishes_for_access(&self) -> bool {
+        let mut wanted = self.changes.create.iter().chain(&self.changes.update_new);
+        wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
     /// Reads, plans and writes once. Returns true if that has to be done again.
     fn attempt(&mut self, may_repeat: bool) -> Result<bool, RequestError> {
         let snapshot = self.read()?;
-        let preview = self.preview(&snapshot)?;
-        if let Some(preview) = preview.as_ref().filter(|_| self.writer.is_dry_run) {
-            self.writer.say_not_done(preview.work.iter().map(description::describe_application));
-            return self.writer.conclude(&preview.plan, &Done::default()).map(|()| false);
-        }
-        let Preview { plan: previewed, work, leaves_applications, notes } = preview.unwrap_or_default();
-        let (snapshot, unprotected) = self.with_applications(snapshot, &work);
         let mut plan = self.plan(&snapshot)?;
-        plan.refusals = told_once(plan.refusals, unprotected, &previewed.refusals);
-        plan.notes.extend(notes);
         if plan.is_empty() || self.writer.is_dry_run {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
+        self.write_applications(&mut plan, &snapshot);
         let (done, outcome) = self.execute(&plan, &snapshot);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
@@ -221,16 +279,11 @@ impl Turn<'_> {
                 return Err(RequestError::Write(error));
             }
         }
-        // Applications can go now.
-        if may_repeat && leaves_applications {
-            self.writer.report(&plan, &done);
-            return Ok(true);
-        }
         self.writer.conclude(&plan, &done).map(|()| false)
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
-        Ok(self.writer.readings.read(self.resolved, self.deadline)?)
+        Ok(self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline)?)
     }
 
     /// The plan without the work that is held back.
@@ -265,70 +318,54 @@ impl Turn<'_> {
                 })
             });
         }
-        let refused = self.memory.waiting_work.reasons(snapshot, clock.now());
-        Earlier { refused, deleted: self.deleted.clone(), ..Earlier::default() }
+        let refused = self.waiting_work.reasons(snapshot, clock.now());
+        let (deleted, is_preview) = (self.deleted.clone(), self.writer.is_dry_run);
+        Earlier { refused, deleted, is_preview, ..Earlier::default() }
     }
 
-    /// What applications need, and the plan as it may be then; `None` if nothing depends on them.
-    fn preview(&mut self, snapshot: &Snapshot) -> Result<Option<Preview>, RequestError> {
-        if !matches!(snapshot.access, AccessReading::Read(_)) {
-            return Ok(None);
+    /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the
+    /// reason.
+    fn write_applications(&mut self, plan: &mut Plan, snapshot: &Snapshot) {
+        if plan.work.is_empty() {
+            return;
         }
-        let earlier = self.earlier(snapshot);
-        let (changes, settings) = (self.changes, &self.resolved.settings);
-        plan::preview(changes, snapshot, &earlier, settings, &mut |plan| {
-            self.without_held_back(plan, snapshot)
-        })
-        .map(Some)
-        .map_err(RequestError::WrongOwner)
-    }
-
-    /// The snapshot after the work on applications, and what of it was not done.
-    fn with_applications(
-        &mut self,
-        snapshot: Arc<Snapshot>,
-        work: &[ApplicationWork],
-    ) -> (Arc<Snapshot>, Vec<Refusal>) {
-        let AccessReading::Read(access) = &snapshot.access else {
-            return (snapshot, Vec::new());
-        };
-        if work.is_empty() {
-            return (snapshot, Vec::new());
+        let remaining = self.deadline.remaining(&*self.writer.clock);
+        let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
+        let results = self.writer.carry_out(&plan.work, snapshot, self.resolved, self.deadline, time);
+        let now = self.writer.clock.now();
+        for (work, result) in plan.work.iter().zip(results) {
+            let content = work.key;
+            match result {
+                Ok(()) => {
+                    let field = "Access application".into();
+                    self.waiting_work.written(&Write { place: content, content, field }, now);
+                }
+                Err(reason) => {
+                    // A permission may be given before the next loop.
+                    if matches!(reason, Reason::Cloudflare(_)) {
+                        self.waiting_work.refuse(content, reason.clone(), None, now);
+                    }
+                    tell(&mut plan.refusals, &plan.work, &work.place, reason);
+                }
+            }
         }
-        let Writer { client, clock, metrics, readings, .. } = self.writer;
-        readings.outdate();
-        let writer = ApplicationWriter {
-            client,
-            clock: &**clock,
-            metrics,
-            access: readings.reader().access(),
-            memory: &mut self.memory.applications,
-            resolved: self.resolved,
-            deadline: self.deadline,
-        };
-        let (applications, refusals) = writer.carry_out(work, access);
-        // Readings made meanwhile are outdated, too.
-        readings.outdate();
-        let access = AccessSnapshot { applications, ..access.clone() };
-        let snapshot = Snapshot { access: AccessReading::Read(access), ..Arc::unwrap_or_clone(snapshot) };
-        (Arc::new(snapshot), refusals)
     }
 
     fn without_held_back(&self, plan: Plan, snapshot: &Snapshot) -> Plan {
-        hold_back(plan, snapshot, &self.memory.waiting_work, self.writer.clock.now())
+        hold_back(plan, snapshot, &self.waiting_work, self.writer.clock.now())
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
         let Writer { clock, readings, .. } = self.writer;
         // From the first write on, earlier readings are outdated.
         readings.outdate();
-        let waiting_work = &mut self.memory.waiting_work;
+        let waiting_work = &mut *self.waiting_work;
         let execution =
             Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
         let result = execution.run();
         // So are readings made meanwhile.
         readings.outdate();
-        self.memory.waiting_work.tidy(clock.now());
+        self.waiting_work.tidy(clock.now());
         result
     }
 
@@ -336,7 +373,7 @@ impl Turn<'_> {
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
         let owned = snapshot.owned(&plan.own);
-        let waiting_work = &mut self.memory.waiting_work;
+        let waiting_work = &mut *self.waiting_work;
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
             for work in works(host, snapshot, &owned) {
                 waiting_work.forget(work.content);
@@ -349,84 +386,23 @@ impl Turn<'_> {
     }
 }
 
-/// The refusals of a plan. What waits for its application, or for that of another rule of its object, is told with the
-/// reason why there is none: making it failed `earlier`, or the preview refuses the endpoint, whatever application it
-/// has.
-fn told_once(refusals: Vec<Refusal>, earlier: Vec<Refusal>, previewed: &[Refusal]) -> Vec<Refusal> {
-    let mut told = Vec::with_capacity(refusals.len() + earlier.len());
-    for refusal in refusals {
-        let is_same = |one: &&Refusal| {
-            one.hostname == refusal.hostname
-                && (one.set_identifier.is_none() || one.set_identifier == refusal.set_identifier)
-        };
-        let is_beside = |one: &&Refusal| one.hostname == refusal.hostname && one.resource == refusal.resource;
-        if !matches!(refusal.reason, Reason::Undecided(_)) {
-            told.push(refusal);
-        } else if !earlier.iter().any(|one| is_same(&one)) {
-            let known = || earlier.iter().chain(previewed);
-            let cause = known().find(is_same).or_else(|| known().find(is_beside));
-            // What is left to a later request as well has to be asked for again.
-            let mut causes = known().filter(|one| is_same(one) || is_beside(one));
-            let is_left = causes.any(|one| one.reason.is_unfinished());
-            told.push(cause.filter(|_| !is_left).cloned().unwrap_or(refusal));
+/// Tells why an application is not as it has to be, in place of the endpoint's waiting for it, and that of the object's
+/// rules beside it which have no work of their own.
+fn tell(refusals: &mut Vec<Refusal>, work: &[ApplicationWork], place: &Place, reason: Reason) {
+    let path = |place: &Place| place.path().unwrap_or_default();
+    let is_of = |refusal: &Refusal, place: &Place| {
+        *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path(place))
+    };
+    let Some(meant) = refusals.iter().find(|one| is_of(one, place)).cloned() else {
+        let (hostname, set_identifier) = (place.hostname().into(), Some(path(place).into()));
+        return refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
+    };
+    let waits_with = |one: &Refusal| {
+        (&one.hostname, &one.resource, &one.reason) == (&meant.hostname, &meant.resource, &meant.reason)
+    };
+    for refusal in refusals.iter_mut().filter(|one| waits_with(one)) {
+        if is_of(refusal, place) || !work.iter().any(|work| is_of(refusal, &work.place)) {
+            refusal.reason = reason.clone();
         }
-    }
-    told.extend(earlier);
-    told.sort_unstable();
-    told.dedup();
-    told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_refused_before_is_not_told_again_as_undecided() {
-        let refusal = |hostname: &str, path: &str, reason: Reason| Refusal {
-            hostname: hostname.into(),
-            set_identifier: Some(path.into()),
-            resource: Some(format!("ingress/shop/web{path}").into()),
-            reason,
-        };
-        let undecided = || Reason::Undecided("its application is not there yet".to_owned());
-        let cause = refusal("a.example.com", "", Reason::Cloudflare("no".to_owned()));
-        let of_path = refusal("a.example.com", "^/x", undecided());
-        let of_other = refusal("b.example.com", "", undecided());
-        let again = refusal("a.example.com", "", Reason::NoZone);
-        let later =
-            vec![refusal("a.example.com", "", undecided()), of_path.clone(), of_other.clone(), again.clone()];
-        let mut expected = vec![cause.clone(), of_path, of_other, again];
-        expected.sort_unstable();
-        assert_eq!(told_once(later, vec![cause], &[]), expected);
-    }
-
-    #[test]
-    fn what_has_no_application_for_another_reason_is_told_with_that_one() {
-        let refusal = |path: &str, object: &str, reason: Reason| Refusal {
-            hostname: "a.example.com".into(),
-            set_identifier: Some(path.into()),
-            resource: Some(object.into()),
-            reason,
-        };
-        let unmade = |path: &str, object: &str| {
-            refusal(path, object, Reason::Undecided("its application is not there yet".to_owned()))
-        };
-        let cause = refusal("^/x", "ingress/one/web", Reason::NoZone);
-        let elsewhere = Refusal { hostname: "b.example.com".into(), ..cause.clone() };
-        let later = vec![
-            unmade("^/x", "ingress/one/web"),
-            unmade("", "ingress/one/web"),
-            unmade("^/y", "ingress/two/web"),
-        ];
-        let expected = vec![cause.clone(), unmade("^/y", "ingress/two/web")];
-        assert_eq!(told_once(later.clone(), Vec::new(), &[elsewhere, cause.clone()]), expected);
-        assert_eq!(told_once(later.clone(), vec![cause.clone()], &[]), expected, "it could not be made");
-        let (waiting, left) = (unmade("^/x", "ingress/one/web"), unmade("", "ingress/one/web"));
-        let previewed = [cause.clone(), left];
-        let told = told_once(vec![waiting.clone()], Vec::new(), &previewed);
-        assert_eq!(told, [waiting], "a rule of its object is left to a later request");
-        let whole = Refusal { set_identifier: None, ..cause };
-        assert_eq!(told_once(later, Vec::new(), std::slice::from_ref(&whole)), [whole]);
     }
 }

@@ -1,8 +1,14 @@
 //! Cloudflare Access: what asks visitors for a login, and what a rule requires of them.
+//!
+//! A place, which is a hostname or a path of it, is as closed as it stands, until an object says otherwise. An endpoint
+//! that says nothing of Access keeps what protects its place; only `webhook-access-policy: none` opens it.
 
+pub mod answering;
 pub mod cover;
+pub mod gate;
 pub mod guard;
 pub mod place;
-pub mod protection;
 pub mod reading;
+pub mod standing;
 pub mod wish;
+pub mod words;

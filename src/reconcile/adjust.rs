@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::quoted;
-use crate::reconcile::access::protection;
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::words;
 use crate::reconcile::canonical::{
     Canonical, INVALID, Problem, RESOURCE_LABEL, TUNNEL, is_invalid, resource_of,
 };
@@ -26,6 +27,8 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub notes: Vec<Note>,
+    /// The number of endpoints that are protected and say nothing of Access.
+    pub unasked_protections: usize,
 }
 
 /// Brings endpoints into canonical form one by one, so that of thousands only the results are held.
@@ -33,21 +36,24 @@ pub struct Adjusted {
 pub struct Adjuster<'s> {
     reader: EndpointReader<'s>,
     settings: &'s Settings,
+    /// What was read last.
+    snapshot: Option<&'s Snapshot>,
     endpoints: Vec<Endpoint>,
 }
 
 /// Brings the endpoints that ExternalDNS wants into canonical form.
 pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Snapshot>) -> Adjusted {
-    let mut adjuster = Adjuster::new(settings);
+    let mut adjuster = Adjuster::new(settings, snapshot);
     for endpoint in endpoints {
         adjuster.add(endpoint);
     }
-    adjuster.finish(snapshot)
+    adjuster.finish()
 }
 
 impl<'s> Adjuster<'s> {
-    pub fn new(settings: &'s Settings) -> Self {
-        Self { reader: EndpointReader::new(settings), settings, endpoints: Vec::new() }
+    pub fn new(settings: &'s Settings, snapshot: Option<&'s Snapshot>) -> Self {
+        let access = snapshot.map_or(&AccessReading::NotAsked, |snapshot| &snapshot.access);
+        Self { reader: EndpointReader::new(settings, access), settings, snapshot, endpoints: Vec::new() }
     }
 
     /// Adds the results of an endpoint and returns them; none if the endpoint is not ours.
@@ -80,8 +86,8 @@ impl<'s> Adjuster<'s> {
 
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
-    pub fn finish(self, snapshot: Option<&Snapshot>) -> Adjusted {
-        let Self { reader: _, settings, mut endpoints } = self;
+    pub fn finish(self) -> Adjusted {
+        let Self { reader: _, settings, snapshot, mut endpoints } = self;
         let mut notes = Vec::new();
         sort(&mut endpoints);
         // A rule that waits does not show what it asks for, and the winner is known by that.
@@ -93,10 +99,11 @@ impl<'s> Adjuster<'s> {
             notes = lost;
         }
         sort(&mut endpoints);
-        if let Some(snapshot) = snapshot {
-            protection::drop_idle_openings(&mut endpoints, snapshot, settings);
-        }
-        Adjusted { endpoints, notes }
+        let kept =
+            snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot, settings)).unwrap_or_default();
+        let unasked_protections = kept.len();
+        notes.extend(kept.into_iter().take(limits::NOTES_MAX));
+        Adjusted { endpoints, notes, unasked_protections }
     }
 }
 

@@ -14,9 +14,10 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
+use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
-use crate::reconcile::records::{left_applications, records};
+use crate::reconcile::records::records;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -97,7 +98,8 @@ impl State {
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     let own = snapshot.own_rules(settings);
-    let left = left_applications(snapshot, &own, settings).map(left_application);
+    let unneeded = answering::unneeded(snapshot, &own, settings).into_iter();
+    let left = unneeded.map(|one| left_application(one.application));
     let shown = records(snapshot, settings).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, settings)).collect();
     let foreign = ForeignEntries { snapshot, settings, own: &own };

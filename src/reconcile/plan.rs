@@ -7,13 +7,11 @@
 mod host;
 mod judge;
 mod mass_deletion;
-mod preview;
 mod refusal;
 mod request;
 
 use std::collections::BTreeMap;
 
-pub use preview::{ApplicationOperation, ApplicationWork, Preview};
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerns, tunnels_in_the_way};
@@ -23,6 +21,7 @@ use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::reconcile::access::gate::ApplicationWork;
 pub use crate::reconcile::plan::host::Comments;
 use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::judge::Judge;
@@ -56,6 +55,8 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
+    /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
+    pub work: Vec<ApplicationWork>,
     /// The rules that are ours, and those that are taken over.
     pub own: OwnRules,
 }
@@ -69,6 +70,8 @@ pub struct Earlier {
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
+    /// Nothing is written, so what waits for its application is planned as well.
+    pub is_preview: bool,
 }
 
 /// The fingerprint of a rule, by which a refusal is remembered.
@@ -159,39 +162,17 @@ pub fn plan(
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
     let own = snapshot.own_rules(settings);
-    let judge = Judge { snapshot, settings, own: &own, earlier, is_preview: false };
-    Ok(planned(&judge.judged(Requests::read(changes, settings)?), judge))
-}
-
-/// What has to be done about Access applications before [`plan`] can plan everything, and the plan as it may be then,
-/// without what `hold_back` takes out.
-///
-/// # Errors
-///
-/// When an endpoint is labelled with another owner than ours.
-pub fn preview(
-    changes: &Changes,
-    snapshot: &Snapshot,
-    earlier: &Earlier,
-    settings: &Settings,
-    hold_back: &mut dyn FnMut(Plan) -> Plan,
-) -> Result<Preview, WrongOwner> {
-    let own = snapshot.own_rules(settings);
-    let judge = Judge { snapshot, settings, own: &own, earlier, is_preview: true };
-    let requests = judge.judged(Requests::read(changes, settings)?);
-    Ok(Preview::of(hold_back(planned(&requests, judge)), &requests, judge))
-}
-
-fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
-    let Judge { snapshot, settings, own, earlier, is_preview: _ } = judge;
-    let owned = snapshot.owned(own);
-    let situation = Situation { snapshot, settings, earlier, own, owned: &owned };
+    let judge = Judge { snapshot, settings, own: &own, earlier };
+    let requests = judge.judged(Requests::read(changes, &snapshot.access, settings)?);
+    let owned = snapshot.owned(&own);
+    let situation = Situation { snapshot, settings, earlier, own: &own, owned: &owned };
     let mut plan = Plan { own: own.clone(), ..Plan::default() };
     for (name, request) in &requests.by_hostname {
         let outcome = host::plan(name, request, situation);
         plan.own.add(name, outcome.own);
         plan.refusals.extend(outcome.refusals);
         plan.notes.extend(outcome.notes);
+        plan.work.extend(outcome.work);
         plan.hosts.extend(outcome.plan);
     }
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
@@ -200,7 +181,10 @@ fn planned(requests: &Requests, judge: Judge<'_>) -> Plan {
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.sort_unstable();
     plan.notes.dedup();
-    plan
+    // Several endpoints may open what one application protects.
+    plan.work.sort_unstable_by(|one, other| (&one.place, one.key).cmp(&(&other.place, other.key)));
+    plan.work.dedup();
+    Ok(plan)
 }
 
 impl RecordOperation {
@@ -212,7 +196,7 @@ impl RecordOperation {
 
 impl Plan {
     pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty()
+        self.hosts.is_empty() && self.work.is_empty()
     }
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {

@@ -15,6 +15,7 @@ use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname;
 use crate::reconcile::Settings;
+use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::{
     self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
@@ -37,6 +38,8 @@ const UNREAD_PREFIX: &str = "unread:";
 #[derive(Debug)]
 pub struct EndpointReader<'s> {
     settings: &'s Settings,
+    /// The source of policies.
+    access: &'s AccessReading,
     /// By property and text, because compiling an expression takes long.
     paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
     /// The meanings of property names. A request has few, which are compared faster than hashed.
@@ -44,8 +47,8 @@ pub struct EndpointReader<'s> {
 }
 
 impl<'s> EndpointReader<'s> {
-    pub fn new(settings: &'s Settings) -> Self {
-        Self { settings, paths: HashMap::new(), names: BTreeMap::new() }
+    pub fn new(settings: &'s Settings, access: &'s AccessReading) -> Self {
+        Self { settings, access, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty if its form shows that it is not ours.
@@ -308,7 +311,7 @@ mod tests {
     #[test]
     fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {
         let settings = settings();
-        let mut reader = EndpointReader::new(&settings);
+        let mut reader = EndpointReader::new(&settings, &AccessReading::NotAsked);
         // Those that are longer are read each time.
         for more in [0, 1, 2] {
             reader.meaning(&"x".repeat(limits::PROPERTY_NAME_MAX_BYTES + more));

@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 
 use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
-use crate::model::access::Application;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
-use crate::reconcile::access::guard::Guarding;
-use crate::reconcile::access::place::{self, Place};
-use crate::reconcile::access::protection::{HostProtection, Openings};
-use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN, protection_properties};
+use crate::reconcile::access::answering;
+use crate::reconcile::access::guard;
+use crate::reconcile::access::standing::Standing;
+use crate::reconcile::access::words;
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
@@ -42,8 +40,8 @@ pub struct Shown {
     pub notes: Vec<Note>,
     /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
     pub unprotected: usize,
-    /// The number of our Access applications that no rule of ours relies on.
-    pub left_applications: usize,
+    /// The number of our Access applications that nothing of ours relies on.
+    pub unneeded_applications: usize,
 }
 
 /// Everything in `snapshot` that is ours.
@@ -72,7 +70,9 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             shown.endpoints.extend(endpoints);
         }
     }
-    shown.left_applications = left_applications(snapshot, &own, settings).count();
+    let unneeded = answering::unneeded(snapshot, &own, settings);
+    shown.unneeded_applications = unneeded.len();
+    shown.notes.extend(answering::notes(&unneeded, snapshot, settings));
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &own, &owned));
@@ -172,27 +172,6 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-/// Our Access applications that no rule of ours relies on. They go with the deletion of what they protect or never: later
-/// nobody can tell if somebody else relies on them.
-pub(super) fn left_applications<'s>(
-    snapshot: &'s Snapshot,
-    own: &OwnRules,
-    settings: &'s Settings,
-) -> impl Iterator<Item = &'s Application> {
-    let applications = match &snapshot.access {
-        AccessReading::Read(access) => access.applications.as_slice(),
-        AccessReading::NotAsked | AccessReading::Failed(_) => &[],
-    };
-    let is_ours = |application: &Application| place::is_ours(application, &settings.policy.owner);
-    let mut relied_on: Vec<Box<str>> = Vec::new();
-    if applications.iter().any(is_ours) {
-        relied_on.extend(snapshot.own_rules_standing(own).flat_map(|(_, rule)| rule.audience_tags()));
-    }
-    applications
-        .iter()
-        .filter(move |application| is_ours(application) && !relied_on.contains(&application.audience))
-}
-
 fn add_drift(endpoint: &mut Endpoint, drift: &str) {
     let mut all: Vec<&str> = endpoint.property(DRIFT).into_iter().flat_map(|all| all.split(',')).collect();
     if all.contains(&drift) {
@@ -215,38 +194,12 @@ pub(super) fn properties_of_standing(
     hostname: &Hostname,
     snapshot: &Snapshot,
     settings: &Settings,
-    own: &OwnRules,
 ) -> (Vec<Property>, bool) {
-    let policy = &settings.policy;
     let mut properties = canonical::properties_of_rule(rule);
-    let is_of_access = |property: &Property| ACCESS_PROPERTIES.contains(&&*property.name);
-    let host = || HostProtection::of(hostname, snapshot, settings, own);
-    let host = matches!(snapshot.access, AccessReading::Read(_)).then(host);
-    if let Some(host) = &host
-        && let Some(application) = host.applications(rule.path()).first()
-    {
-        properties.retain(|property| !is_of_access(property));
-        let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
-        let duration = place::session_duration(application);
-        properties.extend(protection_properties(policies, duration.unwrap_or_default()));
-        let is_whole =
-            Place::of(hostname, rule.path()).is_ok_and(|place| place::stands_over(application, &place));
-        let is_required = host.required(application).is_some_and(|access| rule.has_access(&access));
-        let protects = duration.is_some() && !place::lets_past(application);
-        return (properties, is_whole && is_required && protects);
-    }
-    if policy.access_guard {
-        // What the guard asks for by itself is no difference from what is wanted.
-        properties.retain(|property| !is_of_access(property));
-        return (properties, Guarding::of(hostname, rule.path(), snapshot).holds(rule));
-    }
-    // Whoever asks for it to be open is told what covers it.
-    let is_covered = host.is_some_and(|host| host.is_covered(rule.path()));
-    let has_default = !policy.default_access_policy.is_empty();
-    if has_default && !is_covered && !properties.iter().any(is_of_access) {
-        properties.push(Property::new(ACCESS_POLICY, OPEN));
-    }
-    (properties, true)
+    properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
+    let (words, is_as_it_has_to_be) = words::of_rule(rule, Standing::of(hostname, snapshot, settings));
+    properties.extend(words);
+    (properties, is_as_it_has_to_be)
 }
 
 struct RecordView<'a> {
@@ -265,12 +218,10 @@ impl RecordView<'_> {
         let mut endpoints = Vec::new();
         let hostname = Hostname::parse(&self.record.name);
         if self.stamp.claims.record_only {
-            let host = |hostname| HostProtection::of(hostname, self.snapshot, self.settings, self.own);
-            let is_covered = hostname.as_ref().is_ok_and(|hostname| host(hostname).is_covered(None));
-            let has_default = !self.settings.policy.default_access_policy.is_empty();
-            let opened = (has_default && !is_covered).then(|| Property::new(ACCESS_POLICY, OPEN));
+            let standing = |hostname| Standing::of(hostname, self.snapshot, self.settings);
+            let word = hostname.as_ref().ok().and_then(|hostname| words::of_record(standing(hostname)));
             let service = Property::new(TUNNEL_SERVICE, RECORD_ONLY);
-            let properties = [service].into_iter().chain(opened).collect();
+            let properties = [service].into_iter().chain(word).collect();
             let drift = (!self.is_protected_record(hostname.as_ref().ok())).then_some(ACCESS_DRIFT);
             endpoints.push(self.endpoint("", self.with_drift(properties, drift)));
         }
@@ -285,28 +236,12 @@ impl RecordView<'_> {
         endpoints.extend(by_path.iter().map(|(path, rules)| self.endpoint_of_path(&hostname, *path, rules)));
         if endpoints.is_empty() {
             endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
-        } else if self.claims_too_much(&hostname)
+        } else if (self.claims_too_much(&hostname) || self.is_mismarked(&hostname))
             && let Some(first) = endpoints.first_mut()
         {
             add_drift(first, RULE_DRIFT);
         }
-        let left = self.left_applications(&hostname, &endpoints);
-        endpoints.extend(left);
         endpoints
-    }
-
-    /// One endpoint for each place with an application of ours that nothing relies on, so that ExternalDNS withdraws it:
-    /// visitors of the place would get a login that the rule does not take.
-    fn left_applications(&self, hostname: &Hostname, shown: &[Endpoint]) -> Vec<Endpoint> {
-        if !matches!(self.snapshot.access, AccessReading::Read(_)) {
-            return Vec::new();
-        }
-        let host = HostProtection::of(hostname, self.snapshot, self.settings, self.own);
-        let applications = host.all_applications().into_iter();
-        let left = applications.filter(|(place, one)| host.is_left(place, one, &Openings::default()));
-        let paths = left.filter_map(|(place, _)| place.path_text());
-        let unshown = paths.filter(|path| !shown.iter().any(|one| one.set_identifier == *path));
-        unshown.map(|path| self.endpoint(&path, self.with_drift(Vec::new(), [RULE_DRIFT]))).collect()
     }
 
     /// True if the comment names rules that are not there, and can be written without them.
@@ -330,7 +265,7 @@ impl RecordView<'_> {
         let mut properties = Vec::new();
         if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
             let (protected, is_as_it_has_to_be) =
-                properties_of_standing(rule, hostname, self.snapshot, self.settings, self.own);
+                properties_of_standing(rule, hostname, self.snapshot, self.settings);
             properties = protected;
             if !is_as_it_has_to_be {
                 drift.push(ACCESS_DRIFT);
@@ -346,9 +281,17 @@ impl RecordView<'_> {
         self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
     }
 
+    /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
+    fn is_mismarked(&self, hostname: &Hostname) -> bool {
+        let is_protected = || Standing::of(hostname, self.snapshot, self.settings).is_protected();
+        self.snapshot.access.read().is_some()
+            && self.record.comment.len() < self.zone.comment_max_bytes()
+            && is_protected() != self.stamp.claims.is_protected
+    }
+
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {
         !self.settings.policy.access_guard
-            || hostname.is_some_and(|hostname| Guarding::of(hostname, None, self.snapshot).holds_record())
+            || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
     }
 
     fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {

@@ -184,6 +184,11 @@ impl Snapshot {
         self.zones.iter().find(|zone| zone.zone.id == *id)
     }
 
+    /// True if a zone that was not read lies below a domain.
+    pub(super) fn has_zone_elsewhere_below(&self, domain: &str) -> bool {
+        self.zones_elsewhere.iter().any(|zone| hostname::is_within(zone, domain))
+    }
+
     /// True if `name` belongs to this zone; a zone may lie inside another.
     pub fn is_home(&self, zone: &ZoneSnapshot, name: &str) -> bool {
         self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
@@ -269,10 +274,10 @@ impl Snapshot {
             .collect()
     }
 
-    /// True if a rule of ours requires a login.
-    pub fn own_rules_require_access(&self, settings: &Settings) -> bool {
-        let own = self.own_rules(settings);
-        self.own_rules_standing(&own).any(|(_, rule)| rule.requires_access())
+    /// True if a comment of ours says that Access protects something.
+    pub fn is_marked(&self, settings: &Settings) -> bool {
+        let mut records = self.zones.iter().flat_map(ZoneSnapshot::records);
+        records.any(|record| self.own_stamp(record, settings).is_some_and(|stamp| stamp.claims.is_protected))
     }
 
     /// The rules that are ours, with their tunnels.

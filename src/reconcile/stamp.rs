@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
-//! of the owner's. `-` stands for the endpoint that asks for the record only, alone or before the digests of rules
-//! with paths. `h` is a digest of the hostname, where it has room: see [`Stamp::of`]. Of the unknown fields, `ns=` is
-//! known to the namespace guard: see [`Stamp::namespace`].
+//! of the owner's. A `!` in front says that an Access application of ours protects something of the hostname. `-` stands
+//! for the endpoint that asks for the record only, alone or before the digests of rules with paths. `h` is a digest of
+//! the hostname, where it has room: see [`Stamp::of`]. Of the unknown fields, `ns=` is known to the namespace guard: see
+//! [`Stamp::namespace`].
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -17,6 +18,7 @@ use crate::model::{Record, TunnelId};
 
 const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
+const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
 const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -82,6 +84,8 @@ impl fmt::Debug for Digest {
 /// An owner's claims on a hostname, besides the record itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
+    /// An Access application of ours protects something of the hostname, so applications have to be read.
+    pub is_protected: bool,
     /// An endpoint asks only for the record.
     pub record_only: bool,
     /// One digest for each rule.
@@ -96,26 +100,29 @@ impl Claims {
 
     /// Adds the claims of `other`.
     pub fn merge(&mut self, other: &Self) {
+        self.is_protected |= other.is_protected;
         self.record_only |= other.record_only;
         self.rules.extend(&other.rules);
     }
 
     fn parse(run: &str) -> Option<Self> {
-        let (record_only, digests) = match run.strip_prefix(RECORD_ONLY) {
-            Some(digests) => (true, digests),
-            None => (false, run),
-        };
+        let after = |run: &mut &str, mark| run.strip_prefix(mark).map(|rest| *run = rest).is_some();
+        let mut digests = run;
+        let (is_protected, record_only) = (after(&mut digests, PROTECTED), after(&mut digests, RECORD_ONLY));
         let rules = digests
             .as_bytes()
             .chunks(3)
             .map(|chunk| Digest::parse(std::str::from_utf8(chunk).ok()?))
             .collect::<Option<_>>()?;
-        Some(Self { record_only, rules })
+        Some(Self { is_protected, record_only, rules })
     }
 }
 
 impl fmt::Display for Claims {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_protected {
+            formatter.write_char(PROTECTED)?;
+        }
         if self.record_only {
             formatter.write_char(RECORD_ONLY)?;
         }

@@ -11,7 +11,7 @@ use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
-use crate::reconcile::snapshot::{OwnRecord, OwnRules, Snapshot};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings, namespace, records};
 
@@ -127,8 +127,7 @@ impl<'a> Place<'a> {
         }
         let (_, rule) =
             snapshot.rules_named(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
-        let own = OwnRules::default();
-        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings, &own);
+        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings);
         properties.sort_unstable();
         Some(properties)
     }

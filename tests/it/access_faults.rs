@@ -9,7 +9,7 @@ use serde_json::json;
 use test_support::harness::{TOKEN, endpoint_of, published};
 use test_support::sweeps;
 
-use crate::sweep::{INTERVAL, Promise, Scenario, TIMEOUT};
+use crate::sweep::{AGE, INTERVAL, Promise, Scenario, TIMEOUT};
 
 const WEB: &str = "web.example.org";
 const WEB_URL: &str = "https://web.example.org/";
@@ -76,7 +76,7 @@ fn changes() -> [(&'static str, Scenario); 12] {
         ("https://a.apps.example.org/", Promise::Closed),
         ("https://a.b.apps.example.org/", Promise::Closed),
     ];
-    let shop_too = [(WEB_URL, Promise::Closed), ("https://shop.example.com/", Promise::Closed)];
+    let shop_too = [(WEB_URL, Promise::Closed), ("https://shop.example.org/", Promise::Closed)];
     let (whole, path) = (protected(WEB, "staff"), secret("", WEB, "/admin", "staff"));
     let open_beside_path = [published(WEB, "http://open:80"), path.clone()];
     let [whole, path] = [[whole], [path]];
@@ -90,7 +90,7 @@ fn changes() -> [(&'static str, Scenario); 12] {
     };
     let listed_late = Scenario {
         listing_lag: Duration::from_secs(30),
-        ..change(&[], &[whole[0].clone(), protected("shop.example.com", "on-call")], &shop_too)
+        ..change(&[], &[whole[0].clone(), protected("shop.example.org", "on-call")], &shop_too)
     };
     [
         ("the first publication of a path", change(&[], &open_beside_path, &admin_closed)),
@@ -128,12 +128,44 @@ fn what_is_protected_survives_every_fault() {
     }
 }
 
+/// What an object asks for that says nothing of Access any more, or never did, where a login stands.
+fn silences() -> [(&'static str, Scenario); 3] {
+    let closed = [(WEB_URL, Promise::Closed)];
+    let apps_closed = [
+        ("https://a.apps.example.org/", Promise::Closed),
+        ("https://b.apps.example.org/", Promise::Closed),
+        ("https://x.a.apps.example.org/", Promise::Closed),
+    ];
+    let other_service = endpoint_of("ingress/shop/web", WEB, &[("tunnel-service", "http://secret-too:80")]);
+    let wildcard = protected("*.apps.example.org", "staff");
+    let below = protected("a.apps.example.org", "");
+    [
+        ("a lost annotation", change(&[protected(WEB, "staff")], &[other_service], &closed)),
+        (
+            "a lost annotation in a move",
+            change(&[secret("home", WEB, "", "staff")], &[secret("office", WEB, "", "")], &closed),
+        ),
+        (
+            "a name below a wildcard",
+            change(std::slice::from_ref(&wildcard), &[wildcard.clone(), below], &apps_closed),
+        ),
+    ]
+}
+
+#[test]
+fn silence_opens_nothing_at_any_fault() {
+    for (label, scenario) in silences() {
+        println!("{label}");
+        scenario.survives_every_fault();
+    }
+}
+
 /// Nobody is served before what protects is at the edge, nor after it has gone, however long the ways there are.
 #[test]
 fn what_is_protected_stays_closed_at_a_slow_edge() {
     let delays = [[30, 0, 0], [0, 20, 0], [0, 0, 20], [30, 20, 20], [5, 20, 60]];
     let mut failures = Vec::new();
-    for (nth, (label, scenario)) in changes().iter().enumerate() {
+    for (nth, (label, scenario)) in changes().iter().chain(&silences()).enumerate() {
         for delays in sweeps::part(nth, delays.to_vec()) {
             if let Err(problem) = run_at_slow_edge(scenario, delays.map(Duration::from_secs)) {
                 failures.push(format!("{label}, {delays:?}: {problem}"));
@@ -151,7 +183,7 @@ fn run_at_slow_edge(
     let account = scenario.account();
     let cloudflare = account.cloudflare();
     let program = scenario.start(&account, TIMEOUT);
-    scenario.prepare(program.external_dns(), &account)?;
+    scenario.prepare(&program, &account)?;
     cloudflare.delay_applications(applications);
     cloudflare.delay_records(records);
     for tunnel in ["home", "office"] {
@@ -159,12 +191,13 @@ fn run_at_slow_edge(
     }
     scenario.watch(&account);
     for desired in [&*scenario.desired, &scenario.before, &[]] {
-        for _ in 0..4 {
-            let answer = program.external_dns().run_loop(&scenario.with_neighbours(desired));
+        // Applications go by themselves in the end.
+        for pause in [INTERVAL, INTERVAL, INTERVAL, AGE, INTERVAL] {
+            let answer = program.run_loop(&scenario.with_neighbours(desired));
             if !matches!(answer, Ok(_) | Err(503)) {
                 return Err(format!("a loop got {answer:?}"));
             }
-            cloudflare.advance_clock(INTERVAL);
+            cloudflare.advance_clock(pause);
         }
         scenario.look(&account, false)?;
         // What was open before may be open again.

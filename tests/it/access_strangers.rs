@@ -23,10 +23,14 @@ pub(crate) const SECRET: &str = "http://secret.shop.svc:80";
 /// Longer than lists may lack what was written.
 const INTERVAL: Duration = Duration::from_secs(130);
 
+/// An application that is younger may be one whose rule comes in the next request, and does not go by itself.
+pub(crate) const AGE_MIN: Duration = Duration::from_secs(600);
+
 /// An account with a team and policies, and the program in it on Cloudflare's time.
 pub(crate) struct Stage {
     pub(crate) harness: Harness,
     pub(crate) program: Program,
+    clock: Arc<SharedTime>,
 }
 
 impl Stage {
@@ -47,14 +51,22 @@ impl Stage {
             *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
         });
         harness.cloudflare.stop_clock();
-        let clock = SharedTime::of(harness.cloudflare.time());
-        let program = harness.start_by(Arc::new(clock), variables);
-        program.wait_until_ready();
-        harness.cloudflare.take_calls();
-        harness
-            .cloudflare
+        let stage = Self::at(harness, variables);
+        stage.cloudflare().take_calls();
+        stage
+            .cloudflare()
             .watch_as(&[Visitor::WithoutLogin, Visitor::Preflight], &[URL, "https://app.example.com/admin"]);
-        Self { harness, program }
+        stage
+    }
+
+    fn at(harness: Harness, variables: &[(&'static str, &str)]) -> Self {
+        let (program, clock) = start(&harness, variables);
+        Self { harness, program, clock }
+    }
+
+    /// Another instance of the program in the same account.
+    pub(crate) fn start_beside(&self, variables: &[(&'static str, &str)]) -> (Program, Arc<SharedTime>) {
+        start(&self.harness, variables)
     }
 
     pub(crate) fn protected(variables: &[(&'static str, &str)]) -> Self {
@@ -66,17 +78,37 @@ impl Stage {
     }
 
     pub(crate) fn restarted(self) -> Self {
-        let Self { harness, program } = self;
+        self.restarted_with(&[])
+    }
+
+    pub(crate) fn restarted_with(self, variables: &[(&'static str, &str)]) -> Self {
+        let Self { harness, program, clock: _ } = self;
         drop(program);
         harness.cloudflare.clear_faults();
-        let clock = SharedTime::of(harness.cloudflare.time());
-        let program = harness.start_by(Arc::new(clock), &[]);
-        program.wait_until_ready();
-        Self { harness, program }
+        Self::at(harness, variables)
     }
 
     pub(crate) fn cloudflare(&self) -> &Emulator {
         &self.harness.cloudflare
+    }
+
+    /// One loop, and what the watch does after it.
+    pub(crate) fn run_loop(&self, desired: &[Endpoint]) -> Result<Changes, u16> {
+        let answer = self.program.external_dns().run_loop(desired);
+        self.await_watch();
+        answer
+    }
+
+    /// Waits until the watch has done what it can do by now.
+    pub(crate) fn await_watch(&self) {
+        self.clock.await_watch();
+    }
+
+    /// The same as `run`, for so long that the applications go for which nothing answers.
+    pub(crate) fn run_long(&self, desired: &[Endpoint]) {
+        self.run(desired);
+        self.cloudflare().advance_clock(AGE_MIN);
+        self.run(desired);
     }
 
     /// Plays loops until two in a row write nothing; says how many wrote.
@@ -84,7 +116,7 @@ impl Stage {
         let (mut wrote, mut idle) = (0, 0);
         while idle < 2 {
             self.cloudflare().take_calls();
-            let answer = self.program.external_dns().run_loop(desired);
+            let answer = self.run_loop(desired);
             assert!(matches!(answer, Ok(_) | Err(503)), "{answer:?}");
             self.cloudflare().advance_clock(INTERVAL);
             if self.cloudflare().count_calls().writes == 0 {
@@ -111,12 +143,12 @@ impl Stage {
         })
     }
 
-    fn is_served_with_login(&self) -> bool {
+    pub(crate) fn is_served_with_login(&self) -> bool {
         self.cloudflare().visit_as(Visitor::WithLogin, NAME, "/").is_served()
     }
 
     /// What visitors without a login ever got that is protected.
-    fn leaks(&self) -> Vec<String> {
+    pub(crate) fn leaks(&self) -> Vec<String> {
         let is_secret = |visit: &Visit| matches!(visit, Visit::Served { service, .. } if service == SECRET);
         let watched = self.cloudflare().watched();
         let leaks = watched
@@ -128,6 +160,13 @@ impl Stage {
     pub(crate) fn logged(&self, words: &[&str]) -> bool {
         !self.harness.log.lines_with(words).is_empty()
     }
+}
+
+fn start(harness: &Harness, variables: &[(&'static str, &str)]) -> (Program, Arc<SharedTime>) {
+    let clock = Arc::new(SharedTime::of(harness.cloudflare.time()));
+    let program = harness.start_by(Arc::clone(&clock) as _, variables);
+    program.wait_until_ready();
+    (program, clock)
 }
 
 pub(crate) fn wish(policies: &str) -> Endpoint {

@@ -22,8 +22,8 @@ fn what_there_is_no_time_to_read_stays_wanted() {
         let (mut source, mut share) = (body.as_bytes(), Budget::new(1 << 20, 0).share(clock.now(), 0));
         let mut wanted =
             Incoming::new(&mut source, Some(body.len()), Shape::Endpoints, &mut share, deadline, &clock);
-        let adjusted = Adjustments::default().adjust(&mut wanted, &settings, || None, &clock, deadline);
-        let adjusted = adjusted.expect("it is read");
+        let adjusted = Adjustments::default().adjust(&mut wanted, &settings, None, &clock, deadline);
+        let adjusted = adjusted.expect("it is read").endpoints;
         let names: Vec<&str> = adjusted.iter().map(|one| &*one.dns_name).collect();
         assert_eq!(names, ["web.example.com"], "{left:?}");
         assert_eq!(adjusted[0].property("webhook/tunnel-service").is_none(), is_late, "{left:?}");

@@ -10,6 +10,7 @@ mod access_applications;
 mod access_faults;
 mod access_guard;
 mod access_strangers;
+mod access_withdrawals;
 mod adjustments;
 mod adoption;
 mod caps;

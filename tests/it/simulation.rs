@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cloudflare_emulator::{Fault, Matcher, Time};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use test_support::clock::{glance, looks_around};
+use test_support::clock::{Looks, looks_around};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::Program;
 
@@ -30,11 +30,17 @@ const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 pub(crate) struct SharedTime {
     begun: Instant,
     time: Time,
+    looks: Looks,
 }
 
 impl SharedTime {
     pub(crate) fn of(time: Time) -> Self {
-        Self { begun: SystemClock.now(), time }
+        Self { begun: SystemClock.now(), time, looks: Looks::default() }
+    }
+
+    /// Waits until the watch has looked at everything by the time that it is now.
+    pub(crate) fn await_watch(&self) {
+        self.looks.await_watch();
     }
 }
 
@@ -45,7 +51,7 @@ impl Clock for SharedTime {
 
     fn sleep(&self, duration: Duration) {
         if looks_around() {
-            glance(duration);
+            self.looks.glance(duration);
         } else {
             self.time.advance(duration);
         }

@@ -50,12 +50,13 @@ fn to_choose_among_thousands_of_objects_takes_little_beside_reading_them() {
     // Other processes may have the processor meanwhile, and hardly each time.
     let times = (0..3).map(|_| {
         let begun = Instant::now();
-        let mut adjuster = Adjuster::new(&settings);
+        let snapshot = Snapshot::default();
+        let mut adjuster = Adjuster::new(&settings, Some(&snapshot));
         desired.iter().for_each(|endpoint| {
             adjuster.add(endpoint);
         });
         let reading = begun.elapsed();
-        let endpoints = adjuster.finish(Some(&Snapshot::default())).endpoints;
+        let endpoints = adjuster.finish().endpoints;
         assert_eq!(endpoints.len(), 50 * (GROUPS_MAX + 1));
         (begun.elapsed() - reading, reading)
     });

@@ -79,6 +79,7 @@ impl Written {
             policies: Some(self.decisions.iter().map(policy).collect()),
             tags: Vec::new(),
             session_duration: None,
+            created_unix_seconds: None,
         }
     }
 }

@@ -37,12 +37,19 @@ fn application(name: &str, destinations: &[&str], decision: Decision) -> Applica
         }]),
         tags: Vec::new(),
         session_duration: None,
+        created_unix_seconds: None,
     }
 }
 
 fn read(applications: Vec<Application>) -> AccessReading {
     let team = TeamName::parse("my-team").expect("a team name");
-    AccessReading::Read(AccessSnapshot { team, applications, unread_zones: Vec::new() })
+    AccessReading::Read(AccessSnapshot {
+        team,
+        applications,
+        unread_zones: Vec::new(),
+        policies: Ok([].into()),
+        pending: Vec::new(),
+    })
 }
 
 /// Applications that let staff in, each at one destination of the same text.
@@ -233,9 +240,9 @@ fn where_access_is_not_read_new_ones_wait_standing_ones_stay_and_deletions_go() 
             .collect();
         let expected = [
             (NAME, "access_unknown", false),
-            (NAME, "undecided", true),
+            (NAME, "waiting", true),
             ("gone.example.com", "access_unknown", false),
-            ("new.example.com", "undecided", true),
+            ("new.example.com", "waiting", true),
         ];
         assert_eq!(refused, expected, "{access:?}");
         assert_eq!(cloudflare, before, "{access:?}");
@@ -252,12 +259,12 @@ fn an_unread_zone_stops_only_its_own_hostnames() {
     let mut cloudflare = outer;
     let inner = published("x.a.example.com", "http://web:80");
     let plan = run(&mut cloudflare, &[app(), vec![inner]].concat());
-    assert_eq!(labels(&plan), ["undecided"]);
+    assert_eq!(labels(&plan), ["waiting"]);
     assert_eq!(required(&cloudflare), [(NAME.to_owned(), check(&["app.example.com-aud"]))]);
     // The older zone around a hostname may protect it too.
     let mut cloudflare = guarded(unread("example.com")).with_inner_zone();
     let inner = published("x.a.example.com", "http://web:80");
-    assert_eq!(labels(&run(&mut cloudflare, &[inner])), ["undecided"]);
+    assert_eq!(labels(&run(&mut cloudflare, &[inner])), ["waiting"]);
 }
 
 #[test]
@@ -315,7 +322,7 @@ fn a_deletion_beside_a_refused_endpoint_is_withheld() {
     let new = endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/new")]);
     for (access, label) in [
         (covering(&["app.example.com/old", "app.example.com/old/*"]), "unprotected"),
-        (AccessReading::Failed("HTTP 500".into()), "undecided"),
+        (AccessReading::Failed("HTTP 500".into()), "waiting"),
     ] {
         let mut cloudflare = guarded(covering(&[NAME]));
         run(&mut cloudflare, std::slice::from_ref(&old));
@@ -350,7 +357,7 @@ fn turned_off_again_the_rules_keep_their_check_until_the_endpoint_opens_them() {
     cloudflare.access_guard = false;
     cloudflare.access = AccessReading::NotAsked;
     let before = cloudflare.clone();
-    assert_eq!(labels(&run(&mut cloudflare, &app())), ["would_open"]);
+    assert_eq!(labels(&run(&mut cloudflare, &app())), [""; 0]);
     assert_eq!(cloudflare, before);
     let opened = [endpoint(NAME, &[("tunnel-service", "http://web:80"), ("access-policy", "none")])];
     assert_eq!(run(&mut cloudflare, &opened).refusals, []);

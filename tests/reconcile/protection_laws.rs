@@ -159,6 +159,7 @@ fn theirs_over(host: &str) -> Application {
         policies: Some(vec![policy]),
         tags: Vec::new(),
         session_duration: None,
+        created_unix_seconds: None,
     }
 }
 
@@ -203,7 +204,12 @@ fn happen(event: Event, cloudflare: &mut FakeCloudflare, desired: &mut Vec<Endpo
         Event::Unlocked(index) => cloudflare.unlock_rule(&tunnel_id(HOME), index),
         Event::Edited(index) => {
             if let Some(application) = cloudflare.applications_mut().get_mut(index) {
-                application.policies.iter_mut().flatten().for_each(|policy| policy.id = "other".into());
+                application
+                    .policies
+                    .iter_mut()
+                    .flatten()
+                    .take(1)
+                    .for_each(|policy| policy.id = "other".into());
             }
         }
     }
@@ -272,12 +278,8 @@ fn is_taken_by(rule: &Rule, host: &str, path: &str) -> bool {
         })
 }
 
-/// The law: what turned strangers away serves them now only if the endpoint of what serves them asked for it. What a rule
-/// alone turned away, and is withdrawn with it, is nobody's any more: whoever keeps applications elsewhere has one there.
-/// Nor is what a wildcard turned away that goes in the request that publishes the name itself, or what goes with its
-/// hostname, which another object gets. And what is for more names
-/// than an endpoint that is withdrawn, asks for it, or moves to its tunnel without an application, was opened for all of
-/// them by whoever made it.
+/// The law: what turned strangers away serves them now only if the endpoint of what serves them said the word. What a rule
+/// alone turned away, and is withdrawn with it, is no promise: no application of ours stands in front of it.
 fn only_what_asked_was_opened(
     before: &FakeCloudflare,
     after: &FakeCloudflare,
@@ -288,93 +290,47 @@ fn only_what_asked_was_opened(
             continue;
         }
         let Visit::Served(by) = visit(after, host, path) else { continue };
-        let serving = serving_rule(before, host, path);
-        // What was cut off before its rule stood protects nothing that is served, and goes with its withdrawal.
-        if serving.is_none() && changes.delete.iter().any(|endpoint| endpoint.dns_name == *host) {
-            continue;
-        }
-        let is_withdrawn = serving.is_some_and(|rule| {
+        let own = before.snapshot().own_rules(&before.settings());
+        let is_kept = serving_rule(before, host, path).is_some_and(|rule| {
             let is_it = |endpoint: &Endpoint| {
                 endpoint.dns_name == rule.hostname()
                     && endpoint.set_identifier == rule.path().unwrap_or_default()
             };
-            changes.delete.iter().any(is_it)
+            // A new place was closed if a rule turned away all of its visitors, and not only those of a part.
+            let was_whole =
+                by.as_ref().is_none_or(|(hostname, path)| rule.takes_all(hostname, path.as_deref()));
+            let is_own = before.documents.keys().any(|tunnel| own.has(tunnel, rule));
+            is_own && was_whole && !changes.delete.iter().any(is_it)
         });
-        let is_new = by.as_ref().is_some_and(|(hostname, _)| {
-            *hostname == *host && !before.shown().iter().any(|endpoint| endpoint.dns_name == *hostname)
-        });
-        let is_new =
-            is_new || by.as_ref().is_some_and(|(hostname, _)| is_handed_over(before, changes, hostname));
-        if is_withdrawn && (is_new || !is_turned_away(before.applications(), host, path)) {
+        let ours = before.applications().iter().filter(|one| !one.tags.is_empty()).cloned();
+        let ours: Vec<Application> = ours.collect();
+        // What is for more names was published for all of them, also in the tunnel that a name moves to.
+        let is_wider = by.as_ref().is_some_and(|(hostname, _)| hostname != host);
+        if (!is_kept || is_wider) && !is_turned_away(&ours, host, path) {
             continue;
         }
-        let mut wanted = changes.create.iter().chain(&changes.update_new);
-        let opens = |endpoint: &&Endpoint| endpoint.property("webhook/access-policy") == Some("none");
-        let moves = |_: &&Endpoint| !is_turned_away(before.applications(), host, path);
-        let released = wanted.clone().filter(|endpoint| opens(endpoint) || moves(endpoint));
-        let mut released = changes.delete.iter().chain(released);
-        let is_wider = released.any(|endpoint| {
-            let name = &*endpoint.dns_name;
-            (name == host || !has_record_alone(after, host))
-                && is_for_more_names(after, host, by.as_ref(), name)
-        });
-        if is_wider {
-            continue;
-        }
-        let has_asked = by.as_ref().is_some_and(|(hostname, path)| {
-            wanted.any(|endpoint| {
+        let wanted = changes.create.iter().chain(&changes.update_new);
+        let mut opening = wanted.filter(|one| one.property("webhook/access-policy") == Some("none"));
+        let has_asked = opening.any(|endpoint| {
+            let is_by = by.as_ref().is_some_and(|(hostname, path)| {
                 endpoint.dns_name == *hostname
                     && endpoint.set_identifier == path.as_deref().unwrap_or_default()
-                    && endpoint.property("webhook/access-policy") == Some("none")
-            })
+            });
+            let name = &*endpoint.dns_name;
+            let is_for = name == host || name.strip_prefix('*').is_some_and(|domain| host.ends_with(domain));
+            is_by || (is_wider && is_for && is_within(path, &endpoint.set_identifier))
         });
         prop_assert!(has_asked, "{host}{path} is served by {by:?}");
     }
     Ok(())
 }
 
-/// True if a record of ours leads the hostname to whichever rule takes its requests.
-fn has_record_alone(cloudflare: &FakeCloudflare, hostname: &str) -> bool {
-    let is_alone = |endpoint: &Endpoint| endpoint.property("webhook/tunnel-service") == Some("none");
-    cloudflare.shown().iter().any(|endpoint| endpoint.dns_name == *hostname && is_alone(endpoint))
-}
-
-/// True if everything on the hostname is withdrawn, and what is wanted there comes from other objects.
-fn is_handed_over(before: &FakeCloudflare, changes: &Changes, hostname: &str) -> bool {
-    let of = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
-        endpoints.iter().filter(|endpoint| endpoint.dns_name == *hostname).cloned().collect()
-    };
-    let object = |endpoint: &Endpoint| endpoint.labels.value("resource").map(str::to_owned);
-    let (deleted, created) = (of(&changes.delete), of(&changes.create));
-    let is_from_withdrawn = |endpoint: &Endpoint| deleted.iter().any(|one| object(one) == object(endpoint));
-    let shown = before.shown();
-    shown
-        .iter()
-        .filter(|one| one.dns_name == *hostname)
-        .all(|shown| deleted.iter().any(|one| one.set_identifier == shown.set_identifier))
-        && !created.iter().any(is_from_withdrawn)
-}
-
-/// True if a visitor of `host` is served by what is for more names than `name`, which is for the host too.
-fn is_for_more_names(
-    cloudflare: &FakeCloudflare,
-    host: &str,
-    by: Option<&(String, Option<String>)>,
-    name: &str,
-) -> bool {
-    let server = match by {
-        Some((hostname, _)) => hostname.clone(),
-        None => cloudflare
-            .snapshot()
-            .answering(host)
-            .first()
-            .map(|record| record.name.to_string())
-            .unwrap_or_default(),
-    };
-    let is_for = |name: &str, one: &str| {
-        name.is_empty() || name == one || name.strip_prefix('*').is_some_and(|domain| one.ends_with(domain))
-    };
-    is_for(name, host) && is_for(&server, name) && server != name
+/// True if a request is at or below the place of an endpoint.
+fn is_within(path: &str, set_identifier: &str) -> bool {
+    set_identifier.is_empty()
+        || PathPattern::parse(set_identifier).ok().and_then(|path| path.prefix()).is_some_and(|prefix| {
+            path.strip_prefix(&*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
 }
 
 proptest! {
@@ -390,6 +346,9 @@ proptest! {
             let (before, changes) = (cloudflare.clone(), cloudflare.changes(&desired));
             cloudflare.run_request(&changes, writes);
             only_what_asked_was_opened(&before, &cloudflare, &changes)?;
+            let before = cloudflare.clone();
+            cloudflare.sweep();
+            only_what_asked_was_opened(&before, &cloudflare, &Changes::default())?;
         }
     }
 

@@ -8,58 +8,43 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::cloudflare::record::seconds_of;
 use crate::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };
 
-struct WireApplication {
-    id: Box<str>,
-    name: Option<Box<str>>,
-    aud: Option<Box<str>>,
-    kind: Option<Box<str>>,
-    destinations: Option<Vec<WireDestination>>,
-    self_hosted_domains: Option<Vec<Box<str>>>,
-    domain: Option<Box<str>>,
-    policies: Option<Vec<WirePolicy>>,
-    tags: Option<Vec<Box<str>>>,
-    session_duration: Option<Box<str>>,
-}
-
-struct WireDestination {
-    kind: Option<Box<str>>,
-    uri: Option<Box<str>>,
-}
+/// The types of destinations where no visitor of a hostname comes by: a private network's, a Worker's, an MCP server's.
+const ELSEWHERE: [&str; 6] =
+    ["private", "via_mcp_server_portal", "worker", "preview_worker", "all_workers", "all_preview_workers"];
 
 /// A policy, in an application or in the account's list.
 pub(super) struct WirePolicy {
     id: Box<str>,
-    name: Option<Box<str>>,
-    decision: Option<Box<str>>,
+    name: Box<str>,
+    decision: Decision,
     /// In no description of the API, but met in both places.
     reusable: Option<bool>,
     precedence: Option<i64>,
 }
 
+/// A member that is not of the type it has to be, or missing.
+struct Unexpected(&'static str);
+
+impl fmt::Display for Unexpected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of an application or a policy is missing or not of the expected type", self.0)
+    }
+}
+
 impl<'de> Deserialize<'de> for Application {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let wire = WireApplication::of(&value).map_err(D::Error::custom)?;
-        wire.application().map_err(D::Error::custom)
+        application(&Value::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for WirePolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::of(&Value::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
-
-/// A member that is not of the type it has to be.
-struct Unexpected(&'static str);
-
-impl fmt::Display for Unexpected {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} of an application or a policy is not of the expected type", self.0)
     }
 }
 
@@ -75,179 +60,93 @@ fn member<'v, T>(
     }
 }
 
-fn text(object: &Value, name: &'static str) -> Result<Option<Box<str>>, Unexpected> {
-    member(object, name, |value| value.as_str().map(Into::into))
+fn text(object: &Value, name: &'static str) -> Result<Box<str>, Unexpected> {
+    Ok(member(object, name, Value::as_str)?.unwrap_or_default().into())
 }
 
-fn texts(object: &Value, name: &'static str) -> Result<Option<Vec<Box<str>>>, Unexpected> {
-    member(object, name, |value| value.as_array()?.iter().map(|one| one.as_str().map(Into::into)).collect())
+fn texts(object: &Value, name: &'static str) -> Result<Vec<Box<str>>, Unexpected> {
+    let texts = items(object, name)?.unwrap_or_default().iter();
+    texts.map(|one| one.as_str().map(Into::into).ok_or(Unexpected(name))).collect()
 }
 
-fn items<'v>(object: &'v Value, name: &'static str) -> Result<Option<&'v Vec<Value>>, Unexpected> {
-    member(object, name, Value::as_array)
+fn items<'v>(object: &'v Value, name: &'static str) -> Result<Option<&'v [Value]>, Unexpected> {
+    member(object, name, |value| value.as_array().map(Vec::as_slice))
 }
 
-impl WireDestination {
-    fn of(value: &Value) -> Result<Self, Unexpected> {
-        if !value.is_object() {
+fn application(value: &Value) -> Result<Application, Unexpected> {
+    let (id, audience) = (text(value, "id")?, text(value, "aud")?);
+    let (kind, destinations) = destinations(value)?;
+    let needs_audience = matches!(kind, ApplicationKind::SelfHosted | ApplicationKind::Rendered);
+    if id.is_empty() || audience.is_empty() && needs_audience {
+        return Err(Unexpected(if id.is_empty() { "id" } else { "aud" }));
+    }
+    Ok(Application {
+        id,
+        name: text(value, "name")?,
+        audience,
+        kind,
+        destinations,
+        policies: items(value, "policies")?.map(attached).transpose()?,
+        tags: texts(value, "tags")?,
+        session_duration: Some(text(value, "session_duration")?).filter(|text| !text.is_empty()),
+        created_unix_seconds: value.get("created_at").and_then(Value::as_str).and_then(seconds_of),
+    })
+}
+
+/// The type of an application and its public destinations. What one does that has a destination of an unknown type is not
+/// known, either. `self_hosted_domains` and `domain` are older forms of `destinations`, which wins over them.
+fn destinations(value: &Value) -> Result<(ApplicationKind, Vec<Destination>), Unexpected> {
+    let mut kind = ApplicationKind::parse(&text(value, "type")?);
+    let found = items(value, "destinations")?.unwrap_or_default();
+    let (domains, domain) = (texts(value, "self_hosted_domains")?, text(value, "domain")?);
+    let older = if domains.is_empty() { vec![domain] } else { domains };
+    let mut uris = if found.is_empty() { older } else { Vec::with_capacity(found.len()) };
+    uris.retain(|uri| !uri.is_empty());
+    for destination in found {
+        if !destination.is_object() {
             return Err(Unexpected("destinations"));
         }
-        Ok(Self { kind: text(value, "type")?, uri: text(value, "uri")? })
+        let (of, uri) = (text(destination, "type")?, text(destination, "uri")?);
+        match &*of {
+            of if ELSEWHERE.contains(&of) => continue,
+            "public" if uri.is_empty() => return Err(Unexpected("the uri of a destination")),
+            "public" => {}
+            _ if kind == ApplicationKind::Unrelated => {}
+            _ => kind = ApplicationKind::Unknown,
+        }
+        if !uri.is_empty() {
+            uris.push(uri);
+        }
     }
+    Ok((kind, uris.iter().map(|uri| Destination::parse(uri)).collect()))
+}
+
+/// An application's policies in their order. One without a decision has an unknown one.
+fn attached(found: &[Value]) -> Result<Vec<AttachedPolicy>, Unexpected> {
+    let mut policies = found.iter().map(WirePolicy::of).collect::<Result<Vec<_>, _>>()?;
+    policies.sort_by_key(|policy| policy.precedence);
+    // Collected, they would keep the room that the longer form took.
+    let mut attached = Vec::with_capacity(policies.len());
+    attached.extend(policies.into_iter().map(|WirePolicy { id, name, decision, reusable, .. }| {
+        AttachedPolicy { id, name, decision, is_reusable: reusable.unwrap_or_default() }
+    }));
+    Ok(attached)
 }
 
 impl WirePolicy {
     fn of(value: &Value) -> Result<Self, Unexpected> {
         Ok(Self {
-            id: text(value, "id")?.ok_or(Unexpected("id"))?,
+            id: member(value, "id", Value::as_str)?.ok_or(Unexpected("id"))?.into(),
             name: text(value, "name")?,
-            decision: text(value, "decision")?,
+            decision: Decision::parse(&text(value, "decision")?),
             reusable: member(value, "reusable", Value::as_bool)?,
             precedence: member(value, "precedence", Value::as_i64)?,
         })
     }
-}
-
-impl WireApplication {
-    fn of(value: &Value) -> Result<Self, Unexpected> {
-        let mut destinations = None;
-        if let Some(found) = items(value, "destinations")? {
-            let all = destinations.insert(Vec::with_capacity(found.len()));
-            for one in found {
-                all.push(WireDestination::of(one)?);
-            }
-        }
-        let mut policies = None;
-        if let Some(found) = items(value, "policies")? {
-            let all = policies.insert(Vec::with_capacity(found.len()));
-            for one in found {
-                all.push(WirePolicy::of(one)?);
-            }
-        }
-        Ok(Self {
-            id: text(value, "id")?.ok_or(Unexpected("id"))?,
-            name: text(value, "name")?,
-            aud: text(value, "aud")?,
-            kind: text(value, "type")?,
-            destinations,
-            self_hosted_domains: texts(value, "self_hosted_domains")?,
-            domain: text(value, "domain")?,
-            policies,
-            tags: texts(value, "tags")?,
-            session_duration: text(value, "session_duration")?,
-        })
-    }
-}
-
-impl WireApplication {
-    /// The application, or what is wrong with it.
-    fn application(self) -> Result<Application, &'static str> {
-        if self.id.is_empty() {
-            return Err("an application without an id");
-        }
-        let kind = self.kind();
-        let audience = self.aud.unwrap_or_default();
-        if audience.is_empty() && matches!(kind, ApplicationKind::SelfHosted | ApplicationKind::Rendered) {
-            return Err("an application without an audience");
-        }
-        Ok(Application {
-            id: self.id,
-            name: self.name.unwrap_or_default(),
-            audience,
-            kind,
-            destinations: destinations(self.destinations, self.self_hosted_domains, self.domain)?,
-            policies: self.policies.map(attached),
-            tags: self.tags.unwrap_or_default(),
-            session_duration: self.session_duration,
-        })
-    }
-
-    /// Its type. What an application does that has a destination of an unknown type is not known, either.
-    fn kind(&self) -> ApplicationKind {
-        let kind = ApplicationKind::parse(self.kind.as_deref().unwrap_or_default());
-        let mut destinations = self.destinations.iter().flatten();
-        if kind != ApplicationKind::Unrelated && destinations.any(|destination| destination.is_unknown()) {
-            return ApplicationKind::Unknown;
-        }
-        kind
-    }
-}
-
-impl WireDestination {
-    /// True if it is a private network's, a Worker's or an MCP server's, where no visitor of a hostname comes by.
-    fn is_elsewhere(&self) -> bool {
-        matches!(
-            self.kind.as_deref(),
-            Some(
-                "private"
-                    | "via_mcp_server_portal"
-                    | "worker"
-                    | "preview_worker"
-                    | "all_workers"
-                    | "all_preview_workers"
-            )
-        )
-    }
-
-    fn is_unknown(&self) -> bool {
-        !self.is_elsewhere() && self.kind.as_deref() != Some("public")
-    }
-}
-
-/// The public destinations. `self_hosted_domains` and `domain` are older forms of `destinations`, which wins over them.
-fn destinations(
-    destinations: Option<Vec<WireDestination>>,
-    domains: Option<Vec<Box<str>>>,
-    domain: Option<Box<str>>,
-) -> Result<Vec<Destination>, &'static str> {
-    let destinations = destinations.unwrap_or_default();
-    let domains = domains.unwrap_or_default();
-    if destinations.is_empty() {
-        let domain = if domains.is_empty() { domain } else { None };
-        let uris = domains.into_iter().chain(domain);
-        return Ok(uris.filter(|uri| !uri.is_empty()).map(|uri| Destination::parse(&uri)).collect());
-    }
-    let mut public = Vec::with_capacity(destinations.len());
-    for destination in destinations.iter().filter(|destination| !destination.is_elsewhere()) {
-        match destination.uri.as_deref() {
-            Some(uri) if !uri.is_empty() => public.push(Destination::parse(uri)),
-            _ if destination.is_unknown() => {}
-            _ => return Err("a public destination without a uri"),
-        }
-    }
-    Ok(public)
-}
-
-/// An application's policies in their order. One without a decision has an unknown one.
-fn attached(found: Vec<WirePolicy>) -> Vec<AttachedPolicy> {
-    let mut policies: Vec<WirePolicy> = Vec::with_capacity(found.len());
-    for policy in found {
-        let behind = policies.iter().position(|other| other.precedence > policy.precedence);
-        policies.insert(behind.unwrap_or(policies.len()), policy);
-    }
-    // Collected, they would keep the room that the longer form took.
-    let mut attached = Vec::with_capacity(policies.len());
-    attached.extend(policies.into_iter().map(|policy| AttachedPolicy {
-        decision: policy.decision(),
-        is_reusable: policy.reusable.unwrap_or_default(),
-        id: policy.id,
-        name: policy.name.unwrap_or_default(),
-    }));
-    attached
-}
-
-impl WirePolicy {
-    fn decision(&self) -> Decision {
-        Decision::parse(self.decision.as_deref().unwrap_or_default())
-    }
 
     /// The policy, unless one application alone has it.
     pub(super) fn reusable(self) -> Option<ReusablePolicy> {
-        let decision = self.decision();
-        (self.reusable != Some(false)).then(|| ReusablePolicy {
-            id: self.id,
-            name: self.name.unwrap_or_default(),
-            decision,
-        })
+        let Self { id, name, decision, reusable, precedence: _ } = self;
+        (reusable != Some(false)).then_some(ReusablePolicy { id, name, decision })
     }
 }

@@ -130,6 +130,7 @@ fn an_application_is_read_as_cloudflare_writes_it() {
                 policies: None,
                 tags: Vec::new(),
                 session_duration: None,
+                created_unix_seconds: None,
             },
             Application {
                 id: "p2".into(),
@@ -146,6 +147,7 @@ fn an_application_is_read_as_cloudflare_writes_it() {
                 ]),
                 tags: vec!["one".into(), "two".into()],
                 session_duration: Some("24h".into()),
+                created_unix_seconds: Some(1_767_225_600),
             },
         ]
     );

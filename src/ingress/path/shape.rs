@@ -25,6 +25,16 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
     prefixes.is_some_and(|(path, other)| (other + "/").starts_with(&(path + "/")))
 }
 
+/// True if `path` is a prefix form, and all that the expression `other` matches is its path or lies below that.
+pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
+    let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
+    let is_path_itself = bodies.any(|body| other.strip_suffix('$') == Some(body));
+    // With flags the letters of the beginning may differ.
+    let beginning = literal_beginning(other).filter(|_| !other.starts_with("(?"));
+    let is_below = |path: String| beginning.is_some_and(|beginning| beginning.starts_with(&(path + "/")));
+    prefix_of(path).is_some_and(|path| is_path_itself || is_below(path))
+}
+
 /// True unless the texts of two expressions say that no path matches both.
 pub(in crate::ingress) fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     let beginning = |text: &str| match prefix_of(text) {

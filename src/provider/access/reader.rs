@@ -1,21 +1,19 @@
 //! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
 
+use std::convert::Infallible;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{self, AccessScope, Client, Error};
 use crate::limits;
 use crate::locks::lock;
-use crate::model::access::{Application, TeamName};
+use crate::model::access::{Application, ReusablePolicy, TeamName};
 use crate::model::{AccountId, Zone};
-use crate::reconcile::Policy;
+use crate::provider::reader::in_parallel;
 use crate::reconcile::access::place;
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
-
-/// A team name older than this is read again: it can be changed, but hardly ever is.
-const TEAM_MAX_AGE: Duration = Duration::from_secs(600);
 
 pub(crate) const APPLICATIONS_READ: &str =
     "give the token the permission Account: Access: Apps and Policies: Read";
@@ -23,164 +21,81 @@ pub(crate) const ZONE_APPLICATIONS_READ: &str =
     "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
 pub(crate) const ORGANIZATION_READ: &str =
     "give the token the permission Account: Access: Organizations, Identity Providers, and Groups: Read";
+
 const SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
 
+/// The time for which Cloudflare's list of applications may not show a write.
+const LIST_LAG_MAX: Duration = Duration::from_secs(120);
+
 /// One call for Access.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::provider) enum AccessTask<'a> {
-    Team(&'a AccountId),
-    OfAccount(&'a AccountId),
+enum Task<'a> {
+    Team,
+    Policies,
+    OfAccount,
     OfZone(&'a Zone),
 }
 
 /// The result of one call.
-#[derive(Debug)]
-pub(in crate::provider) enum AccessAnswer {
+enum Answer {
     Team(Option<TeamName>),
+    Policies(Vec<ReusablePolicy>),
     Applications(Vec<Application>),
 }
 
-/// The time for which Cloudflare's list of applications may not show a write.
-pub(in crate::provider) const LIST_LAG_MAX: Duration = Duration::from_secs(120);
-
-/// The time of one reading.
-#[derive(Debug)]
-pub(in crate::provider) struct Budget<'c> {
-    clock: &'c dyn Clock,
-    pub(in crate::provider) deadline: Deadline,
-    access_deadline: OnceLock<Deadline>,
+/// The account to read, and the means.
+pub(crate) struct Source<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) account: &'a AccountId,
+    /// The zones whose own applications count.
+    pub(crate) zones: Vec<&'a Zone>,
+    pub(crate) parallel_reads: usize,
+    pub(crate) clock: &'a dyn Clock,
 }
 
-/// An application as it was written last.
+/// A write of the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
 struct Written {
-    id: Box<str>,
-    /// `None` if it was deleted.
+    place: Box<str>,
+    /// The application as it was written; `None` if it was deleted.
     application: Option<Application>,
+    /// `None` if nothing tells whether it was made.
+    id: Option<Box<str>>,
     at: Instant,
 }
 
-/// Remembers the team between two readings, and what was just written.
+/// Remembers what was just written, which Cloudflare's list may not show.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct AccessReader {
-    /// Something asked for an application.
-    is_asked: AtomicBool,
-    /// Applications of ours were looked for.
-    has_looked: AtomicBool,
-    team: Mutex<Option<(TeamName, Instant)>>,
-    /// What was written so short a time ago that lists may not show it.
+pub(crate) struct AccessReader {
     written: Mutex<Vec<Written>>,
+    /// The last reading showed applications of ours. No comment may say so any more once what they protect is withdrawn.
+    has_ours: AtomicBool,
 }
 
 impl AccessReader {
-    /// Reads applications from now on. Returns true if that is new.
-    pub(in crate::provider) fn ask(&self) -> bool {
-        !self.is_asked.swap(true, Ordering::Relaxed)
+    /// Takes note of an application that was made or changed.
+    pub(super) fn wrote(&self, place: &str, application: Application, now: Instant) {
+        let id = Some(application.id.clone());
+        self.note(Written { place: place.into(), id, application: Some(application), at: now });
     }
 
-    /// True until it is known whether there were applications of ours at the start.
-    pub(in crate::provider) fn may_find_ours(&self) -> bool {
-        !self.has_looked.load(Ordering::Relaxed)
+    /// Takes note of an application that was deleted.
+    pub(super) fn deleted(&self, place: &str, id: &str, now: Instant) {
+        self.note(Written { place: place.into(), id: Some(id.into()), application: None, at: now });
     }
 
-    /// Looks whether there are applications of ours. After a failure that may pass, it has to look again.
-    pub(in crate::provider) fn finds_ours(
-        &self,
-        client: &Client,
-        account: &AccountId,
-        owner: &str,
-        clock: &dyn Clock,
-        deadline: Deadline,
-    ) -> bool {
-        let task = AccessTask::OfAccount(account);
-        let answer = task.run(client, Budget::new(clock, deadline).for_access());
-        let may_pass = answer.as_ref().is_err_and(|error| !task.told(error).is_lasting);
-        self.has_looked.store(!may_pass, Ordering::Relaxed);
-        let is_ours = |application: &Application| place::is_ours(application, owner);
-        matches!(answer, Ok(AccessAnswer::Applications(all)) if all.iter().any(is_ours))
+    /// Takes note of an application that may have been made.
+    pub(super) fn may_have_made(&self, place: &str, now: Instant) {
+        self.note(Written { place: place.into(), id: None, application: None, at: now });
     }
 
-    /// True if something depends on Access.
-    pub(in crate::provider) fn is_needed(&self, policy: &Policy) -> bool {
-        policy.needs_access() || self.is_asked.load(Ordering::Relaxed)
-    }
-
-    /// Takes note of a write, which the list may not show for a while.
-    pub(in crate::provider) fn wrote(&self, id: &str, application: Option<Application>, now: Instant) {
+    fn note(&self, write: Written) {
         let mut written = lock(&self.written);
-        written.retain(|one| *one.id != *id);
-        written.push(Written { id: id.into(), application, at: now });
+        written.retain(|one| one.place != write.place || one.id != write.id);
+        written.push(write);
     }
 
-    /// The calls of one reading. Only the guard has to know zones' applications, which nobody makes any more.
-    pub(in crate::provider) fn tasks<'a>(
-        &self,
-        account: &'a AccountId,
-        zones: &[&'a Zone],
-        policy: &Policy,
-        clock: &dyn Clock,
-    ) -> Vec<AccessTask<'a>> {
-        if !self.is_needed(policy) {
-            return Vec::new();
-        }
-        let zones = if policy.access_guard { zones } else { &[] };
-        let team = self.known_team(clock).is_none().then_some(AccessTask::Team(account));
-        let zones = zones.iter().map(|zone| AccessTask::OfZone(zone));
-        team.into_iter().chain([AccessTask::OfAccount(account)]).chain(zones).collect()
-    }
-
-    fn known_team(&self, clock: &dyn Clock) -> Option<TeamName> {
-        let now = clock.now();
-        let known = lock(&self.team).clone();
-        known
-            .filter(|(_, read_at)| now.saturating_duration_since(*read_at) < TEAM_MAX_AGE)
-            .map(|(team, _)| team)
-    }
-
-    /// Puts the answers together. Applications that were written a moment ago and that the list does not show so are
-    /// read by their ids.
-    pub(in crate::provider) fn reading(
-        &self,
-        answers: Vec<(AccessTask<'_>, Result<AccessAnswer, Error>)>,
-        client: &Client,
-        account: &AccountId,
-        clock: &dyn Clock,
-        deadline: Deadline,
-    ) -> AccessReading {
-        if answers.is_empty() {
-            return AccessReading::NotAsked;
-        }
-        let mut applications = Vec::new();
-        let mut unread_zones = Vec::new();
-        for (task, answer) in answers {
-            match (task, answer) {
-                (_, Ok(AccessAnswer::Team(Some(team)))) => *lock(&self.team) = Some((team, clock.now())),
-                (_, Ok(AccessAnswer::Team(None))) => {
-                    return AccessReading::Failed(Unread { reason: SET_UP.into(), is_lasting: true });
-                }
-                (_, Ok(AccessAnswer::Applications(more))) => add_new(&mut applications, more),
-                (AccessTask::OfZone(zone), Err(error)) => {
-                    let unread = task.told(&error);
-                    let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
-                    unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
-                }
-                (_, Err(error)) => return AccessReading::Failed(task.told(&error)),
-            }
-        }
-        let applications = match self.with_written(applications, client, account, clock, deadline) {
-            Ok(applications) => applications,
-            Err(error) => return AccessReading::Failed(AccessTask::OfAccount(account).told(&error)),
-        };
-        // What was just read is known for a while.
-        match self.known_team(clock) {
-            Some(team) => AccessReading::Read(AccessSnapshot { team, applications, unread_zones }),
-            None => AccessReading::Failed("the team was not read".into()),
-        }
-    }
-}
-
-impl AccessReader {
     /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
     fn just_written(&self, now: Instant) -> Vec<Written> {
         let mut written = lock(&self.written);
@@ -188,15 +103,69 @@ impl AccessReader {
         written.clone()
     }
 
-    fn with_written(
+    /// True if the last reading showed applications of ours.
+    pub(crate) fn has_ours(&self) -> bool {
+        self.has_ours.load(Ordering::Relaxed)
+    }
+
+    /// Reads everything, in `ACCESS_TIMEOUT`.
+    pub(crate) fn read(&self, source: &Source<'_>, owner: &str, deadline: Deadline) -> AccessReading {
+        let patience = deadline.remaining(source.clock).min(limits::ACCESS_TIMEOUT);
+        let deadline = Deadline::after(source.clock, patience);
+        let reading = self.try_read(source, deadline).map_or_else(AccessReading::Failed, AccessReading::Read);
+        if let Some(access) = reading.read() {
+            let has_ours = access.applications.iter().any(|one| place::is_ours(one, owner));
+            self.has_ours.store(has_ours, Ordering::Relaxed);
+        }
+        reading
+    }
+
+    fn try_read(&self, source: &Source<'_>, deadline: Deadline) -> Result<AccessSnapshot, Unread> {
+        let zones = source.zones.iter().map(|zone| Task::OfZone(zone));
+        let tasks: Vec<Task<'_>> =
+            [Task::Team, Task::Policies, Task::OfAccount].into_iter().chain(zones).collect();
+        let answers = in_parallel(source.parallel_reads, &tasks, |task| {
+            Ok::<_, Infallible>(task.run(source, deadline).map_err(|error| task.told(&error)))
+        });
+        let (mut team, mut applications, mut unread_zones) = (None, Vec::new(), Vec::new());
+        let mut policies = Err(Unread::from("they were not read"));
+        for (task, answer) in tasks.iter().zip(answers.into_iter().flatten()) {
+            match (task, answer) {
+                (_, Ok(Answer::Team(Some(found)))) => team = Some(found),
+                (_, Ok(Answer::Team(None))) => {
+                    return Err(Unread { reason: SET_UP.into(), is_lasting: true });
+                }
+                (_, Ok(Answer::Policies(found))) => policies = Ok(found.into()),
+                (Task::Policies, Err(unread)) => policies = Err(unread),
+                (_, Ok(Answer::Applications(more))) => add_new(&mut applications, more),
+                (Task::OfZone(zone), Err(unread)) => {
+                    let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
+                    unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
+                }
+                (_, Err(unread)) => return Err(unread),
+            }
+        }
+        let pending = self
+            .correct(&mut applications, source, deadline)
+            .map_err(|error| Task::OfAccount.told(&error))?;
+        let team = team.ok_or_else(|| Unread::from("the team was not read"))?;
+        Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
+    }
+
+    /// Reads the applications by their ids that were written a moment ago and that the list does not show so. Returns the
+    /// places of those that it may not show yet.
+    fn correct(
         &self,
-        mut applications: Vec<Application>,
-        client: &Client,
-        account: &AccountId,
-        clock: &dyn Clock,
+        applications: &mut Vec<Application>,
+        source: &Source<'_>,
         deadline: Deadline,
-    ) -> Result<Vec<Application>, Error> {
-        for Written { id, application, at: _ } in self.just_written(clock.now()) {
+    ) -> Result<Vec<Box<str>>, Error> {
+        let mut pending = Vec::new();
+        for Written { place, id, application, at: _ } in self.just_written(source.clock.now()) {
+            let Some(id) = id else {
+                pending.push(place);
+                continue;
+            };
             let listed = applications.iter().position(|one| one.id == id);
             if listed.and_then(|index| applications.get(index)) == application.as_ref() {
                 continue;
@@ -205,21 +174,17 @@ impl AccessReader {
                 applications.swap_remove(index);
             }
             if application.is_some()
-                && let Some(found) = client.access_application(account, &id, deadline)?
+                && let Some(found) = source.client.access_application(source.account, &id, deadline)?
             {
                 applications.push(cloudflare::parse_application(&found)?);
             }
         }
-        Ok(applications)
+        Ok(pending)
     }
 }
 
 /// Adds the applications that another list did not show yet. Sorting them would take 5 KB of code.
 fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
-    if applications.is_empty() {
-        *applications = more;
-        return;
-    }
     for application in more {
         if !applications.iter().any(|one| one.id == application.id) {
             applications.push(application);
@@ -227,40 +192,23 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
     }
 }
 
-impl<'c> Budget<'c> {
-    pub(in crate::provider) fn new(clock: &'c dyn Clock, deadline: Deadline) -> Self {
-        Self { clock, deadline, access_deadline: OnceLock::new() }
-    }
-
-    /// All calls for Access together have `ACCESS_TIMEOUT` from the first one on. There is one for each zone, and not
-    /// all are under way at once, so a time for each would add up to more than a request has.
-    pub(in crate::provider) fn for_access(&self) -> Deadline {
-        let begun = || {
-            let patience = self.deadline.remaining(self.clock).min(limits::ACCESS_TIMEOUT);
-            Deadline::after(self.clock, patience)
-        };
-        *self.access_deadline.get_or_init(begun)
-    }
-}
-
-impl AccessTask<'_> {
-    pub(in crate::provider) fn run(self, client: &Client, deadline: Deadline) -> Result<AccessAnswer, Error> {
+impl Task<'_> {
+    fn run(self, source: &Source<'_>, deadline: Deadline) -> Result<Answer, Error> {
+        let Source { client, account, .. } = source;
+        let applications = |scope| client.access_applications(scope, deadline).map(Answer::Applications);
         match self {
-            Self::Team(account) => client.access_team(account, deadline).map(AccessAnswer::Team),
-            Self::OfAccount(account) => client
-                .access_applications(AccessScope::Account(account), deadline)
-                .map(AccessAnswer::Applications),
-            Self::OfZone(zone) => client
-                .access_applications(AccessScope::Zone(&zone.id), deadline)
-                .map(AccessAnswer::Applications),
+            Self::Team => client.access_team(account, deadline).map(Answer::Team),
+            Self::Policies => client.access_policies(account, deadline).map(Answer::Policies),
+            Self::OfAccount => applications(AccessScope::Account(account)),
+            Self::OfZone(zone) => applications(AccessScope::Zone(&zone.id)),
         }
     }
 
     /// The error, with the remedy if a permission is missing.
     fn told(self, error: &Error) -> Unread {
         let permission = match self {
-            Self::Team(_) => ORGANIZATION_READ,
-            Self::OfAccount(_) => APPLICATIONS_READ,
+            Self::Team => ORGANIZATION_READ,
+            Self::Policies | Self::OfAccount => APPLICATIONS_READ,
             Self::OfZone(_) => ZONE_APPLICATIONS_READ,
         };
         match error {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::LogLine;
+use crate::model::log_line::Pair;
 use crate::ordered::inserted;
 
 /// The lines of the last loop about one state.
@@ -16,6 +17,15 @@ impl SaidLines {
         let news = lines.difference(&self.0).cloned().collect();
         self.0 = lines;
         news
+    }
+
+    /// True if a line is about this hostname, or about several of which not all are named.
+    pub(crate) fn may_name(&self, hostname: &str) -> bool {
+        let is_it = |pair: &Pair| match &*pair.key {
+            "hostname" => pair.value == hostname,
+            key => key == "hostnames",
+        };
+        self.0.iter().any(|line| line.pairs.iter().any(is_it))
     }
 
     /// Nothing that was logged holds any more.

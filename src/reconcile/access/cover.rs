@@ -1,7 +1,7 @@
 //! Judges if Cloudflare Access covers a hostname, or a path of it, and nothing over it lets visitors past.
 //!
 //! Whatever is not certain counts as open. The judgement is about a moment, and about requests as they are written:
-//! the rule requires the audiences besides, so that cloudflared refuses who comes without a token when an application
+//! the rule requires the audiences besides, so that cloudflared refuses requests without a token when an application
 //! goes later, when the edge reads a path otherwise than cloudflared (`/%61dmin`, `/x/../admin`), or when a wildcard of
 //! DNS takes a name that is too deep for Access's.
 
@@ -37,7 +37,7 @@ pub enum Gap {
     NoPolicies { application: Box<str> },
     /// The application does not tell its audience, so a rule could not ask for its tokens.
     NoAudience { application: Box<str> },
-    /// Nobody knows what an application of this type does.
+    /// What an application of this type does is not known.
     UnknownKind { application: Box<str> },
     /// Another wildcard stands over some of the names, and which of the two counts is not known.
     Overlap { application: Box<str> },

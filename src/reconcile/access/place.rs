@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
-use crate::reconcile::access::wish::ProtectionWish;
+use crate::reconcile::access::wish::{NamedPolicy, ProtectionWish};
 use crate::reconcile::stamp;
 
 /// Cloudflare's limit for the text of a destination.
@@ -30,33 +30,18 @@ pub struct Place {
     prefix: Option<Box<str>>,
 }
 
-/// The reason why Access cannot cover exactly the requests of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoPlace {
-    /// The path is an expression.
-    Expression,
-    TooLong,
-}
+const EXPRESSION: &str = "is set, and the path is an expression, which Access does not know: use \
+     webhook/tunnel-path-prefix, with more than a slash, or protect the whole hostname";
 
-impl fmt::Display for NoPlace {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expression => formatter.write_str(
-                "is set, and the path is an expression, which Access does not know: use webhook/tunnel-path-prefix, \
-                 with more than a slash, or protect the whole hostname",
-            ),
-            Self::TooLong => write!(
-                formatter,
-                "is set, and the hostname with its path has more than the {DESTINATION_MAX_CHARS} characters that Access \
-                 takes"
-            ),
-        }
-    }
-}
+const TOO_LONG: &str =
+    "is set, and the hostname with its path has more than the 63 characters that Access takes";
 
 impl Place {
     /// The place of a rule.
-    pub fn of(hostname: &Hostname, path: Option<&str>) -> Result<Self, NoPlace> {
+    ///
+    /// # Errors
+    /// The reason why Access cannot cover exactly the requests of the rule.
+    pub fn of(hostname: &Hostname, path: Option<&str>) -> Result<Self, &'static str> {
         let prefix = match path {
             None => None,
             Some(path) => {
@@ -66,12 +51,12 @@ impl Place {
                     prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*')
                         && !prefix.contains("//")
                 };
-                Some(prefix.filter(is_plain).ok_or(NoPlace::Expression)?.into())
+                Some(prefix.filter(is_plain).ok_or(EXPRESSION)?.into())
             }
         };
         let place = Self { hostname: hostname.as_str().into(), prefix };
         let is_too_long = |destination: &Destination| destination.to_string().len() > DESTINATION_MAX_CHARS;
-        if place.destinations().iter().any(is_too_long) { Err(NoPlace::TooLong) } else { Ok(place) }
+        if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
     }
 
     /// The place that one of our applications was made for, whatever its destinations are now.
@@ -86,17 +71,10 @@ impl Place {
         &self.hostname
     }
 
-    /// True if it is the whole hostname.
-    pub fn is_whole(&self) -> bool {
-        self.prefix.is_none()
-    }
-
-    /// The path expression of its rule, empty for the whole hostname; `None` if no rule can have such a path.
-    pub fn path_text(&self) -> Option<String> {
-        let Some(prefix) = self.prefix.as_deref() else {
-            return Some(String::new());
-        };
-        PathPattern::from_prefix(prefix).ok().map(|path| path.as_str().to_owned())
+    /// The path expression of its rule; `None` for the whole hostname.
+    pub fn path(&self) -> Option<String> {
+        let prefix = self.prefix.as_deref()?;
+        Some(PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into()))
     }
 
     /// The destinations of its application: of a path itself, and of what is below.
@@ -114,36 +92,6 @@ impl Place {
         *self.hostname == *name || label().is_some_and(|label| !label.contains(['.', '*']))
     }
 
-    /// True if a rule with this path expression takes every request for the place.
-    pub fn is_taken_by(&self, path: Option<&str>) -> bool {
-        let prefix = |path: &str| PathPattern::parse(path).ok()?.prefix();
-        path.is_none_or(|path| {
-            self.prefix.as_deref().zip(prefix(path)).is_some_and(|(own, other)| is_at_or_below(own, &other))
-        })
-    }
-
-    /// True if requests for the place may be taken by a rule with this path expression.
-    pub fn may_share_requests_with(&self, path: Option<&str>) -> bool {
-        let prefix = |path: &str| PathPattern::parse(path).ok()?.prefix();
-        match (&self.prefix, path.map(prefix)) {
-            // Every path, or who knows which.
-            (None, _) | (_, None | Some(None)) => true,
-            (Some(own), Some(Some(other))) => is_at_or_below(own, &other) || is_at_or_below(&other, own),
-        }
-    }
-
-    /// True if its application covers what a rule with this path expression serves, or may.
-    pub fn covers(&self, path: Option<&str>) -> bool {
-        match (&self.prefix, path) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(own), Some(path)) => {
-                let other = PathPattern::parse(path).ok().and_then(|path| path.prefix());
-                other.is_none_or(|other| is_at_or_below(&other, own))
-            }
-        }
-    }
-
     /// The name of its application.
     pub fn application_name(&self, owner: &str) -> String {
         format!("{self}{}", name_suffix(owner))
@@ -157,7 +105,7 @@ impl fmt::Display for Place {
     }
 }
 
-fn is_at_or_below(path: &str, above: &str) -> bool {
+pub(super) fn is_at_or_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
@@ -176,24 +124,17 @@ pub fn is_ours(application: &Application, owner: &str) -> bool {
     application.tags.iter().any(|one| **one == *tag) && application.name.ends_with(&name_suffix(owner))
 }
 
-/// Our applications of a place, those whose audience `is_named` by a rule first, then by id.
+/// Our applications of a place.
 pub fn of_place<'a>(
     place: &Place,
     applications: &'a [Application],
     owner: &str,
-    is_named: impl Fn(&str) -> bool,
-) -> Vec<&'a Application> {
-    let name = place.application_name(owner);
-    let ours = applications.iter().filter(|application| *application.name == *name);
-    let mut ours: Vec<&Application> = ours.filter(|application| is_ours(application, owner)).collect();
-    // The one that a rule names counts.
-    if let Some(index) = ours.iter().position(|application| is_named(&application.audience)) {
-        ours.swap(0, index);
-    }
-    ours
+) -> impl Iterator<Item = &'a Application> + Clone {
+    let (name, owner) = (place.application_name(owner), owner.to_owned());
+    applications.iter().filter(move |one| *one.name == *name && is_ours(one, &owner))
 }
 
-/// An application of somebody else that has one of the place's destinations.
+/// An application of another owner, or ours of another place, that has one of the place's destinations.
 pub fn in_the_way<'a>(
     place: &Place,
     applications: &'a [Application],
@@ -220,21 +161,15 @@ pub fn lets_past(application: &Application) -> bool {
     application.policies.iter().flatten().any(|policy| policy.decision.may_let_past())
 }
 
-/// True if the application is ours and as wanted. `policies` are ids.
-pub fn is_as_wanted(
-    application: &Application,
-    place: &Place,
-    policies: &[&str],
-    duration: SessionDuration,
-    owner: &str,
-) -> bool {
+/// True if the application is ours and as wanted.
+pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     is_ours(application, owner)
         && *application.name == *place.application_name(owner)
         && stands_over(application, place)
         && application.policies.is_some()
-        && present.eq(policies.iter().copied())
-        && session_duration(application) == Some(duration)
+        && present.eq(wish.policies.iter().map(NamedPolicy::text))
+        && session_duration(application) == Some(wish.session_duration)
 }
 
 /// Its duration; `None` if it is none that an endpoint can ask for.
@@ -250,7 +185,6 @@ pub fn session_duration(application: &Application) -> Option<SessionDuration> {
 pub fn body(
     place: &Place,
     wish: &ProtectionWish,
-    policies: &[&str],
     owner: &str,
     present: Option<Map<String, Value>>,
 ) -> Vec<u8> {
@@ -267,8 +201,12 @@ pub fn body(
     }
     let destinations = place.destinations();
     let uris = destinations.iter().map(ToString::to_string);
-    let links =
-        policies.iter().zip(1_u32..).map(|(id, precedence)| json!({"id": id, "precedence": precedence}));
+    let links = wish
+        .policies
+        .iter()
+        .map(NamedPolicy::text)
+        .zip(1_u32..)
+        .map(|(id, precedence)| json!({"id": id, "precedence": precedence}));
     for (name, value) in [
         ("type", json!("self_hosted")),
         ("name", place.application_name(owner).into()),
@@ -311,6 +249,7 @@ mod tests {
             policies: Some(vec![policy("one"), policy("two")]),
             tags: vec!["somebody".into(), tag("default").into()],
             session_duration: Some("24h".into()),
+            created_unix_seconds: None,
         }
     }
 
@@ -336,39 +275,17 @@ mod tests {
         let of = |hostname: &str, path: &str| {
             Place::of(&Hostname::parse(hostname).expect("a hostname"), Some(path))
         };
-        assert!(place("a.example.com", "").is_whole());
-        assert!(!place("a.example.com", "^/api(/|$)").is_whole());
+        assert_eq!(place("a.example.com", "").path(), None);
+        assert_eq!(place("a.example.com", "^/api(/|$)").path().as_deref(), Some("^/api(/|$)"));
         for path in ["^/api", "^/", "^/a/\\*(/|$)", "^/ä(/|$)", "^/a//b(/|$)"] {
-            assert_eq!(of("a.example.com", path), Err(NoPlace::Expression), "{path}");
+            assert_eq!(of("a.example.com", path), Err(EXPRESSION), "{path}");
         }
-        assert!(NoPlace::Expression.to_string().contains("webhook/tunnel-path-prefix"));
         // `/*` counts too.
         let path = |length: usize| format!("^/{}(/|$)", "x".repeat(length));
         assert!(of("a.example.com", &path(47)).is_ok());
-        assert_eq!(of("a.example.com", &path(48)), Err(NoPlace::TooLong));
-        assert_eq!(of("a.example.com", &path(49)), Err(NoPlace::TooLong));
-        assert!(NoPlace::TooLong.to_string().contains("63 characters"));
-    }
-
-    #[test]
-    fn which_rules_a_place_shares_requests_with_is_told_by_their_paths() {
-        for (own, path, is_taken, may_share, covers) in [
-            ("", None, true, true, true),
-            ("", Some("^/api(/|$)"), false, true, true),
-            ("^/api(/|$)", None, true, true, false),
-            ("^/api(/|$)", Some("^/api(/|$)"), true, true, true),
-            ("^/api(/|$)", Some("^/api/v1(/|$)"), false, true, true),
-            ("^/api/v1(/|$)", Some("^/api(/|$)"), true, true, false),
-            ("^/api(/|$)", Some("^/apis(/|$)"), false, false, false),
-            ("^/api(/|$)", Some("^/web(/|$)"), false, false, false),
-            // Nobody knows which requests an expression takes.
-            ("^/api(/|$)", Some("v1"), false, true, true),
-        ] {
-            let own = place("a.example.com", own);
-            assert_eq!(own.is_taken_by(path), is_taken, "{own} {path:?}");
-            assert_eq!(own.may_share_requests_with(path), may_share, "{own} {path:?}");
-            assert_eq!(own.covers(path), covers, "{own} {path:?}");
-        }
+        assert_eq!(of("a.example.com", &path(48)), Err(TOO_LONG));
+        assert_eq!(of("a.example.com", &path(49)), Err(TOO_LONG));
+        assert!(TOO_LONG.contains(&format!("{DESTINATION_MAX_CHARS} characters")));
     }
 
     #[test]
@@ -404,9 +321,12 @@ mod tests {
     #[test]
     fn an_application_is_as_wanted_if_nothing_of_it_differs() {
         let (whole, wanted) = (place("a.example.com", ""), application("a.example.com", ""));
-        let is_wanted = |application: &Application| {
-            is_as_wanted(application, &whole, &["one", "two"], SessionDuration::default(), "default")
+        let wish = |ids: &[&str]| ProtectionWish {
+            policies: ids.iter().map(|id| NamedPolicy::Known((*id).into())).collect(),
+            session_duration: SessionDuration::default(),
         };
+        let is_wanted =
+            |application: &Application| is_as_wanted(application, &whole, &wish(&["one", "two"]), "default");
         assert!(is_wanted(&wanted));
         assert!(is_wanted(&Application { session_duration: None, ..wanted.clone() }));
         let mut turned = wanted.clone();
@@ -427,7 +347,7 @@ mod tests {
             assert!(!is_wanted(&other), "{label}");
         }
         let nobody = Application { policies: None, ..wanted };
-        let without = is_as_wanted(&nobody, &whole, &[], SessionDuration::default(), "default");
+        let without = is_as_wanted(&nobody, &whole, &wish(&[]), "default");
         assert!(!without, "policies that are not told are not none");
     }
 }

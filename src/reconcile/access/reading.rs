@@ -1,6 +1,8 @@
 //! What was read of Cloudflare Access, or why it was not. Nothing that was not read counts as absent.
 
-use crate::model::access::{Application, TeamName};
+use std::sync::Arc;
+
+use crate::model::access::{Application, ReusablePolicy, TeamName};
 
 /// What was read of Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub enum AccessReading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub reason: Box<str>,
-    /// It stays so until somebody mends it: the account has no Access, or the credentials lack a permission.
+    /// It stays so until an operator mends it: the account has no Access, or the credentials lack a permission.
     pub is_lasting: bool,
 }
 
@@ -27,17 +29,33 @@ impl From<&str> for Unread {
     }
 }
 
-/// The applications of Access at one time.
+/// Access at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessSnapshot {
     pub team: TeamName,
-    /// Those of the account and of the zones.
+    /// The applications of the account and of the zones.
     pub applications: Vec<Application>,
     /// The zones whose own applications could not be read, with the reasons.
     pub unread_zones: Vec<(Box<str>, Unread)>,
+    /// The account's reusable policies.
+    pub policies: Result<Arc<[ReusablePolicy]>, Unread>,
+    /// The places whose applications were asked for a moment ago, of which nothing tells yet whether they were made.
+    pub pending: Vec<Box<str>>,
 }
 
 impl AccessReading {
+    pub fn read(&self) -> Option<&AccessSnapshot> {
+        match self {
+            Self::Read(access) => Some(access),
+            Self::NotAsked | Self::Failed(_) => None,
+        }
+    }
+
+    /// The applications that were read.
+    pub fn applications(&self) -> &[Application] {
+        self.read().map(|access| access.applications.as_slice()).unwrap_or_default()
+    }
+
     /// The reason why not everything was read that was asked for.
     pub fn problem(&self) -> Option<&str> {
         match self {

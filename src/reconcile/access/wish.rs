@@ -1,14 +1,13 @@
-//! Reads what an endpoint says about who may reach it: `webhook-access-policy`.
+//! Reads what an endpoint says about its visitors' login: `webhook-access-policy`.
 //!
-//! What says nothing never opens what is protected; see `plan/judge.rs`. A name that fits no policy stays as text, so
+//! What says nothing never opens what is protected; see [`super::gate`]. A name that fits no policy stays as text, so
 //! that the endpoint can be refused by name and compared again once the policy is there.
-
-use std::fmt;
 
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};
 use crate::model::endpoint::Property;
-use crate::reconcile::{Policy, Settings};
+use crate::reconcile::Policy;
+use crate::reconcile::access::reading::AccessReading;
 
 /// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
 pub const ACCESS_POLICY: &str = "webhook/access-policy";
@@ -25,7 +24,7 @@ pub const OPEN: &str = "none";
 /// Separates policies.
 const SEPARATOR: char = ',';
 
-/// The most policies that one application gets. Nobody documents a limit.
+/// The most policies that one application gets. Cloudflare documents no limit.
 const POLICIES_MAX: usize = 20;
 
 /// What an endpoint asks of Access.
@@ -59,36 +58,22 @@ pub enum NamedPolicy {
     },
 }
 
-/// A text that is no list of policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadPolicies {
-    Empty,
-    OpenAmongOthers,
-    Twice,
-    TooMany,
-}
-
-impl fmt::Display for BadPolicies {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => {
-                write!(formatter, "it names no policy between its commas; {OPEN} opens the hostname")
-            }
-            Self::OpenAmongOthers => write!(formatter, "it has {OPEN} beside policies; say one or the other"),
-            Self::Twice => formatter.write_str("it names a policy twice"),
-            Self::TooMany => write!(formatter, "it names more than {POLICIES_MAX} policies"),
-        }
-    }
-}
+const EMPTY: &str = "it names no policy between its commas; none opens the hostname";
+const OPEN_AMONG_OTHERS: &str = "it has none beside policies; say one or the other";
+const TWICE: &str = "it names a policy twice";
+const TOO_MANY: &str = "it names more than 20 policies";
 
 /// Reads the names of policies; `None` for [`OPEN`].
-pub fn names(text: &str) -> Result<Option<Vec<&str>>, BadPolicies> {
+///
+/// # Errors
+/// The reason why the text is no list of policies.
+pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
     let names: Vec<&str> = text.split(SEPARATOR).map(str::trim).collect();
     match &*names {
         [OPEN] => return Ok(None),
-        names if names.iter().any(|name| name.is_empty()) => return Err(BadPolicies::Empty),
-        names if names.contains(&OPEN) => return Err(BadPolicies::OpenAmongOthers),
-        names if names.len() > POLICIES_MAX => return Err(BadPolicies::TooMany),
+        names if names.iter().any(|name| name.is_empty()) => return Err(EMPTY),
+        names if names.contains(&OPEN) => return Err(OPEN_AMONG_OTHERS),
+        names if names.len() > POLICIES_MAX => return Err(TOO_MANY),
         _ => {}
     }
     Ok(Some(names))
@@ -99,34 +84,40 @@ impl ProtectionWish {
     pub(in crate::reconcile) fn new(
         names: &[&str],
         session_duration: SessionDuration,
-        settings: &Settings,
-    ) -> Result<Self, BadPolicies> {
+        access: &AccessReading,
+        policy: &Policy,
+    ) -> Result<Self, &'static str> {
         let mut policies: Vec<NamedPolicy> = Vec::with_capacity(names.len());
         for name in names {
-            let policy = NamedPolicy::find(name, settings);
-            if policies.iter().any(|other| other.text() == policy.text()) {
-                return Err(BadPolicies::Twice);
+            let named = NamedPolicy::find(name, access, policy);
+            if policies.iter().any(|other| other.text() == named.text()) {
+                return Err(TWICE);
             }
-            policies.push(policy);
+            policies.push(named);
         }
         Ok(Self { policies, session_duration })
     }
 
-    /// The ids of the policies, or the reason why one of them cannot be used.
-    pub fn ids(&self) -> Result<Vec<&str>, &str> {
-        let policies = self.policies.iter();
-        policies
-            .map(|policy| match policy {
-                NamedPolicy::Known(id) => Ok(&**id),
-                NamedPolicy::Unknown { text: _, problem } => Err(problem.as_str()),
-            })
-            .collect()
+    /// The reason why one of the policies cannot be used.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.policies.iter().find_map(|policy| match policy {
+            NamedPolicy::Known(_) => None,
+            NamedPolicy::Unknown { text: _, problem } => Some(problem.as_str()),
+        })
     }
 }
 
 impl NamedPolicy {
-    fn find(text: &str, settings: &Settings) -> Self {
-        match usable_policy(text, settings) {
+    fn find(text: &str, access: &AccessReading, policy: &Policy) -> Self {
+        let found = match access.read().map(|access| &access.policies) {
+            Some(Ok(policies)) => usable_policy(text, policies, policy),
+            Some(Err(unread)) => Err(format!(
+                "names {text:?}, and the account's Access policies were not read: {}",
+                unread.reason
+            )),
+            None => Err(format!("names {text:?}, and the account's Access policies are not read yet")),
+        };
+        match found {
             Ok(policy) => Self::Known(policy.id.clone()),
             Err(problem) => Self::Unknown { text: text.into(), problem },
         }
@@ -142,10 +133,11 @@ impl NamedPolicy {
 }
 
 /// The policy of that name or id, if it protects and may be named.
-fn usable_policy<'s>(text: &str, settings: &'s Settings) -> Result<&'s ReusablePolicy, String> {
-    let Some(policies) = settings.access_policies() else {
-        return Err(format!("names the Access policy {text:?}, and the account's policies are not read yet"));
-    };
+fn usable_policy<'p>(
+    text: &str,
+    policies: &'p [ReusablePolicy],
+    settings: &Policy,
+) -> Result<&'p ReusablePolicy, String> {
     let by_id = policies.iter().find(|policy| *policy.id == *text);
     let mut by_name = policies.iter().filter(|policy| *policy.name == *text);
     let policy = match (by_id, by_name.next(), by_name.next()) {
@@ -169,7 +161,7 @@ fn usable_policy<'s>(text: &str, settings: &'s Settings) -> Result<&'s ReusableP
              known"
         ));
     }
-    if !may_be_named(policy, &settings.policy) {
+    if !may_be_named(policy, settings) {
         return Err(format!(
             "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use"
         ));
@@ -177,7 +169,8 @@ fn usable_policy<'s>(text: &str, settings: &'s Settings) -> Result<&'s ReusableP
     Ok(policy)
 }
 
-/// True if objects may name the policy. Nobody can tell any more who named one of the default's.
+/// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
+/// not tell the default from an annotation.
 fn may_be_named(policy: &ReusablePolicy, settings: &Policy) -> bool {
     let is_listed = |listed: &[Box<str>]| {
         listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
@@ -222,13 +215,13 @@ mod tests {
     fn a_list_of_policies_names_each_and_no_more_than_access_takes() {
         assert_eq!(names(OPEN), Ok(None));
         assert_eq!(names(" a , b "), Ok(Some(vec!["a", "b"])));
-        assert_eq!(names(""), Err(BadPolicies::Empty));
-        assert_eq!(names("a,,b"), Err(BadPolicies::Empty));
-        assert_eq!(names(&format!("a,{OPEN}")), Err(BadPolicies::OpenAmongOthers));
+        assert_eq!(names(""), Err(EMPTY));
+        assert_eq!(names("a,,b"), Err(EMPTY));
+        assert_eq!(names(&format!("a,{OPEN}")), Err(OPEN_AMONG_OTHERS));
         let many = |count: usize| vec!["a"; count].join(",");
         assert!(names(&many(POLICIES_MAX)).is_ok());
         for count in [POLICIES_MAX + 1, POLICIES_MAX + 2] {
-            assert_eq!(names(&many(count)), Err(BadPolicies::TooMany));
+            assert_eq!(names(&many(count)), Err(TOO_MANY));
         }
     }
 
@@ -249,11 +242,12 @@ mod tests {
         let found = |text: &str, change: &dyn Fn(&mut Policy)| {
             let mut settings = settings();
             change(&mut settings.policy);
-            let settings = settings.with_access_policies(Some(policies.clone().into()));
-            usable_policy(text, &settings).map(|policy| policy.id.to_string()).map_err(|problem| {
-                let start = format!("names the Access policy {text:?}, which ");
-                problem.strip_prefix(&start).unwrap_or(&problem).to_owned()
-            })
+            usable_policy(text, &policies, &settings.policy).map(|policy| policy.id.to_string()).map_err(
+                |problem| {
+                    let start = format!("names the Access policy {text:?}, which ");
+                    problem.strip_prefix(&start).unwrap_or(&problem).to_owned()
+                },
+            )
         };
         let any = |_: &mut Policy| {};
         assert_eq!(found("1", &any).as_deref(), Ok("1"));

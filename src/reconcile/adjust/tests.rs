@@ -7,6 +7,7 @@ use crate::ingress::OriginOption;
 use crate::ingress::origin_option::OriginValue;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Labels, Property};
+use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::{ConfiguredTunnel, Policy};
@@ -37,7 +38,7 @@ fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -
 
 /// The one rule that is asked for.
 fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
-    let mut reader = EndpointReader::new(settings);
+    let mut reader = EndpointReader::new(settings, &AccessReading::NotAsked);
     let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
     read
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use crate::ingress::{Owned, Rule};
 use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
@@ -45,6 +47,7 @@ pub(super) struct Outcome {
     pub(super) plan: Option<HostPlan>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
+    pub(super) work: Vec<ApplicationWork>,
     /// The digests of the rules that are ours, and of those that are taken over.
     pub(super) own: BTreeSet<Digest>,
 }
@@ -94,7 +97,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     let decision = decide(Host::of(situation, zone, hostname, request), request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, mut refusals, .. } = decision;
+    let Decision { host, mut refusals, work, opened, .. } = decision;
     let (plan, waiting) = match planned {
         Ok(planned) => planned,
         Err(reason) => {
@@ -103,9 +106,9 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         }
     };
     refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
-    let notes = names_taken(&host, &plan).into_iter().collect();
+    let notes = names_taken(&host, &plan).into_iter().chain(opened).collect();
     let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, own }
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, work, own }
 }
 
 /// The refusals of endpoints that cannot be published whatever stands.
@@ -182,7 +185,7 @@ impl<'a> Host<'a> {
         self.situation.earlier.deleted.get(tunnel)
     }
 
-    /// The hostname's rules in one tunnel, whoever owns them.
+    /// The hostname's rules in one tunnel, ours and foreign ones.
     fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
         let tunnel = self.snapshot().tunnels.get(tunnel);
         tunnel.map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
@@ -195,7 +198,7 @@ impl<'a> Host<'a> {
         rules
     }
 
-    /// The rule that stands at a place, whoever owns it.
+    /// The rule that stands at a place, ours or a foreign one.
     fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
         self.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)
     }
@@ -204,6 +207,15 @@ impl<'a> Host<'a> {
     fn own_rule(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
         let mut rules = self.rules.iter();
         rules.find(|(id, rule)| *id == tunnel && rule.path() == path).map(|(_, rule)| *rule)
+    }
+
+    /// True if an Access application of ours protects something of the hostname, or if the comment says so and that is not
+    /// known.
+    fn is_protected(&self) -> bool {
+        match self.snapshot().access.read() {
+            Some(_) => Standing::of(&self.hostname, self.snapshot(), self.settings()).is_protected(),
+            None => self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected),
+        }
     }
 
     /// True if we have a rule for the path, in any tunnel.
@@ -255,6 +267,14 @@ impl<'a> Host<'a> {
     fn note(&self, text: String) -> Note {
         let resource = self.stamp.as_ref().and_then(|stamp| stamp.resource.clone());
         Note { hostname: self.name().into(), resource, text }
+    }
+
+    /// What is told of an endpoint that opens what is protected.
+    fn opened(&self, path: &str, resource: Option<&str>) -> Note {
+        let text = format!(
+            "path={path:?} webhook-access-policy: none opens it, and visitors need no login any more"
+        );
+        Note { hostname: self.name().into(), resource: resource.map(Into::into), text }
     }
 
     /// The refusal of one endpoint.

@@ -78,7 +78,7 @@ pub enum Reason {
         /// It has no other destination.
         is_exact: bool,
     },
-    /// The endpoint says nothing of Access, and what it would publish is protected now.
+    /// The endpoint does not say the word that opens, has no rule that could require a login, and its visitors need one now.
     WouldOpen,
     /// The endpoint asks to be open, and an Access application stands over it.
     StillProtected {
@@ -87,8 +87,6 @@ pub enum Reason {
         /// What the application of the endpoint itself protects as well, and does not ask to be open.
         relying: Option<Box<str>>,
     },
-    /// So many hostnames ask to be open at once that something else must be wrong.
-    MassOpening,
     /// The namespace guard keeps the hostname for another namespace.
     NamespaceHeld {
         /// The digest of that namespace.
@@ -133,6 +131,8 @@ pub enum Reason {
     Cloudflare(String),
     /// It is left to a later request to find out if this can be done.
     Undecided(String),
+    /// It waits for something of Access that comes first, or that is not known yet.
+    Waiting(String),
     /// It is served at its old place until everything else is ready.
     Moving(String),
     /// The same, for longer than a request waits.
@@ -158,7 +158,6 @@ impl Reason {
         Self::ApplicationHeld { .. } => "application_held",
         Self::WouldOpen => "would_open",
         Self::StillProtected { .. } => "still_protected",
-        Self::MassOpening => "mass_opening",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
         Self::TwoTunnels { .. } => "two_tunnels",
@@ -169,6 +168,7 @@ impl Reason {
         Self::Edit(_) => "edit",
         Self::Cloudflare(_) => "cloudflare",
         Self::Undecided(_) => "undecided",
+        Self::Waiting(_) => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -177,7 +177,7 @@ impl Reason {
     /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
     /// answered as done.
     pub fn is_unfinished(&self) -> bool {
-        matches!(self, Self::MassDeletion | Self::MassOpening | Self::Undecided(_) | Self::Moving(_))
+        matches!(self, Self::MassDeletion | Self::Undecided(_) | Self::Waiting(_) | Self::Moving(_))
     }
 
     /// True if a hostname that is open stays open, or stays unpublished, although it was to be protected.
@@ -199,8 +199,8 @@ impl Refusal {
         for refusal in refusals {
             match &refusal.reason {
                 reason @ (Reason::MassDeletion
-                | Reason::MassOpening
                 | Reason::Undecided(_)
+                | Reason::Waiting(_)
                 | Reason::Moving(_)
                 | Reason::NotMoved(_)) => {
                     of_many.entry(reason).or_default().push(refusal);
@@ -315,8 +315,8 @@ impl fmt::Display for Reason {
                 )
             }
             Self::WouldOpen => formatter.write_str(
-                "it is protected by Access, or something beside it is, and the endpoint says nothing of Access any more: \
-                 an annotation may be lost; set webhook-access-policy to the policies, or to none to open it",
+                "its visitors need a login now, and without one it would be open: set webhook-access-policy to the policies, \
+                 or to none to open it",
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
@@ -327,11 +327,6 @@ impl fmt::Display for Reason {
                 formatter,
                 "it asks to be open, but the Access application {application:?} protects it: take \
                  webhook-access-policy: none off, or change that application"
-            ),
-            Self::MassOpening => formatter.write_str(
-                "in one request more than MASS_DELETION_LIMIT hostnames were to be opened, so they stay protected and \
-                 everything else is done: look for a template that has changed; if it is meant, open fewer at once, or \
-                 set MASS_DELETION_LIMIT=0 until it is done",
             ),
             Self::NamespaceHeld { holder } => write!(
                 formatter,
@@ -371,7 +366,11 @@ impl fmt::Display for Reason {
                  bytes): shorten OWNER_ID or the text after the bar, publish fewer paths on the hostname, or change \
                  them in two steps"
             ),
-            Self::Edit(text) | Self::Undecided(text) | Self::Moving(text) | Self::NotMoved(text) => {
+            Self::Edit(text)
+            | Self::Undecided(text)
+            | Self::Waiting(text)
+            | Self::Moving(text)
+            | Self::NotMoved(text) => {
                 formatter.write_str(text)
             }
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),

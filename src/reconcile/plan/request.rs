@@ -7,6 +7,8 @@ use super::Reason;
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
 use crate::ordered::{inserted, push_lean};
+use crate::reconcile::access::gate::Besides;
+use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
@@ -38,6 +40,8 @@ pub(super) struct Wanted {
     pub(super) resource: Option<Box<str>>,
     /// The publication, or the reason why what is published stays as it is.
     pub(super) publication: Result<Publication, Reason>,
+    /// What has to be done besides.
+    pub(super) besides: Besides,
 }
 
 /// The request belongs to another owner, so nothing of it may be written.
@@ -68,6 +72,7 @@ impl From<Canonical> for Wanted {
             resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
             set_identifier: canonical.endpoint.set_identifier.into(),
             publication: canonical.publication.map_err(Reason::Invalid),
+            besides: Besides::Nothing,
         }
     }
 }
@@ -77,11 +82,6 @@ impl HostRequest {
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.wanted.iter().filter_map(|wanted| wanted.resource.as_deref()).min().map(Into::into)
     }
-
-    /// The valid wanted publications.
-    pub(super) fn publications(&self) -> impl Iterator<Item = &Publication> {
-        self.wanted.iter().filter_map(|wanted| wanted.publication.as_ref().ok())
-    }
 }
 
 impl Requests {
@@ -90,12 +90,17 @@ impl Requests {
     /// # Errors
     ///
     /// When an endpoint is labelled with another owner than ours.
-    pub(super) fn read(changes: &Changes, settings: &Settings) -> Result<Self, WrongOwner> {
+    pub(super) fn read(
+        changes: &Changes,
+        access: &AccessReading,
+        settings: &Settings,
+    ) -> Result<Self, WrongOwner> {
         check_owner(changes, settings)?;
         let Changes { create, update_old: _, update_new, delete } = changes;
         let mut requests = Self::default();
         let wanted = create.iter().chain(update_new);
-        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address()), settings);
+        let reader = EndpointReader::new(settings, access);
+        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address()), reader);
         requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address()));
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
             if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
@@ -105,8 +110,11 @@ impl Requests {
         Ok(requests)
     }
 
-    fn add_wanted<'e>(&mut self, endpoints: impl Iterator<Item = &'e Endpoint>, settings: &Settings) {
-        let mut reader = EndpointReader::new(settings);
+    fn add_wanted<'e>(
+        &mut self,
+        endpoints: impl Iterator<Item = &'e Endpoint>,
+        mut reader: EndpointReader<'_>,
+    ) {
         for endpoint in endpoints {
             let read = reader.read(endpoint);
             if read.is_empty() {

@@ -169,7 +169,7 @@ impl PartReader<'_, '_> {
         match rule {
             Ok(Some(rule)) => {
                 Place::of(&rule.hostname, rule.path_text())
-                    .map_err(|problem| self.fault(ACCESS_POLICY, problem.to_string()))?;
+                    .map_err(|problem| self.fault(ACCESS_POLICY, problem))?;
             }
             Ok(None) => {
                 let problem = format!(
@@ -180,7 +180,7 @@ impl PartReader<'_, '_> {
             }
             Err(Faulty) => {}
         }
-        ProtectionWish::new(&names, duration, settings)
+        ProtectionWish::new(&names, duration, self.reader.access, &settings.policy)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(AccessWish::Protected)
     }

@@ -90,8 +90,8 @@ impl Service for Program {
         wanted: &mut Incoming<'_>,
         deadline: Deadline,
     ) -> Result<Vec<Endpoint>, Failure> {
-        let last = || Some(Arc::clone(&self.snapshot));
-        Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?)
+        let last = Some(&*self.snapshot);
+        Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?.endpoints)
     }
 
     fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {

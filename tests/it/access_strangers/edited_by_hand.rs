@@ -107,7 +107,10 @@ fn an_application_that_lost_its_mark_is_somebody_elses_and_the_hostname_stays_cl
         let stage = Stage::protected(&[]);
         stage.cloudflare().edit(edit);
         let before = stage.applications()[0].fields.clone();
+        let rules = stage.harness.rules();
+        assert_eq!(stage.run(&[wish("staff")]), 1, "{label}: its comment names no application of ours");
         assert_eq!(stage.run(&[wish("staff")]), 0, "{label}");
+        assert_eq!(stage.harness.rules(), rules, "{label}");
         assert_eq!(stage.applications().len(), 1, "{label}");
         assert!(stage.logged(&["refused=application_held"]), "{label}");
         for desired in [vec![silent()], vec![wish("none")], vec![]] {

@@ -1,9 +1,9 @@
 //! What somebody changes of ours is shown to ExternalDNS and mended, once.
 
-use cloudflare_emulator::Cloudflare;
+use cloudflare_emulator::{Cloudflare, Token};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{Harness, TOKEN, endpoint, published};
 
 use super::{Edit, before, desired, edit_rules, patch};
 use crate::shared_account::{SharedAccount, settle};
@@ -104,7 +104,10 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
 /// Only the word `none` opens what is protected.
 #[test]
 fn a_login_that_somebody_asks_for_by_hand_stays_and_is_told() {
-    let account = SharedAccount::new();
+    let account = SharedAccount::holding(|cloudflare| {
+        cloudflare.set_up_access("my-team");
+        cloudflare.edit(|cloudflare| *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN));
+    });
     let program = account.harness.start();
     let external_dns = program.external_dns();
     let silent = [endpoint("stays.example.com", &[("tunnel-service", "http://stays:80")])];
@@ -119,9 +122,14 @@ fn a_login_that_somebody_asks_for_by_hand_stays_and_is_told() {
     });
     let protected = account.state();
     assert!(protected.contains("\"audTag\""), "{protected}");
-    external_dns.run_loop(&silent).expect("refused");
+    for _ in 0..2 {
+        assert_eq!(external_dns.run_loop(&silent), Ok(Changes::default()));
+    }
     assert_eq!(account.state(), protected);
-    assert_eq!(account.harness.log.lines_with(&["refused=would_open", "webhook-access-policy"]).len(), 1);
+    let told = ["stays.example.com", "protected although nothing asks for it", "webhook-access-policy"];
+    assert_eq!(account.harness.log.lines_with(&told).len(), 1, "told once");
+    let metrics = program.observe("GET", "/metrics").expect("the observation port answers").body;
+    assert!(metrics.contains("cloudflare_tunnel_webhook_unasked_protections 1\n"), "{metrics}");
 
     let opened =
         [endpoint("stays.example.com", &[("tunnel-service", "http://stays:80"), ("access-policy", "none")])];

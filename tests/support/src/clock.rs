@@ -13,6 +13,9 @@ const WATCH: &str = "watch";
 /// The thread of the program that answers on the observation port.
 const OBSERVE: &str = "observe";
 
+/// The pause of that thread between two looks. Those within a look, before a call is made again, are no whole second.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
 /// Ends a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,9 +34,31 @@ pub fn looks_around() -> bool {
     thread::current().name().is_some_and(|name| [WATCH, OBSERVE].contains(&name))
 }
 
-/// A pause of a thread that looks around.
-pub fn glance(duration: Duration) {
-    SystemClock.sleep(duration.min(Duration::from_millis(5)));
+/// The looks of the watch.
+#[derive(Debug, Default)]
+pub struct Looks {
+    so_far: Mutex<usize>,
+    looked: Condvar,
+}
+
+impl Looks {
+    /// A pause of a thread that looks around.
+    pub fn glance(&self, duration: Duration) {
+        if thread::current().name() == Some(WATCH) && duration == BETWEEN_LOOKS {
+            *self.so_far.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            self.looked.notify_all();
+        }
+        SystemClock.sleep(duration.min(Duration::from_millis(5)));
+    }
+
+    /// Waits until the watch has looked at everything by the time that it is now.
+    pub fn await_watch(&self) {
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may be in the middle of a look that began before.
+        let enough = *so_far + 2;
+        let waited = self.looked.wait_timeout_while(so_far, PATIENCE, |so_far| *so_far < enough);
+        assert!(!waited.unwrap_or_else(PoisonError::into_inner).1.timed_out(), "the watch hangs");
+    }
 }
 
 /// A clock that tests put ahead, with a time of day of its own. A pause is over at once, and its time has passed.
@@ -43,9 +68,7 @@ pub struct ManualClock {
     stopped_at: Option<Instant>,
     ahead: Mutex<Duration>,
     pub unix_seconds: AtomicI64,
-    /// The pauses of the watch so far.
-    looks: Mutex<usize>,
-    looked: Condvar,
+    looks: Looks,
 }
 
 impl ManualClock {
@@ -59,11 +82,7 @@ impl ManualClock {
 
     /// Waits until the watch has looked at everything by the time that it is now.
     pub fn await_watch(&self) {
-        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may be in the middle of a look that began before.
-        let enough = *looks + 2;
-        let waited = self.looked.wait_timeout_while(looks, PATIENCE, |looks| *looks < enough);
-        assert!(!waited.unwrap_or_else(PoisonError::into_inner).1.timed_out(), "the watch hangs");
+        self.looks.await_watch();
     }
 }
 
@@ -77,11 +96,7 @@ impl Clock for ManualClock {
         if !looks_around() {
             return self.put_ahead(duration);
         }
-        if thread::current().name() == Some(WATCH) {
-            *self.looks.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            self.looked.notify_all();
-        }
-        glance(duration);
+        self.looks.glance(duration);
     }
 
     fn unix_seconds(&self) -> i64 {

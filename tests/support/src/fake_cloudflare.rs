@@ -14,13 +14,15 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
+    ApplicationOperation, ApplicationWork,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    ApplicationOperation, ApplicationWork, Earlier, Plan, Preview, RecordOperation, Stage, plan, preview,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, RecordOperation, Stage, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
@@ -37,8 +39,18 @@ pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 pub const INNER_ZONE: &str = "a.example.com";
 pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 
-/// The attempts of one request, as the program's writer has them.
-const ATTEMPTS_MAX: usize = 3;
+/// So many seconds later an application whose rule has not come is left over.
+const BETWEEN_REQUESTS: i64 = 1_000;
+
+/// The number of requests so far, which is no difference.
+#[derive(Clone, Copy, Debug)]
+struct Requests(u32);
+
+impl PartialEq for Requests {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
 
 pub fn tunnel_id(id: &str) -> TunnelId {
     TunnelId::parse(id).expect("a well-formed id")
@@ -80,6 +92,7 @@ pub struct FakeCloudflare {
     pub access_opt_out: bool,
     pub access_policies: Option<Vec<Box<str>>>,
     next_application: usize,
+    requests: Requests,
     pub mass_deletion_limit: usize,
     /// The domain filter is this name with all below it; empty, there is none.
     pub served: &'static str,
@@ -178,6 +191,7 @@ impl FakeCloudflare {
             access_opt_out: true,
             access_policies: None,
             next_application: 0,
+            requests: Requests(0),
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             live_elsewhere: BTreeSet::new(),
@@ -203,14 +217,19 @@ impl FakeCloudflare {
         if !self.served.is_empty() {
             settings.policy.filter = DomainFilter::lists([self.served], []);
         }
-        let are_read = matches!(self.access, AccessReading::Read(_));
-        settings.with_access_policies(are_read.then(|| self.policies.clone().into()))
+        settings
     }
 
     /// With a team and these policies.
     pub fn with_access(self, policies: Vec<ReusablePolicy>) -> Self {
         let team = TeamName::parse("my-team").expect("a team name");
-        let access = AccessSnapshot { team, applications: Vec::new(), unread_zones: Vec::new() };
+        let access = AccessSnapshot {
+            team,
+            applications: Vec::new(),
+            unread_zones: Vec::new(),
+            policies: Ok(policies.clone().into()),
+            pending: Vec::new(),
+        };
         Self { policies, access: AccessReading::Read(access), ..self }
     }
 
@@ -368,22 +387,27 @@ impl FakeCloudflare {
         self.run_request(&changes, limit)
     }
 
-    /// One request of ExternalDNS, with as many attempts as applications need. The refusals are those of all attempts.
+    /// One request of ExternalDNS.
     pub fn run_request(&mut self, changes: &Changes, limit: usize) -> Plan {
         let last = self.writes.saturating_add(limit);
-        let mut refusals = BTreeSet::new();
-        for attempt in 1.. {
-            let Preview { work, leaves_applications, plan: _, notes: _ } = self.preview(changes);
-            let is_done = self.carry_out(&work, last);
-            let plan = self.plan(changes);
-            refusals.extend(plan.refusals.iter().cloned());
-            let is_done = is_done && self.apply(&plan, last - self.writes);
-            let is_again = leaves_applications && !plan.is_empty() && attempt < ATTEMPTS_MAX;
-            if !is_done || !is_again {
-                return Plan { refusals: refusals.into_iter().collect(), ..plan };
-            }
+        self.requests.0 += 1;
+        let plan = self.plan(changes);
+        if self.carry_out(&plan.work, last) {
+            self.apply(&plan, last - self.writes);
         }
-        unreachable!("the attempts end")
+        plan
+    }
+
+    /// What the program deletes by itself.
+    pub fn sweep(&mut self) {
+        let date_unix_seconds = Some(i64::from(self.requests.0) * BETWEEN_REQUESTS);
+        let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
+        let left = answering::removable(&snapshot, &self.settings()).into_iter();
+        let ids: Vec<Box<str>> = left.map(|left| left.application.id.clone()).collect();
+        if !ids.is_empty() {
+            self.writes += ids.len();
+            self.applications_mut().retain(|one| !ids.contains(&one.id));
+        }
     }
 
     /// What ExternalDNS would ask for.
@@ -406,15 +430,6 @@ impl FakeCloudflare {
         Earlier { deleted: self.deleted.clone(), ..Earlier::default() }
     }
 
-    /// What is to be done about applications before that plan is made.
-    pub fn preview(&self, changes: &Changes) -> Preview {
-        if !matches!(self.access, AccessReading::Read(_)) {
-            return Preview::default();
-        }
-        preview(changes, &self.snapshot(), &self.earlier(), &self.settings(), &mut |plan| plan)
-            .expect("the owner is ours")
-    }
-
     /// Writes applications until there were `last` writes. True if that was all of them.
     fn carry_out(&mut self, work: &[ApplicationWork], last: usize) -> bool {
         for ApplicationWork { place, operation, .. } in work {
@@ -428,7 +443,7 @@ impl FakeCloudflare {
             match operation {
                 ApplicationOperation::Create(wish) => {
                     self.next_application += 1;
-                    let body = place::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let body = place::body(place, wish, "default", None);
                     let (id, audience) =
                         (format!("app{}", self.next_application), format!("aud{}", self.next_application));
                     let made = self.stored(&body, &id, &audience);
@@ -437,7 +452,7 @@ impl FakeCloudflare {
                 ApplicationOperation::Replace(id, wish) => {
                     let index = present(id, self.applications());
                     let Application { audience, .. } = self.applications()[index].clone();
-                    let body = place::body(place, wish, &wish.ids().expect("known"), "default", None);
+                    let body = place::body(place, wish, "default", None);
                     let made = self.stored(&body, id, &audience);
                     self.applications_mut()[index] = made;
                 }
@@ -478,6 +493,7 @@ impl FakeCloudflare {
             tags: texts("tags", &text),
             session_duration: text(&body["session_duration"]),
             destinations,
+            created_unix_seconds: u32::try_from(i64::from(self.requests.0) * BETWEEN_REQUESTS).ok(),
         }
     }
 

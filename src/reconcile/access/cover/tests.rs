@@ -14,6 +14,7 @@ fn application(name: &str, destinations: &[&str]) -> Application {
         policies: Some(vec![policy(Decision::Allow)]),
         tags: Vec::new(),
         session_duration: None,
+        created_unix_seconds: None,
     }
 }
 

@@ -154,7 +154,7 @@ fn a_path_that_belongs_to_no_rule_is_a_mistake_of_every_group() {
         ("webhook/tunnel-path.images", "^/images"),
     ];
     let (settings, stray) = (settings(), endpoint("a.example.com", "A", "192.0.2.1", &said));
-    let read = EndpointReader::new(&settings).read(&stray);
+    let read = EndpointReader::new(&settings, &AccessReading::NotAsked).read(&stray);
     assert_eq!(read.len(), 2);
     for one in read {
         let problem = one.publication.expect_err("a mistake").to_string();

@@ -9,11 +9,11 @@ fn what_there_is_no_time_for_is_answered_unread() {
     let names = ["a.example.com", "b.example.com", "c.example.com"];
     let endpoints = names.map(|name| endpoint(name, "A", "192.0.2.1", &[service]));
     let settings = settings();
-    let mut adjuster = Adjuster::new(&settings);
+    let mut adjuster = Adjuster::new(&settings, None);
     let [first, others @ ..] = &endpoints;
     adjuster.add(first);
     others.iter().for_each(|endpoint| drop(adjuster.add_late(endpoint).to_vec()));
-    let adjusted = adjuster.finish(None).endpoints;
+    let adjusted = adjuster.finish().endpoints;
     let found: Vec<(&str, bool)> =
         adjusted.iter().map(|endpoint| (&*endpoint.dns_name, endpoint.property(INVALID).is_some())).collect();
     assert_eq!(found, [("a.example.com", false), ("b.example.com", true), ("c.example.com", true)]);

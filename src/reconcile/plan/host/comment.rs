@@ -57,7 +57,9 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &
         |digest: &Digest| host.stamp.as_ref().is_some_and(|stamp| stamp.claims.rules.contains(digest));
     let claimed = standing.iter().map(digest).filter(is_claimed);
     let record_only = host.claims_record_only() && !withdrawn.contains(&"");
-    let mut claims = Claims { record_only, rules: claimed.chain(host.rules.iter().map(digest)).collect() };
+    let is_protected = host.is_protected();
+    let mut claims =
+        Claims { is_protected, record_only, rules: claimed.chain(host.rules.iter().map(digest)).collect() };
     for desired in desired.iter().filter(|desired| desired.path().is_none()) {
         claims.record_only = desired.publication.rule.is_none();
     }

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use super::Host;
 use super::{adoption, comment, namespace_guard, obstacle};
 use crate::model::TunnelId;
+use crate::reconcile::Note;
+use crate::reconcile::access::gate::{ApplicationWork, Besides};
 use crate::reconcile::canonical::{Fault, Problem, Publication};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
@@ -47,6 +49,10 @@ pub(super) struct Decision<'a, 'w> {
     /// The paths that are withdrawn, empty for none.
     pub(super) withdrawn: Vec<&'w str>,
     pub(super) refusals: Vec<Refusal>,
+    /// The work on applications.
+    pub(super) work: Vec<ApplicationWork>,
+    /// What is told of the endpoints that open what is protected.
+    pub(super) opened: Vec<Note>,
 }
 
 /// A wanted endpoint, and what was found about it so far.
@@ -86,14 +92,22 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
             one.outcome = Err(reason);
         }
     }
-    let (host, withdrawn) = loop {
-        // Only for what is published, so nothing stays taken over for what is refused then.
-        let taking = adoption::taking_over(host.clone(), &desired(&asked));
-        let withdrawn = withdrawable(request, &asked);
-        if !refuse_more(&taking, &withdrawn, &mut asked) {
-            break (taking, withdrawn);
+    let (mut taking, mut withdrawn) = settled(&host, request, &mut asked);
+    let mut work = first_work(&host, &mut asked);
+    if !work.is_empty() {
+        (taking, withdrawn) = settled(&host, request, &mut asked);
+    }
+    let host = taking;
+    let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
+    for one in asked.iter().filter(|one| one.outcome.is_ok()) {
+        let Besides::Opening { work: deletion, is_last } = &one.wanted.besides else { continue };
+        opened.push(host.opened(&one.wanted.set_identifier, one.resource()));
+        work.extend(deletion.clone());
+        if !is_last {
+            let reason = Reason::Waiting(LATER.to_owned());
+            unfinished.push(host.refusal(&one.wanted.set_identifier, one.resource(), reason));
         }
-    };
+    }
     let refused = asked.iter().filter_map(|one| {
         let reason = one.outcome.as_ref().err()?.clone();
         Some(host.refusal(&one.wanted.set_identifier, one.resource(), reason))
@@ -107,9 +121,44 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     });
     let untold = obstacle::untold(&host).filter(|_| asked.is_empty());
     let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
-    let refusals = refused.chain(withheld).chain(untold).collect();
+    let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
     let desired = desired(&asked);
-    Decision { host, desired, withdrawn, refusals }
+    Decision { host, desired, withdrawn, refusals, work, opened }
+}
+
+const FIRST: &str = "its Access application is made ready first: its rule comes in a later loop";
+
+const LATER: &str =
+    "it opens: its rule asks for no login first, and its Access application goes in a later loop";
+
+/// Refuses what cannot be done, and returns the hostname with what is taken over for the rest, and what is withdrawn.
+fn settled<'a, 'w>(
+    host: &Host<'a>,
+    request: &'w HostRequest,
+    asked: &mut [Asked<'w>],
+) -> (Host<'a>, Vec<&'w str>) {
+    loop {
+        // Only for what is published, so nothing stays taken over for what is refused then.
+        let taking = adoption::taking_over(host.clone(), &desired(asked));
+        let withdrawn = withdrawable(request, asked);
+        if !refuse_more(&taking, &withdrawn, asked) {
+            return (taking, withdrawn);
+        }
+    }
+}
+
+/// The work on the applications of what nothing else keeps back, which waits for it.
+fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> {
+    let mut first = Vec::new();
+    for one in asked.iter_mut().filter(|one| one.outcome.is_ok()) {
+        if let Besides::First(work) = &one.wanted.besides {
+            first.push(work.clone());
+            if !host.situation.earlier.is_preview {
+                one.outcome = Err(Reason::Waiting(FIRST.to_owned()));
+            }
+        }
+    }
+    first
 }
 
 /// The wanted endpoints, the first of each path, because ExternalDNS asks for only one.

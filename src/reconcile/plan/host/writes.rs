@@ -23,7 +23,7 @@ pub(super) fn host_plan(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Option<Reason>), Reason> {
-    let Decision { host, desired, withdrawn, refusals: _ } = decision;
+    let Decision { host, desired, withdrawn, .. } = decision;
     let (puts, ends) = (puts(host, desired), ends(decision));
     let target = desired.first().map(Desired::tunnel);
     let lead = lead(host, target, puts.is_empty());
@@ -120,7 +120,7 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
 }
 
 /// True if nothing of the hostname is left.
-fn ends(Decision { host, desired, withdrawn, refusals: _ }: &Decision<'_, '_>) -> bool {
+fn ends(Decision { host, desired, withdrawn, .. }: &Decision<'_, '_>) -> bool {
     let claims = comment::claims_with(host, desired, withdrawn);
     let mut stays = claims.rules;
     for (tunnel, rule) in
@@ -132,7 +132,7 @@ fn ends(Decision { host, desired, withdrawn, refusals: _ }: &Decision<'_, '_>) -
 }
 
 fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, is_moving: bool) -> Leaving<'a> {
-    let Decision { host, desired, withdrawn, refusals: _ } = decision;
+    let Decision { host, desired, withdrawn, .. } = decision;
     let led_to = host.led_to();
     let mut leaving = Leaving::default();
     for (tunnel, rule) in &host.rules {

@@ -1,0 +1,254 @@
+//! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
+
+use crate::ingress::Rule;
+use crate::ingress::access::Access;
+use crate::model::access::{Application, Destination};
+use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::adopt::Adopt;
+use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot};
+use crate::reconcile::stamp::Digest;
+use crate::reconcile::{Note, Settings};
+
+/// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
+const AGE_MIN: i64 = 600;
+
+/// An application of ours that nothing of ours relies on.
+#[derive(Clone, Debug)]
+pub struct Unneeded<'s> {
+    pub place: Place,
+    pub application: &'s Application,
+    /// What its visitors would reach without a login.
+    answering: Option<String>,
+}
+
+/// Our applications that are older than `AGE_MIN` and that nothing of ours relies on.
+pub fn unneeded<'s>(snapshot: &'s Snapshot, own: &OwnRules, settings: &Settings) -> Vec<Unneeded<'s>> {
+    let ours = snapshot.access.applications().iter().filter(|one| {
+        let age = one.created_unix_seconds.zip(snapshot.date_unix_seconds);
+        age.is_none_or(|(created, now)| now - i64::from(created) >= AGE_MIN)
+    });
+    let unneeded = ours.filter_map(|application| {
+        let place = Place::of_application(application, &settings.policy.owner)?;
+        let relies =
+            |rule: &Rule| rule.access().is_some_and(|access| standing::accepts(&access, application));
+        let mut rules = snapshot.own_rules_standing(own);
+        if rules.any(|(_, rule)| relies(rule)) || is_claimed(&place, snapshot, settings) {
+            return None;
+        }
+        let hostname = Hostname::parse(place.hostname()).ok()?;
+        let standing = Standing::of(&hostname, snapshot, settings);
+        let answering = standing.relying(application, &Wishes::default());
+        Some(Unneeded { place, application, answering })
+    });
+    unneeded.collect()
+}
+
+/// Those that can go: nothing answers for their place, all of which was read.
+pub fn removable<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
+    let own = snapshot.own_rules(settings);
+    let mut left = unneeded(snapshot, &own, settings);
+    left.retain(|Unneeded { place, application, answering }| {
+        let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
+        answering.is_none() && is_dated && is_in_sight(place, snapshot, settings)
+    });
+    left
+}
+
+/// True if every name of the place is in a zone that was read, and within the filter.
+fn is_in_sight(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
+    let (name, filter) = (place.hostname(), &settings.policy.filter);
+    let is_whole = match name.strip_prefix("*.") {
+        Some(domain) => filter.takes_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
+        None => filter.matches(name),
+    };
+    is_whole && snapshot.zone_of(name).is_some()
+}
+
+/// What has to be told of our applications.
+pub(in crate::reconcile) fn notes(
+    unneeded: &[Unneeded<'_>],
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Vec<Note> {
+    let note = |place: &Place, text: String| Note { hostname: place.hostname().into(), resource: None, text };
+    let stays = unneeded.iter().filter_map(|Unneeded { place, application, answering }| {
+        let text = format!(
+            "the Access application {:?} stays, because {:?} may answer its visitors now: delete it at Cloudflare if they \
+             are to need no login",
+            application.name,
+            answering.as_deref()?
+        );
+        Some(note(place, text))
+    });
+    let ours = snapshot.access.applications().iter();
+    let mut places: Vec<Place> =
+        ours.filter_map(|one| Place::of_application(one, &settings.policy.owner)).collect();
+    places.sort_unstable();
+    let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
+    let twice = twice.flatten().map(|place| {
+        let text = "there are several Access applications of ours for";
+        note(place, format!("{text} {place}: delete all but one at Cloudflare"))
+    });
+    stays.chain(twice).collect()
+}
+
+/// True if a comment of ours claims the rule of the place, or the record alone.
+fn is_claimed(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
+    let path = place.path();
+    let own = snapshot.own_records_of(place.hostname(), settings);
+    own.iter().any(|own| {
+        let claims = &own.stamp.claims;
+        let is_named = |tunnel: &TunnelId| claims.rules.contains(&Digest::of(tunnel, path.as_deref()));
+        (path.is_none() && claims.record_only) || snapshot.tunnels.keys().any(is_named)
+    })
+}
+
+/// The names whose visitors the application of a place asks for a login, as far as rules and records have them.
+pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
+    let mut names = vec![place.hostname()];
+    if place.hostname().starts_with('*') {
+        let records = snapshot.zones.iter().flat_map(|zone| zone.records()).map(|record| &*record.name);
+        let documents = snapshot.tunnels.values().map(|tunnel| &tunnel.document);
+        let rules = documents.flat_map(|document| document.rules()).map(Rule::folded_hostname);
+        names.extend(records.chain(rules).filter(|name| place.is_over(name)));
+        names.sort_unstable();
+        names.dedup();
+    }
+    names
+}
+
+/// What answers visitors of a place at one of its names: a rule that `answers`, or a record that leads past the tunnels
+/// that were read.
+pub(super) fn answering(
+    place: &Place,
+    name: &str,
+    snapshot: &Snapshot,
+    answers: &dyn Fn(&Rule) -> bool,
+) -> Option<String> {
+    let records = snapshot.answering(name).iter().filter(|record| record.proxied);
+    records.clone().find_map(|record| match tunnel_of(record, snapshot) {
+        None => Some(told_record(record)),
+        Some(tunnel) => {
+            let mut taking = rules_taking(place, name, tunnel).into_iter();
+            let rule = taking.find(|rule| answers(rule))?;
+            Some(format!("{}{}", rule.hostname(), rule.path().unwrap_or_default()))
+        }
+    })
+}
+
+fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSnapshot> {
+    snapshot.tunnels.get(&TunnelId::from_hostname(&record.content)?)
+}
+
+/// The rules that may answer visitors of a place at a name, up to the first that answers all of them.
+fn rules_taking<'s>(place: &Place, name: &str, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
+    let path = place.path();
+    let rules = tunnel.document.rules().iter();
+    let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path.as_deref())).collect();
+    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path.as_deref())) {
+        taking.truncate(last + 1);
+    }
+    taking
+}
+
+/// What the endpoints of a request say of Access.
+#[derive(Debug, Default)]
+pub(in crate::reconcile) struct Wishes {
+    /// The hostnames and paths to be opened.
+    pub(in crate::reconcile) open: Vec<(Box<str>, Option<Box<str>>)>,
+    /// The hostnames and paths that are withdrawn.
+    pub(in crate::reconcile) withdrawn: Vec<(Box<str>, Option<Box<str>>)>,
+    /// The places to be protected.
+    pub(in crate::reconcile) protected: Vec<Place>,
+}
+
+impl Wishes {
+    fn opens(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.open.iter().any(|(name, opened)| **name == *hostname && opened.as_deref() == path)
+    }
+
+    fn withdraws(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.withdrawn.iter().any(|(name, gone)| **name == *hostname && gone.as_deref() == path)
+    }
+}
+
+impl Standing<'_> {
+    /// The first thing at or below the place of an application of ours that would be open without it: it is not to be
+    /// opened, and nothing more specific stands in front of it. Where the place itself is opened, what is for more names
+    /// does not count, because it was published for all of them.
+    pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
+        let Self { snapshot, settings, .. } = self;
+        let place = Place::of_application(application, &settings.policy.owner)?;
+        if wishes.protected.contains(&place) {
+            return Some(place.to_string());
+        }
+        let whole = place.path();
+        let whole = whole.as_deref();
+        let is_opened = wishes.opens(place.hostname(), whole);
+        if let Some(beyond) = beyond(application, &place, snapshot) {
+            return Some(beyond);
+        }
+        names_under(&place, snapshot).into_iter().find_map(|name| {
+            let hostname = Hostname::parse(name).ok()?;
+            let standing = Standing::of(&hostname, snapshot, settings);
+            let is_covered = |path: Option<&str>| {
+                let covering = standing.all_over(path).into_iter().next();
+                covering.is_some_and(|one| one.id != application.id)
+            };
+            if is_covered(whole) {
+                return None;
+            }
+            let own = snapshot.own_records_of(name, settings);
+            // The word of an endpoint whose hostname is another's is refused with the endpoint.
+            let may_open = !own.is_empty() || may_be_taken(name, snapshot, settings);
+            let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
+            let relies = |rule: &Rule| {
+                let requires_another = rule.access().filter(Access::is_required);
+                let requires_another =
+                    requires_another.is_some_and(|access| !standing::accepts(&access, application));
+                let is_asked = if rule.folded_hostname() == name {
+                    // What is opened takes all requests that rules for a part of the place leave.
+                    let takes_place = || rule.takes_all(name, whole) && opens(whole);
+                    opens(rule.path()) || takes_place()
+                } else {
+                    is_opened || !is_served(rule)
+                };
+                // The application stays until such a rule is gone.
+                let goes = || wishes.withdraws(name, rule.path()) && rule.requires_access();
+                !requires_another && !is_asked && !goes() && !is_covered(rule.path())
+            };
+            let mut alone = own.iter().filter(|own| own.stamp.claims.record_only && !opens(None));
+            let relying = answering(&place, name, snapshot, &relies);
+            relying.or_else(|| alone.next().map(|own| told_record(own.record)))
+        })
+    }
+}
+
+/// What an application protects besides the names and paths of its place that were read: where a hand gave it another
+/// destination, and a zone that was not read.
+fn beyond(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
+    let own = place.destinations();
+    let is_within =
+        |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
+    let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
+    let mut zones = snapshot.zones_elsewhere.iter();
+    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
+}
+
+/// True if a hostname without a record of ours has none of others either, or if these may be taken over.
+fn may_be_taken(name: &str, snapshot: &Snapshot, settings: &Settings) -> bool {
+    let is_address = |record: &Record| matches!(&*record.kind, "A" | "AAAA" | "CNAME");
+    let has_record =
+        || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));
+    settings.policy.adopt != Adopt::default() || !has_record()
+}
+
+fn is_served(rule: &Rule) -> bool {
+    !rule.service().starts_with("http_status:")
+}
+
+fn told_record(record: &Record) -> String {
+    format!("{} {} {}", record.name, record.kind, record.content)
+}

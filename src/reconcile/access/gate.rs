@@ -1,0 +1,274 @@
+//! The gate that every publication passes: it fills in what its rule requires of visitors, or says why it has to wait.
+
+use crate::ingress::WantedRule;
+use crate::ingress::access::Access;
+use crate::labels::labels;
+use crate::model::access::Application;
+use crate::model::text::fingerprint;
+use crate::reconcile::Settings;
+use crate::reconcile::access::answering::Wishes;
+use crate::reconcile::access::guard::{self, Uncovered};
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::reading::{AccessReading, Unread};
+use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::plan::{Earlier, Reason};
+use crate::reconcile::snapshot::{OwnRules, Snapshot};
+
+/// Cloudflare's limit for an account, unless an enterprise agreed on more.
+pub const APPLICATIONS_MAX: usize = 500;
+
+const LETS_PAST: &str = "has an Access application with a policy that came to let visitors past without a login: \
+     change that policy at Cloudflare, or name another one";
+
+const TWO_WAYS: &str = "asks for tokens by webhook-access-required, and this program keeps an Access application for \
+     it: set webhook-access-policy instead, or delete that application at Cloudflare";
+
+/// Something to be done about an application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationWork {
+    pub place: Place,
+    pub operation: ApplicationOperation,
+    /// Identifies the work: what is wanted in place of what.
+    pub key: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplicationOperation {
+    Create(ProtectionWish),
+    /// Gives the application with this id what is wanted.
+    Replace(Box<str>, ProtectionWish),
+    /// Deletes the application with this id.
+    Delete(Box<str>),
+}
+
+impl ApplicationWork {
+    /// The deletion of an application of ours.
+    pub fn delete(place: Place, application: &Application) -> Self {
+        let id = application.id.clone();
+        Self { key: fingerprint([&*id]), place, operation: ApplicationOperation::Delete(id) }
+    }
+}
+
+impl ApplicationOperation {
+    labels! {
+        Self::Create(_) => "application_created",
+        Self::Replace(..) => "application_changed",
+        Self::Delete(_) => "application_deleted",
+    }
+}
+
+/// What has to be done besides publishing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum Besides {
+    Nothing,
+    /// Its application, before its rule.
+    First(ApplicationWork),
+    /// It opens what is protected. The work deletes an application that no rule asks for any more.
+    Opening {
+        work: Option<ApplicationWork>,
+        is_last: bool,
+    },
+}
+
+/// What the gate goes by.
+#[derive(Clone, Copy)]
+pub(in crate::reconcile) struct Gate<'a> {
+    pub(in crate::reconcile) snapshot: &'a Snapshot,
+    pub(in crate::reconcile) settings: &'a Settings,
+    pub(in crate::reconcile) own: &'a OwnRules,
+    pub(in crate::reconcile) earlier: &'a Earlier,
+    pub(in crate::reconcile) wishes: &'a Wishes,
+}
+
+impl Gate<'_> {
+    /// The publication with what its rule has to require.
+    ///
+    /// # Errors
+    /// The reason why it has to wait, or is refused.
+    pub(in crate::reconcile) fn pass(
+        self,
+        publication: Publication,
+    ) -> Result<(Publication, Besides), Reason> {
+        let hostname = publication.hostname.clone();
+        let standing = Standing::of(&hostname, self.snapshot, self.settings);
+        match &publication.access {
+            AccessWish::Protected(wish) => {
+                let (access, besides) = self.protected(&publication, wish, standing)?;
+                Ok((requiring(publication, access), besides))
+            }
+            _ if self.settings.policy.access_guard => self.guarded(publication, standing),
+            AccessWish::Open => {
+                let besides = self.opened(&publication, standing)?;
+                Ok((publication, besides))
+            }
+            AccessWish::Silent => Ok((self.silent(publication, standing)?, Besides::Nothing)),
+        }
+    }
+
+    /// What a rule requires whose endpoint names policies, and the work on its application.
+    fn protected(
+        self,
+        publication: &Publication,
+        wish: &ProtectionWish,
+        standing: Standing<'_>,
+    ) -> Result<(Access, Besides), Reason> {
+        let access = match &self.snapshot.access {
+            AccessReading::Read(access) => access,
+            AccessReading::Failed(unread) => return Err(self.unknown(publication, unread)),
+            AccessReading::NotAsked => return Err(self.unknown(publication, &"it was not read yet".into())),
+        };
+        let owner = &self.settings.policy.owner;
+        let place = Place::of(&publication.hostname, publication.path())
+            .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        let other = place::in_the_way(&place, &access.applications, owner);
+        let takes_over =
+            |other: &&Application| self.settings.policy.adopt.access && place::stands_over(other, &place);
+        let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
+        if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
+            // Any other such policy goes with the replacement.
+            if place::lets_past(application) {
+                return Err(Reason::AccessPolicy(LETS_PAST.into()));
+            }
+            let required = Access::required(&access.team, vec![application.audience.clone()]);
+            return Ok((required, Besides::Nothing));
+        }
+        if let Err(unread) = &access.policies {
+            return Err(self.unknown(publication, unread));
+        }
+        if let Some(problem) = wish.problem() {
+            return Err(Reason::AccessPolicy(problem.into()));
+        }
+        if let Some(other) = other.filter(|other| application.is_none_or(|one| one.id != other.id)) {
+            let is_exact = place::stands_over(other, &place);
+            return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
+        }
+        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
+            return Err(Reason::Waiting(
+                "its Access application was asked for, and lists may not show it yet".into(),
+            ));
+        }
+        let operation = match application {
+            Some(application) => ApplicationOperation::Replace(application.id.clone(), wish.clone()),
+            None => ApplicationOperation::Create(wish.clone()),
+        };
+        let work = ApplicationWork { key: key(&place, wish, application), place, operation };
+        if let Some(reason) = self.earlier.refused.get(&work.key) {
+            return Err(reason.clone());
+        }
+        let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
+        Ok((Access::required(&access.team, audiences), Besides::First(work)))
+    }
+
+    /// The publication where `ACCESS_GUARD` lets nothing be open.
+    fn guarded(
+        self,
+        publication: Publication,
+        standing: Standing<'_>,
+    ) -> Result<(Publication, Besides), Reason> {
+        match guard::required(&publication.hostname, publication.path(), self.snapshot) {
+            Ok(_) if publication.access == AccessWish::Open => {
+                let over = standing.all_over(publication.path()).into_iter().next();
+                let application = over.map(|one| one.name.clone()).unwrap_or_default();
+                Err(Reason::StillProtected { application, relying: None })
+            }
+            Ok(access) => Ok((requiring(publication, access), Besides::Nothing)),
+            Err(Uncovered::Open(gap)) => Err(Reason::Unprotected(gap)),
+            Err(Uncovered::Unknown(unread)) => Err(self.unknown(&publication, &unread)),
+        }
+    }
+
+    /// What has to be done so that the publication is open.
+    fn opened(self, publication: &Publication, standing: Standing<'_>) -> Result<Besides, Reason> {
+        let path = publication.path();
+        if let AccessReading::Failed(unread) = &self.snapshot.access
+            && (standing.is_marked() || standing.check(path).is_some())
+        {
+            return Err(self.unknown(publication, unread));
+        }
+        let mut over = standing.over(path);
+        // One that came to let visitors past, or to stand elsewhere, goes too: records would show it for ever.
+        let made_for = standing.application(path);
+        over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
+        for application in &over {
+            if let Some(relying) = standing.relying(application, self.wishes) {
+                let application = application.name.clone();
+                return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
+            }
+        }
+        let Some(first) = over.first() else {
+            let is_closed = standing.check(path).is_some();
+            return Ok(if is_closed {
+                Besides::Opening { work: None, is_last: true }
+            } else {
+                Besides::Nothing
+            });
+        };
+        let mut rules = self.snapshot.own_rules_standing(self.own).filter_map(|(_, rule)| rule.access());
+        let is_asked_for = rules.any(|access| standing::accepts(&access, first));
+        let place = Place::of_application(first, &self.settings.policy.owner).filter(|_| !is_asked_for);
+        let work = place.map(|place| ApplicationWork::delete(place, first));
+        let is_last = work.is_some() && over.len() == 1;
+        Ok(Besides::Opening { work, is_last })
+    }
+
+    /// The publication of an endpoint that says nothing of Access: as closed as its place stands.
+    fn silent(self, publication: Publication, standing: Standing<'_>) -> Result<Publication, Reason> {
+        let path = publication.path();
+        let over = standing.over(path);
+        let audience = || over.first().map(|one| &one.audience);
+        let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access()).cloned();
+        if let Some(asked) = asked.clone().filter(Access::is_required) {
+            if standing.application(path).is_some() {
+                return Err(Reason::AccessPolicy(TWO_WAYS.into()));
+            }
+            return Ok(requiring(publication, asked.accepting(audience())));
+        }
+        let check = standing.check(path);
+        if let AccessReading::Failed(unread) = &self.snapshot.access
+            && standing.is_marked()
+            && check.is_none()
+        {
+            return Err(self.unknown(&publication, unread));
+        }
+        if publication.rule.is_none() {
+            let is_closed = check.is_some() && over.is_empty() && !standing.is_alone_in(&publication.tunnel);
+            return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
+        }
+        let team = self.snapshot.access.read().map(|access| &access.team);
+        // Without tokens of others the check is of this team, whose name may have changed.
+        let beyond = check.clone().and_then(|check| check.beyond(audience().map(|audience| &**audience)));
+        let required = match (beyond.and(check), team.zip(audience())) {
+            (Some(check), _) => check.accepting(audience()),
+            (None, Some((team, audience))) => Access::required(team, vec![audience.clone()]),
+            (None, None) => return Ok(publication),
+        };
+        // It says that no login is required, which only `none` does.
+        if asked.is_some() { Err(Reason::WouldOpen) } else { Ok(requiring(publication, required)) }
+    }
+
+    /// The reason if it is not known what Access protects. What is published already stays. ExternalDNS may never ask again
+    /// for what is not, once it was answered as done; but what only an operator can mend is refused as everything else.
+    fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
+        let standing = Standing::of(&publication.hostname, self.snapshot, self.settings);
+        let is_published = standing.own_rule(publication.path(), None).is_some()
+            || standing.is_alone_in(&publication.tunnel);
+        if unread.is_lasting || is_published {
+            return Reason::AccessUnknown(unread.reason.clone());
+        }
+        Reason::Waiting(format!("it is not known what Access protects: {}", unread.reason))
+    }
+}
+
+/// The publication with a rule that requires `access`.
+fn requiring(publication: Publication, access: Access) -> Publication {
+    let with_access =
+        |rule: WantedRule| WantedRule { origin_request: rule.origin_request.with_access(access), ..rule };
+    Publication { rule: publication.rule.map(with_access), ..publication }
+}
+
+/// Identifies a wish for a place in place of what stands there.
+fn key(place: &Place, wish: &ProtectionWish, found: Option<&Application>) -> u64 {
+    fingerprint([&*format!("{place} {wish:?} {found:?}")])
+}

@@ -1,0 +1,154 @@
+//! What protects a hostname as it stands: Access applications, and the checks of rules.
+
+use std::cmp::Reverse;
+
+use crate::ingress::access::Access;
+use crate::ingress::{PathPattern, Rule};
+use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::{Hostname, TunnelId};
+use crate::reconcile::Settings;
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::reading::AccessSnapshot;
+use crate::reconcile::snapshot::Snapshot;
+
+/// One hostname, with what may protect it.
+#[derive(Clone, Copy)]
+pub(in crate::reconcile) struct Standing<'a> {
+    pub(super) hostname: &'a Hostname,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) settings: &'a Settings,
+}
+
+impl<'a> Standing<'a> {
+    pub(in crate::reconcile) fn of(
+        hostname: &'a Hostname,
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+    ) -> Self {
+        Self { hostname, snapshot, settings }
+    }
+
+    pub(super) fn access(self) -> Option<&'a AccessSnapshot> {
+        self.snapshot.access.read()
+    }
+
+    fn owner(self) -> &'a str {
+        &self.settings.policy.owner
+    }
+
+    /// The application of ours that was made for the path. Of several, the one that a rule names counts.
+    pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
+        let place = Place::of(self.hostname, path).ok()?;
+        let mut all = place::of_place(&place, &self.access()?.applications, self.owner());
+        let named: Vec<Access> = self.rules_at(path).filter_map(|(_, rule)| rule.access()).collect();
+        let is_named = |one: &&Application| named.iter().any(|access| accepts(access, one));
+        all.clone().find(is_named).or_else(|| all.next())
+    }
+
+    /// The applications of ours that ask every visitor of the path for a login, the most specific one first. One that
+    /// lets visitors past and one of another owner hide the less specific ones.
+    pub(in crate::reconcile) fn over(self, path: Option<&str>) -> Vec<&'a Application> {
+        let is_closed = |one: &&Application| {
+            let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
+            asks && place::is_ours(one, self.owner())
+        };
+        self.all_over(path).into_iter().take_while(is_closed).collect()
+    }
+
+    /// The applications of all owners that every visitor of the path meets, the most specific one first.
+    pub(super) fn all_over(self, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = path.and_then(|path| PathPattern::parse(path).ok()?.prefix());
+        let related = self.snapshot.access.applications().iter();
+        let mut over: Vec<_> = related
+            .filter(|one| one.kind != ApplicationKind::Unrelated)
+            .filter_map(|one| {
+                let ranks =
+                    one.destinations.iter().filter_map(|one| rank(one, self.hostname, prefix.as_deref()));
+                Some((Reverse(ranks.max()?), one))
+            })
+            .collect();
+        over.sort_by_key(|(rank, _)| *rank);
+        over.into_iter().map(|(_, application)| application).collect()
+    }
+
+    /// True if an application of ours asks visitors of some path of the hostname for a login.
+    pub(in crate::reconcile) fn is_protected(self) -> bool {
+        self.snapshot.access.applications().iter().any(|one| {
+            Place::of_application(one, self.owner())
+                .is_some_and(|place| place.is_over(self.hostname.as_str()))
+        })
+    }
+
+    /// True if a comment says that something of the hostname is protected, its own or that of the wildcard above it.
+    pub(super) fn is_marked(self) -> bool {
+        let records = self.snapshot.answering(self.hostname.as_str()).iter();
+        let mut stamps = records.filter_map(|record| self.snapshot.own_stamp(record, self.settings));
+        stamps.any(|stamp| stamp.claims.is_protected)
+    }
+
+    /// What rules require of the visitors of a path: ours that stand at it, in any tunnel, others where visitors are led,
+    /// and the one that answers them now.
+    pub(super) fn check(self, path: Option<&str>) -> Option<Access> {
+        let led_to = self.snapshot.led_to(self.hostname.as_str());
+        let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
+        let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
+        let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
+        let checks = at.chain(self.answering(path)).filter_map(Rule::access).filter(Access::is_required);
+        checks.reduce(|one, other| one.accepting(other.audience_tags()))
+    }
+
+    /// Our rule at a path, in this tunnel or in any, the one that visitors are led to first.
+    pub(super) fn own_rule(self, path: Option<&str>, tunnel: Option<&TunnelId>) -> Option<&'a Rule> {
+        let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings).into_iter().next()?;
+        let led_to = TunnelId::from_hostname(&own.record.content);
+        let rules = self.snapshot.rules_named(self.hostname, &own.stamp).into_iter();
+        let rules =
+            rules.filter(|(id, rule)| rule.path() == path && tunnel.is_none_or(|tunnel| *id == tunnel));
+        rules.max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
+    }
+
+    /// True if our record is published alone, and leads to this tunnel.
+    pub(super) fn is_alone_in(self, tunnel: &TunnelId) -> bool {
+        let name = self.hostname.as_str();
+        let own = self.snapshot.own_records_of(name, self.settings);
+        own.iter().any(|own| own.stamp.claims.record_only)
+            && self.snapshot.led_to(name).as_ref() == Some(tunnel)
+    }
+
+    /// The rules at a path, with their tunnels.
+    fn rules_at(self, path: Option<&str>) -> impl Iterator<Item = (&'a TunnelId, &'a Rule)> {
+        let rules = self.snapshot.rules_of(self.hostname).into_iter();
+        rules.filter(move |(_, rule)| rule.path() == path)
+    }
+
+    /// The rule that answers all visitors of the path, except those of rules for a part of it.
+    fn answering(self, path: Option<&str>) -> Option<&'a Rule> {
+        let name = self.hostname.as_str();
+        let tunnel = self.snapshot.tunnels.get(&self.snapshot.led_to(name)?)?;
+        let mut rules = tunnel.document.rules().iter();
+        rules.find(|rule| rule.may_take(name, path) && PathPattern::takes_all_of(rule.path(), path))
+    }
+}
+
+/// True if a rule passes on requests with a token of this application.
+pub(super) fn accepts(access: &Access, application: &Application) -> bool {
+    access.is_required() && access.audience_tags().contains(&application.audience)
+}
+
+/// How specific a destination is that takes every request for a path: an exact host comes before a wildcard, then a
+/// longer path counts. `None` if it does not take them all. Only the whole host takes all of an expression.
+fn rank(
+    Destination { host, path }: &Destination,
+    hostname: &Hostname,
+    prefix: Option<&str>,
+) -> Option<(bool, usize, usize)> {
+    let is_exact = **host == *hostname.as_str();
+    let takes_host = is_exact
+        || host.strip_prefix('*').is_some_and(|domain| {
+            hostname.as_str().strip_suffix(domain).is_some_and(|label| !label.contains(['.', '*']))
+        });
+    let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
+    let takes_path = above.is_empty()
+        || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
+    (takes_host && takes_path).then_some((is_exact, host.len(), above.len()))
+}

@@ -1,0 +1,138 @@
+//! The properties in which ExternalDNS is shown what Access does, and what an endpoint says that says nothing of it.
+
+use crate::ingress::Rule;
+use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, Access};
+use crate::model::endpoint::{Endpoint, Property};
+use crate::model::{Hostname, TunnelId};
+use crate::reconcile::access::guard;
+use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN, protection_properties};
+use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid};
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Note, Settings};
+
+/// The properties of Access at a rule of ours. The second is false if what protects it is not as it has to be.
+pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec<Property>, bool) {
+    let (path, access) = (rule.path(), rule.access());
+    if let (Some(application), Some(read)) = (standing.application(path), standing.access()) {
+        let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
+        let duration = place::session_duration(application);
+        let is_whole =
+            Place::of(standing.hostname, path).is_ok_and(|place| place::stands_over(application, &place));
+        let required = Access::required(&read.team, vec![application.audience.clone()]);
+        let protects = duration.is_some() && !place::lets_past(application);
+        let mut words = protection_properties(policies, duration.unwrap_or_default());
+        if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
+            // No endpoint can ask for an application without a policy, which refuses every visitor.
+            words.clear();
+        }
+        return (words, is_whole && protects && access == Some(required));
+    }
+    if standing.settings.policy.access_guard {
+        // What the guard asks for by itself is no difference from what is wanted.
+        let required = guard::required(standing.hostname, path, standing.snapshot).ok();
+        return (Vec::new(), required.is_some() && access == required);
+    }
+    let over = standing.over(path).into_iter().next();
+    let own = access.clone().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
+    let is_asked_for = over.zip(standing.access()).is_none_or(|(one, read)| match (&access, &own) {
+        (Some(access), Some(_)) => standing::accepts(access, one),
+        // It is of this application alone, and so of its team.
+        _ => access == Some(Access::required(&read.team, vec![one.audience.clone()])),
+    });
+    let is_open = access.is_none() && over.is_none();
+    let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();
+    words.extend(opened(is_open, standing.settings));
+    (words, is_asked_for)
+}
+
+/// The property of Access at a record alone.
+pub(in crate::reconcile) fn of_record(standing: Standing<'_>) -> Option<Property> {
+    opened(standing.over(None).is_empty(), standing.settings)
+}
+
+/// Where there is a default policy, what stands open was opened.
+fn opened(is_open: bool, settings: &Settings) -> Option<Property> {
+    let has_default = !settings.policy.default_access_policy.is_empty();
+    (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
+}
+
+/// Gives endpoints that say nothing of Access the words of what protects their place, so that they are no difference, and
+/// returns a note on each. Takes the word that opens off what stands open, because records show none there.
+pub(in crate::reconcile) fn keep(
+    endpoints: &mut [Endpoint],
+    snapshot: &Snapshot,
+    settings: &Settings,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let has_default = !settings.policy.default_access_policy.is_empty();
+    for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
+        let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
+        let standing = Standing::of(&hostname, snapshot, settings);
+        let path = Some(endpoint.set_identifier.clone()).filter(|path| !path.is_empty());
+        // A record alone has no rule that could require a login.
+        let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
+        let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
+        let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
+        if says_nothing && let Some(rule) = standing.own_rule(path.as_deref(), None) {
+            let (words, _) = of_rule(rule, standing);
+            let is_protected = rule.requires_access() || standing.application(path.as_deref()).is_some();
+            if !is_protected || (words.is_empty() && settings.policy.access_guard) {
+                continue;
+            }
+            endpoint.provider_specific.extend(words);
+            endpoint.provider_specific.sort_unstable();
+            notes.push(Note::of(endpoint, kept_text(rule, standing).to_owned()));
+        } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), standing) {
+            endpoint.provider_specific.retain(|property| !is_of_access(property));
+        } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
+            drop_covering(endpoint, standing, path.as_deref());
+        }
+    }
+    notes
+}
+
+const KEPT: &str = "is protected although nothing asks for it: say webhook-access-policy with the policies, or none to open it";
+
+const CUT_OFF: &str = "is protected although nothing asks for it, and its Access application is gone, so that all visitors \
+     are refused: say webhook-access-policy with the policies, or none to open it";
+
+fn kept_text(rule: &Rule, standing: Standing<'_>) -> &'static str {
+    let Some(access) = standing.access() else { return KEPT };
+    let is_met = |check: Access| access.applications.iter().any(|one| standing::accepts(&check, one));
+    if rule.access().is_some_and(is_met) { KEPT } else { CUT_OFF }
+}
+
+fn is_of_access(property: &Property) -> bool {
+    property.name.starts_with(ACCESS_PREFIX)
+}
+
+/// Takes the audiences off an endpoint that its rule requires anyway, because records do not show them.
+fn drop_covering(endpoint: &mut Endpoint, standing: Standing<'_>, path: Option<&str>) {
+    let Some(over) = standing.over(path).into_iter().next() else { return };
+    let text_of = |name: &str| endpoint.property(name);
+    let Ok(Some(access)) = Access::read(&text_of) else { return };
+    let left = access.beyond(Some(&*over.audience));
+    endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
+    endpoint.provider_specific.extend(left.iter().flat_map(Access::properties));
+    endpoint.provider_specific.sort_unstable();
+}
+
+/// True if the endpoint is published as it asks, and open. In another tunnel other rules take what a path leaves.
+fn stands_open(endpoint: &Endpoint, path: Option<&str>, standing: Standing<'_>) -> bool {
+    let is_unread = matches!(standing.snapshot.access, AccessReading::Failed(_));
+    if is_unread || !standing.over(path).is_empty() || standing.application(path).is_some() {
+        return false;
+    }
+    let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
+    if endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY) {
+        return target.is_some_and(|target| standing.is_alone_in(&target));
+    }
+    let tunnel = target.as_ref().filter(|_| path.is_some());
+    // Until it has moved, its visitors meet what silence would keep.
+    let is_moving = target != standing.snapshot.led_to(standing.hostname.as_str());
+    standing.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
+        && (!is_moving || standing.check(path).is_none())
+}
