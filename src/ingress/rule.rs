@@ -117,16 +117,16 @@ impl Rule {
 
     /// True if the rule matches every request for a hostname, which may be a wildcard, and a path, as far as the texts tell.
     pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.is_readable
-            && HostScope::of(&self.hostname).includes(hostname)
-            && shape::covers(self.path(), path)
+        self.takes_host(hostname) && shape::covers(self.path(), path)
     }
 
     /// True unless the texts say that the rule matches no request for the hostname and the path.
     pub fn may_take(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.is_readable
-            && HostScope::of(&self.hostname).includes(hostname)
-            && shape::may_share(self.path(), path)
+        self.takes_host(hostname) && shape::may_share(self.path(), path)
+    }
+
+    fn takes_host(&self, hostname: &str) -> bool {
+        self.is_readable && HostScope::of(&self.hostname).includes(hostname)
     }
 
     /// True if writing `wanted` onto the rule would change nothing: its hostname is written as wanted, and its service

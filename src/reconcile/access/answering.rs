@@ -106,7 +106,7 @@ fn is_claimed(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
 }
 
 /// The names whose visitors the application of a place asks for a login, as far as rules and records have them.
-pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
+fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let mut names = vec![place.hostname()];
     if place.hostname().starts_with('*') {
         let records = snapshot.zones.iter().flat_map(|zone| zone.records()).map(|record| &*record.name);
@@ -121,14 +121,14 @@ pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&
 
 /// What answers visitors of a place at one of its names: a rule that `answers`, or a record that leads past the tunnels
 /// that were read.
-pub(super) fn answering(
+fn answering(
     place: &Place,
     name: &str,
     snapshot: &Snapshot,
     answers: &dyn Fn(&Rule) -> bool,
 ) -> Option<String> {
-    let records = snapshot.answering(name).iter().filter(|record| record.proxied);
-    records.clone().find_map(|record| match tunnel_of(record, snapshot) {
+    let mut records = snapshot.answering(name).iter().filter(|record| record.proxied);
+    records.find_map(|record| match tunnel_of(record, snapshot) {
         None => Some(told_record(record)),
         Some(tunnel) => {
             let mut taking = rules_taking(place, name, tunnel).into_iter();

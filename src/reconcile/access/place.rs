@@ -88,14 +88,19 @@ impl Place {
 
     /// True if its application stands over requests for this name, which is no wildcard unless it is the place's own.
     pub fn is_over(&self, name: &str) -> bool {
-        let label = || name.strip_suffix(self.hostname.strip_prefix('*')?);
-        *self.hostname == *name || label().is_some_and(|label| !label.contains(['.', '*']))
+        takes_host(&self.hostname, name)
     }
 
     /// The name of its application.
     pub fn application_name(&self, owner: &str) -> String {
         format!("{self}{}", name_suffix(owner))
     }
+}
+
+/// True if a destination with this host takes requests for a name: `*` is one label.
+pub(super) fn takes_host(host: &str, name: &str) -> bool {
+    let label = || name.strip_suffix(host.strip_prefix('*')?);
+    host == name || label().is_some_and(|label| !label.contains(['.', '*']))
 }
 
 impl fmt::Display for Place {

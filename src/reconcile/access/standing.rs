@@ -143,12 +143,8 @@ fn rank(
     prefix: Option<&str>,
 ) -> Option<(bool, usize, usize)> {
     let is_exact = **host == *hostname.as_str();
-    let takes_host = is_exact
-        || host.strip_prefix('*').is_some_and(|domain| {
-            hostname.as_str().strip_suffix(domain).is_some_and(|label| !label.contains(['.', '*']))
-        });
     let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
     let takes_path = above.is_empty()
         || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
-    (takes_host && takes_path).then_some((is_exact, host.len(), above.len()))
+    (place::takes_host(host, hostname.as_str()) && takes_path).then_some((is_exact, host.len(), above.len()))
 }
