@@ -1,6 +1,6 @@
-//! Changes of a zone's records: one by one, or many in one transaction.
+//! Changes of a zone's records in one transaction.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::answer::{Refusal, Success};
 use crate::cloudflare::{Cloudflare, Identifiers};
@@ -48,41 +48,22 @@ impl Editor<'_> {
         Ok(record)
     }
 
-    /// Overwrites a record: what is not said takes its default.
-    pub(crate) fn put(&mut self, id: &str, record: &Value) -> Result<Record, Refusal> {
-        let members = object(record)?.clone();
-        self.overwrite(id, |_| members)
-    }
-
     /// Changes the fields that are said.
     pub(crate) fn patch(&mut self, id: &str, fields: &Value) -> Result<Record, Refusal> {
-        let fields = object(fields)?.clone();
-        self.overwrite(id, |record| {
-            let mut members = record.writable();
-            // The content of a type with data is rendered from it and cannot be said.
-            members.extend(fields);
-            members
-        })
+        let index = self.writable_index(id)?;
+        let mut members = self.records.get(index).ok_or_else(not_found)?.writable();
+        members.extend(object(fields)?.clone());
+        let draft = self.draft(&members)?;
+        self.check_conflicts(&draft, Some(id))?;
+        let record = self.records.get_mut(index).ok_or_else(not_found)?;
+        record.apply(draft, self.now);
+        Ok(record.clone())
     }
 
     /// Deletes a record and hands it back.
     pub(crate) fn delete(&mut self, id: &str) -> Result<Record, Refusal> {
         let index = self.writable_index(id)?;
         Ok(self.records.remove(index))
-    }
-
-    fn overwrite(
-        &mut self,
-        id: &str,
-        members: impl FnOnce(&Record) -> Map<String, Value>,
-    ) -> Result<Record, Refusal> {
-        let index = self.writable_index(id)?;
-        let old = self.records.get(index).ok_or_else(not_found)?;
-        let draft = self.draft(&members(old))?;
-        self.check_conflicts(&draft, Some(id))?;
-        let record = self.records.get_mut(index).ok_or_else(not_found)?;
-        record.apply(draft, self.now);
-        Ok(record.clone())
     }
 
     fn draft(&self, members: &Map<String, Value>) -> Result<Draft, Refusal> {
@@ -156,54 +137,14 @@ fn body(text: &str) -> Result<Value, Refusal> {
     serde_json::from_str(text).map_err(|_| Refusal::new(400, 9207, "Request body is invalid."))
 }
 
-/// `POST /zones/{zone_id}/dns_records`.
-pub(crate) fn create(cloudflare: &mut Cloudflare, zone: &str, text: &str) -> Result<Success, Refusal> {
-    let record = body(text)?;
-    cloudflare
-        .change_records(zone, |editor| editor.post(&record))
-        .map(|record| Success::of(&record.to_json()))
-}
-
-/// `PUT /zones/{zone_id}/dns_records/{id}`.
-pub(crate) fn replace(
-    cloudflare: &mut Cloudflare,
-    zone: &str,
-    id: &str,
-    text: &str,
-) -> Result<Success, Refusal> {
-    let record = body(text)?;
-    cloudflare
-        .change_records(zone, |editor| editor.put(id, &record))
-        .map(|record| Success::of(&record.to_json()))
-}
-
-/// `PATCH /zones/{zone_id}/dns_records/{id}`.
-pub(crate) fn update(
-    cloudflare: &mut Cloudflare,
-    zone: &str,
-    id: &str,
-    text: &str,
-) -> Result<Success, Refusal> {
-    let fields = body(text)?;
-    cloudflare
-        .change_records(zone, |editor| editor.patch(id, &fields))
-        .map(|record| Success::of(&record.to_json()))
-}
-
-/// `DELETE /zones/{zone_id}/dns_records/{id}`.
-pub(crate) fn remove(cloudflare: &mut Cloudflare, zone: &str, id: &str) -> Result<Success, Refusal> {
-    let removed = cloudflare.change_records(zone, |editor| editor.delete(id))?;
-    Ok(Success::of(&json!({"id": removed.id})))
-}
-
-/// `POST /zones/{zone_id}/dns_records/batch`: deletes, patches, puts, posts, in this order, all or none.
+/// `POST /zones/{zone_id}/dns_records/batch`: deletes, patches, posts, in this order, all or none. Its puts
+/// are not emulated.
 pub(crate) fn run(cloudflare: &mut Cloudflare, zone: &str, text: &str) -> Result<Success, Refusal> {
     let lists = body(text)?;
     let lists = object(&lists)?;
-    let [deletes, patches, puts, posts] =
-        ["deletes", "patches", "puts", "posts"].map(|name| list(lists, name));
-    let (deletes, patches, puts, posts) = (deletes?, patches?, puts?, posts?);
-    let operations = deletes.len() + patches.len() + puts.len() + posts.len();
+    let [deletes, patches, posts] = ["deletes", "patches", "posts"].map(|name| list(lists, name));
+    let (deletes, patches, posts) = (deletes?, patches?, posts?);
+    let operations = deletes.len() + patches.len() + posts.len();
     let limit = cloudflare.zone(zone).plan.batch_limit();
     if operations > limit {
         let text = format!("Batch has {operations} operations, exceeding the limit of {limit}.");
@@ -220,7 +161,6 @@ pub(crate) fn run(cloudflare: &mut Cloudflare, zone: &str, text: &str) -> Result
         };
         keep("deletes", deletes.iter().map(|item| editor.delete(id(item)?).map(shown)).collect())?;
         keep("patches", patches.iter().map(|item| editor.patch(id(item)?, item).map(shown)).collect())?;
-        keep("puts", puts.iter().map(|item| editor.put(id(item)?, item).map(shown)).collect())?;
         keep("posts", posts.iter().map(|item| editor.post(item).map(shown)).collect())?;
         Ok(done)
     })?;

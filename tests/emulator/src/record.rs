@@ -18,11 +18,9 @@ pub struct Record {
     pub name: String,
     /// `A`, `CNAME`, `TXT` …
     pub kind: String,
-    /// As it is shown; rendered from the data for the types that have some.
+    /// As it is shown.
     pub content: String,
-    /// Fields of SRV, CAA, HTTPS and such.
-    pub data: Option<Map<String, Value>>,
-    /// Of MX, SRV and URI.
+    /// Of MX.
     pub priority: Option<u64>,
     /// Whether visitors reach Cloudflare's proxy.
     pub proxied: bool,
@@ -30,10 +28,6 @@ pub struct Record {
     pub ttl: u64,
     /// `None` where there is none.
     pub comment: Option<String>,
-    /// `name:value` each.
-    pub tags: Vec<String>,
-    /// `ipv4_only`, `ipv6_only`, `flatten_cname` where they were set.
-    pub settings: Map<String, Value>,
     /// Whatever Cloudflare says about the record; `read_only: true` for its own ones.
     pub meta: Map<String, Value>,
     /// RFC 3339.
@@ -50,13 +44,10 @@ impl Record {
             name: String::new(),
             kind: String::new(),
             content: String::new(),
-            data: None,
             priority: None,
             proxied: false,
             ttl: 1,
             comment: None,
-            tags: Vec::new(),
-            settings: Map::new(),
             meta: Map::new(),
             created_on: now.to_owned(),
             modified_on: String::new(),
@@ -68,20 +59,17 @@ impl Record {
 
     /// Takes over everything that a client may write.
     pub(crate) fn apply(&mut self, draft: Draft, now: &str) {
-        let Draft { name, kind, content, data, priority, proxied, ttl, comment, tags, settings } = draft;
+        let Draft { name, kind, content, priority, proxied, ttl, comment } = draft;
         if self.comment != comment {
             self.comment_modified_on = comment.is_some().then(|| now.to_owned());
         }
         self.name = name;
         self.kind = kind;
         self.content = content;
-        self.data = data;
         self.priority = priority;
         self.proxied = proxied;
         self.ttl = ttl;
         self.comment = comment;
-        self.tags = tags;
-        self.settings = settings;
         self.modified_on = now.to_owned();
     }
 
@@ -102,6 +90,8 @@ impl Record {
         show("id", json!(self.id));
         show("proxiable", json!(self.is_proxiable()));
         show("meta", json!(self.meta));
+        show("tags", json!([]));
+        show("settings", json!({}));
         show("created_on", json!(self.created_on));
         show("modified_on", json!(self.modified_on));
         if let Some(time) = &self.comment_modified_on {
@@ -120,11 +110,6 @@ impl Record {
         put("proxied", json!(self.proxied));
         put("ttl", json!(self.ttl));
         put("comment", json!(self.comment));
-        put("tags", json!(self.tags));
-        put("settings", json!(self.settings));
-        if let Some(data) = &self.data {
-            put("data", json!(data));
-        }
         if let Some(priority) = self.priority {
             put("priority", json!(priority));
         }

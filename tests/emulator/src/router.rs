@@ -1,16 +1,14 @@
 //! From method and path to the endpoint, its permission and its answer.
 
-use serde_json::{Value, json};
-
 use crate::access::{self, Scope};
-use crate::answer::{Answer, Refusal, ResultInfo, Success};
+use crate::answer::{Answer, Refusal, Success};
 use crate::batch;
 use crate::cloudflare::Cloudflare;
 use crate::http::Request;
 use crate::record::query;
 use crate::token::{self, Grant, Permission};
 use crate::tunnel;
-use crate::zone::{self, Zone};
+use crate::zone;
 
 /// Answers a call. `path` is the one below the base URL.
 pub(crate) fn answer(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Answer {
@@ -29,10 +27,6 @@ fn route(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Result<S
     }
     let grant = token::authenticate(cloudflare, request)?;
     match segments.as_slice() {
-        ["accounts"] => match method {
-            "GET" => Ok(accounts(cloudflare, &grant)),
-            _ => Err(not_allowed(method)),
-        },
         ["accounts", account, "cfd_tunnel", rest @ ..] => {
             check_identifier(account, path)?;
             grant.require_account(cloudflare, account, method)?;
@@ -60,7 +54,7 @@ fn route(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Result<S
                 ["access", rest @ ..] => {
                     access::route(cloudflare, &grant, &Scope::Zone((*zone).to_owned()), rest, path, request)
                 }
-                _ => route_zone(cloudflare, &grant, zone, rest, path, request),
+                _ => route_records(cloudflare, &grant, zone, rest, path, request),
             }
         }
         _ => Err(Refusal::no_route(path)),
@@ -92,14 +86,6 @@ fn route_tunnel(
             grant.require(Permission::TunnelRead)?;
             tunnel::show(cloudflare, account, id)
         }
-        ("PATCH", [id]) => {
-            grant.require(Permission::TunnelEdit)?;
-            tunnel::update(cloudflare, account, id, &request.body)
-        }
-        ("DELETE", [id]) => {
-            grant.require(Permission::TunnelEdit)?;
-            tunnel::delete(cloudflare, account, id)
-        }
         ("GET", [id, "token"]) => {
             grant.require(Permission::TunnelEdit)?;
             tunnel::show_run_token(cloudflare, account, id)
@@ -107,10 +93,6 @@ fn route_tunnel(
         ("GET", [id, "connections"]) => {
             grant.require(Permission::TunnelRead)?;
             tunnel::connections(cloudflare, account, id)
-        }
-        ("DELETE", [id, "connections"]) => {
-            grant.require(Permission::TunnelEdit)?;
-            tunnel::disconnect(cloudflare, account, id, &request.query)
         }
         ("GET", [id, "configurations"]) => {
             grant.require(Permission::TunnelRead)?;
@@ -125,66 +107,27 @@ fn route_tunnel(
     }
 }
 
-fn route_zone(
+fn route_records(
     cloudflare: &mut Cloudflare,
     grant: &Grant,
-    id: &str,
+    zone: &str,
     rest: &[&str],
     path: &str,
     request: &Request,
 ) -> Result<Success, Refusal> {
     let method = request.method.as_str();
-    let read = |cloudflare: &Cloudflare, show: &dyn Fn(&Zone) -> Result<Success, Refusal>| {
-        grant.require(Permission::DnsRead)?;
-        show(cloudflare.zone(id))
-    };
     match (method, rest) {
-        ("GET", []) => {
-            grant.require(Permission::ZoneRead)?;
-            Ok(zone::show(cloudflare.zone(id)))
-        }
-        ("GET", ["dns_records"]) => read(cloudflare, &|zone| query::list(zone, request)),
-        ("GET", ["dns_records", "usage"]) => read(cloudflare, &|zone| Ok(query::usage(zone))),
-        ("POST", ["dns_records"]) => {
-            grant.require(Permission::DnsEdit)?;
-            batch::create(cloudflare, id, &request.body)
+        ("GET", ["dns_records"]) => {
+            grant.require(Permission::DnsRead)?;
+            query::list(cloudflare.zone(zone), request)
         }
         ("POST", ["dns_records", "batch"]) => {
             grant.require(Permission::DnsEdit)?;
-            batch::run(cloudflare, id, &request.body)
+            batch::run(cloudflare, zone, &request.body)
         }
-        (_, [] | ["dns_records"] | ["dns_records", "usage" | "batch"]) => Err(not_allowed(method)),
-        ("GET", ["dns_records", record]) => {
-            check_identifier(record, path)?;
-            read(cloudflare, &|zone| query::show(zone, record))
-        }
-        ("PUT" | "PATCH" | "DELETE", ["dns_records", record]) => {
-            check_identifier(record, path)?;
-            grant.require(Permission::DnsEdit)?;
-            match method {
-                "PUT" => batch::replace(cloudflare, id, record, &request.body),
-                "PATCH" => batch::update(cloudflare, id, record, &request.body),
-                _ => batch::remove(cloudflare, id, record),
-            }
-        }
-        (_, ["dns_records", _]) => Err(not_allowed(method)),
+        (_, ["dns_records"] | ["dns_records", "batch"]) => Err(not_allowed(method)),
         _ => Err(Refusal::no_route(path)),
     }
-}
-
-/// `GET /accounts`.
-fn accounts(cloudflare: &Cloudflare, grant: &Grant) -> Success {
-    let shown: Vec<Value> = cloudflare
-        .accounts
-        .iter()
-        .filter(|account| grant.require_account(cloudflare, &account.id, "GET").is_ok())
-        .map(|account| json!({"id": account.id, "name": account.name, "type": "standard"}))
-        .collect();
-    let mut success = Success::of(&shown);
-    let count = shown.len();
-    let info = ResultInfo { count, page: 1, per_page: 20, total_count: count, total_pages: Some(1) };
-    success.result_info = Some(info);
-    success
 }
 
 fn not_allowed(method: &str) -> Refusal {
@@ -192,7 +135,7 @@ fn not_allowed(method: &str) -> Refusal {
     Refusal::new(405, 10000, text)
 }
 
-/// Identifiers of accounts, zones and records.
+/// Identifiers of accounts and zones.
 fn check_identifier(id: &str, path: &str) -> Result<(), Refusal> {
     let is_identifier = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_identifier { Ok(()) } else { Err(Refusal::no_route(path)) }

@@ -27,15 +27,11 @@ pub enum Permission {
     AccessOrganizationRead,
     /// Read a zone's own Access applications.
     ZoneAccessRead,
-    /// Read and write them.
-    ZoneAccessEdit,
-    /// Read the Access organization by way of a zone.
-    ZoneAccessOrganizationRead,
 }
 
 impl Permission {
     /// All that there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 9] = [
         Self::ZoneRead,
         Self::DnsRead,
         Self::DnsEdit,
@@ -45,8 +41,6 @@ impl Permission {
         Self::AccessEdit,
         Self::AccessOrganizationRead,
         Self::ZoneAccessRead,
-        Self::ZoneAccessEdit,
-        Self::ZoneAccessOrganizationRead,
     ];
 }
 
@@ -86,8 +80,6 @@ pub struct Token {
     pub zones: Option<Vec<String>>,
     /// The only accounts it reaches, by id; `None` for all.
     pub accounts: Option<Vec<String>>,
-    /// The only Access applications that it sees, by id, as granular roles of members have it; `None` for all.
-    pub applications: Option<Vec<String>>,
     /// Whether it may be used.
     pub status: TokenStatus,
     /// Its last moment, as RFC 3339 writes it; shown when it is verified, and `status` alone says whether it is past.
@@ -116,7 +108,6 @@ impl Token {
             permissions: permissions.to_vec(),
             zones: None,
             accounts: None,
-            applications: None,
             status: TokenStatus::Active,
             expires_on: None,
             owner: TokenOwner::User,
@@ -149,11 +140,6 @@ impl Grant {
     /// Whether calls on this zone may be made at all.
     pub(crate) fn reaches_zone(&self, id: &str) -> bool {
         self.token.zones.as_ref().is_none_or(|zones| zones.iter().any(|zone| zone == id))
-    }
-
-    /// Whether the Access application is one of those that it sees.
-    pub(crate) fn sees(&self, application: &str) -> bool {
-        self.token.applications.as_ref().is_none_or(|seen| seen.iter().any(|id| id == application))
     }
 
     /// Refuses unless the token reaches the account.
@@ -189,7 +175,6 @@ impl Grant {
                     (Permission::DnsEdit, Permission::DnsRead)
                         | (Permission::TunnelEdit, Permission::TunnelRead)
                         | (Permission::AccessEdit, Permission::AccessRead)
-                        | (Permission::ZoneAccessEdit, Permission::ZoneAccessRead)
                 )
         };
         let legacy = matches!(self.token.owner, TokenOwner::LegacyKey { .. });

@@ -27,8 +27,6 @@ pub struct Whims {
     pub unlisted_application_time: Duration,
     /// Members of self-hosted applications that this Cloudflare keeps besides those of its description.
     pub application_fields: Vec<String>,
-    /// Shows what is off or empty in an application as `null`, where both are known.
-    pub shows_unset_as_null: bool,
     /// Takes a destination of an application that another one has.
     pub takes_taken_destinations: bool,
     /// Lets an application of `host/alpha` cover `host/alpha/x` too.
@@ -78,7 +76,6 @@ impl fmt::Debug for Whims {
             unlisted_time,
             unlisted_application_time,
             application_fields,
-            shows_unset_as_null,
             takes_taken_destinations,
             paths_cover_sub_paths,
         } = self;
@@ -92,7 +89,6 @@ impl fmt::Debug for Whims {
             .field("unlisted_time", unlisted_time)
             .field("unlisted_application_time", unlisted_application_time)
             .field("application_fields", application_fields)
-            .field("shows_unset_as_null", shows_unset_as_null)
             .field("takes_taken_destinations", takes_taken_destinations)
             .field("paths_cover_sub_paths", paths_cover_sub_paths)
             .finish()

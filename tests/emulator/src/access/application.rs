@@ -11,7 +11,6 @@ use crate::access::{Access, Policy, destination, invalid, listed, members, page_
 use crate::answer::{Refusal, Success};
 use crate::cloudflare::Cloudflare;
 use crate::http::Request;
-use crate::token::Grant;
 use draft::Draft;
 use links::{Link, links};
 
@@ -105,9 +104,6 @@ impl Cloudflare {
     /// An application as the API shows it, by id.
     pub(crate) fn application_json(&self, application: &Application) -> Value {
         let mut shown = application.fields.clone();
-        if self.whims.shows_unset_as_null {
-            draft::null_what_is_unset(&mut shown);
-        }
         let policies = application.links.iter().filter_map(|link| {
             let mut policy = self.access.policy(&application.account, &link.policy)?.to_json();
             policy.insert("precedence".to_owned(), json!(link.precedence));
@@ -123,14 +119,14 @@ impl Cloudflare {
         Value::Object(shown)
     }
 
-    fn find_application(&self, grant: &Grant, scope: &Scope, id: &str) -> Result<&Application, Refusal> {
+    fn find_application(&self, scope: &Scope, id: &str) -> Result<&Application, Refusal> {
         let is_identifier = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
         if !matches!(id.len(), 32 | 36) || !id.bytes().all(is_identifier) {
             return Err(Refusal::new(400, 12045, "access.api.error.invalid_app_id"));
         }
         let mut applications = self.access.applications.iter();
         applications
-            .find(|application| application.scope == *scope && application.id == id && grant.sees(id))
+            .find(|application| application.scope == *scope && application.id == id)
             .ok_or_else(|| Refusal::new(404, 11021, "access.api.error.unknown_application"))
     }
 }
@@ -138,28 +134,20 @@ impl Cloudflare {
 /// `GET …/access/apps`. `total_count` is without regard to filters.
 pub(super) fn list(
     cloudflare: &mut Cloudflare,
-    grant: &Grant,
     scope: &Scope,
     request: &Request,
 ) -> Result<Success, Refusal> {
     let page = page_of(&request.parameters(), 1000)?;
     let now = cloudflare.clock.now();
-    let is_seen = |application: &&Application| {
-        application.scope == *scope && application.listed_from <= now && grant.sees(&application.id)
-    };
+    let is_seen = |application: &&Application| application.scope == *scope && application.listed_from <= now;
     let seen = cloudflare.access.applications.iter().filter(is_seen);
     let shown: Vec<Value> = seen.map(|application| cloudflare.application_json(application)).collect();
     Ok(listed(page, shown))
 }
 
 /// `GET …/access/apps/{app_id}`, also of one that is not listed yet.
-pub(super) fn show(
-    cloudflare: &Cloudflare,
-    grant: &Grant,
-    scope: &Scope,
-    id: &str,
-) -> Result<Success, Refusal> {
-    let application = cloudflare.find_application(grant, scope, id)?;
+pub(super) fn show(cloudflare: &Cloudflare, scope: &Scope, id: &str) -> Result<Success, Refusal> {
+    let application = cloudflare.find_application(scope, id)?;
     Ok(Success::of(&cloudflare.application_json(application)))
 }
 
@@ -209,12 +197,11 @@ pub(super) fn add(
 /// `PUT …/access/apps/{app_id}`: what is left out falls back to its default, but policies stay.
 pub(super) fn replace(
     cloudflare: &mut Cloudflare,
-    grant: &Grant,
     scope: &Scope,
     id: &str,
     body: &str,
 ) -> Result<Success, Refusal> {
-    cloudflare.find_application(grant, scope, id)?;
+    cloudflare.find_application(scope, id)?;
     overwrite(cloudflare, id, &members(body)?)?;
     Ok(Success::of(&cloudflare.application_json(cloudflare.application(id))))
 }
@@ -246,13 +233,8 @@ pub(super) fn overwrite(
 }
 
 /// `DELETE …/access/apps/{app_id}`.
-pub(super) fn delete(
-    cloudflare: &mut Cloudflare,
-    grant: &Grant,
-    scope: &Scope,
-    id: &str,
-) -> Result<Success, Refusal> {
-    cloudflare.find_application(grant, scope, id)?;
+pub(super) fn delete(cloudflare: &mut Cloudflare, scope: &Scope, id: &str) -> Result<Success, Refusal> {
+    cloudflare.find_application(scope, id)?;
     remove(cloudflare, id);
     Ok(Success { status: 202, ..Success::of(&json!({"id": id})) })
 }

@@ -53,11 +53,6 @@ impl Pattern {
         above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
     }
 
-    /// Whether the path has more than the root.
-    pub(super) fn has_path(&self) -> bool {
-        !self.path.is_empty()
-    }
-
     /// How specifically a visitor's address is meant; `None` where it is not. An exact host comes before a wildcard, a
     /// longer text before a shorter one.
     pub(super) fn fit(

@@ -114,16 +114,6 @@ pub(super) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
     Ok(listed(page_of(&request.parameters(), 100)?, shown))
 }
 
-/// `GET /accounts/{account_id}/access/policies/{policy_id}`.
-pub(super) fn show(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
-    let access = &cloudflare.access;
-    let mut reusable = access.reusable(account);
-    let policy = reusable.find(|policy| policy.id == id);
-    policy.map(|policy| Success::of(&access.policy_json(policy))).ok_or_else(|| {
-        Refusal::new(404, 12083, format!("access.api.error.policy_not_found: policy {id} not found"))
-    })
-}
-
 pub(super) fn add(cloudflare: &mut Cloudflare, account: &str, policy: &Value) -> Result<String, Refusal> {
     if cloudflare.access.reusable(account).count() >= POLICY_LIMIT {
         return Err(invalid(format!("an account has no more than {POLICY_LIMIT} reusable policies")));

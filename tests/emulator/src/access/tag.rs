@@ -43,20 +43,14 @@ pub(super) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
     Ok(listed(page_of(&request.parameters(), 50)?, shown))
 }
 
-/// `GET /accounts/{account_id}/access/tags/{name}`.
-pub(super) fn show(cloudflare: &Cloudflare, account: &str, name: &str) -> Result<Success, Refusal> {
-    let Access { applications, .. } = &cloudflare.access;
-    let tag = cloudflare.access.tag(account, name);
-    tag.map(|tag| Success::of(&tag.to_json(applications)))
-        .ok_or_else(|| Refusal::new(404, 12135, "access.api.error.tag_not_found"))
-}
-
 /// `POST /accounts/{account_id}/access/tags`.
 pub(super) fn create(cloudflare: &mut Cloudflare, account: &str, body: &str) -> Result<Success, Refusal> {
     let members = members(body)?;
     let name = members.get("name").and_then(Value::as_str).ok_or_else(|| invalid("name is required"))?;
     add(cloudflare, account, name)?;
-    Ok(Success { status: 201, ..show(cloudflare, account, name)? })
+    let Access { applications, .. } = &cloudflare.access;
+    let made = cloudflare.access.tag(account, name).map(|tag| tag.to_json(applications));
+    Ok(Success { status: 201, ..Success::of(&made) })
 }
 
 pub(super) fn add(cloudflare: &mut Cloudflare, account: &str, name: &str) -> Result<(), Refusal> {

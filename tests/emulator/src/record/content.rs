@@ -12,23 +12,16 @@ const TXT_LIMIT_BYTES: usize = 4096;
 /// Longest string inside a TXT record, in bytes.
 const TXT_STRING_LIMIT_BYTES: usize = 255;
 
-/// What the type-dependent fields of a record say.
-#[derive(Debug)]
-pub(super) struct Written {
-    pub(super) content: String,
-    pub(super) data: Option<Map<String, Value>>,
-    pub(super) priority: Option<u64>,
-}
-
-/// Reads content, data and priority by the rules of the type.
-pub(super) fn parse(kind: &str, name: &str, members: &Map<String, Value>) -> Result<Written, Refusal> {
-    if kind == "CAA" {
-        return parse_caa(members);
-    }
+/// Reads content and priority by the rules of the type. The other types have no test that needs them.
+pub(super) fn parse(
+    kind: &str,
+    name: &str,
+    members: &Map<String, Value>,
+) -> Result<(String, Option<u64>), Refusal> {
     let content = text(members, "content")?
         .ok_or_else(|| Refusal::dns_validation(9207, "content is a required field"))?;
     let content = content.trim().to_owned();
-    let plain = |content| Written { content, data: None, priority: None };
+    let plain = |content| (content, None);
     match kind {
         "A" => match content.parse::<Ipv4Addr>() {
             Ok(address) => Ok(plain(address.to_string())),
@@ -49,31 +42,14 @@ pub(super) fn parse(kind: &str, name: &str, members: &Map<String, Value>) -> Res
             }
             Ok(plain(target))
         }
-        "NS" | "PTR" => hostname(&content, 9007, kind).map(plain),
+        "NS" => hostname(&content, 9007, kind).map(plain),
         "MX" => {
             let priority = number(members, "priority", 65_535)?;
-            Ok(Written { content: hostname(&content, 9009, kind)?, data: None, priority: Some(priority) })
+            Ok((hostname(&content, 9009, kind)?, Some(priority)))
         }
         "TXT" => txt(&content).map(plain),
-        "OPENPGPKEY" => Ok(plain(content)),
         _ => Err(Refusal::dns_validation(9004, format!("DNS record type \"{kind}\" is invalid."))),
     }
-}
-
-/// The content of a type that is rendered from its data. The other types of this kind have no test that needs them.
-fn parse_caa(members: &Map<String, Value>) -> Result<Written, Refusal> {
-    let Some(Value::Object(data)) = members.get("data") else {
-        return Err(Refusal::dns_validation(9101, "data is a required field"));
-    };
-    let text = |name: &str| data.get(name).and_then(Value::as_str);
-    let flags = data.get("flags").and_then(Value::as_u64).filter(|flags| *flags <= 255);
-    let flags = flags.ok_or_else(|| Refusal::dns_validation(9102, "flags must be between 0 and 255."))?;
-    let tag = text("tag").filter(|tag| ["issue", "issuewild", "iodef"].contains(tag));
-    let tag = tag.ok_or_else(|| Refusal::dns_validation(9103, "tag must be issue, issuewild or iodef."))?;
-    let value =
-        text("value").ok_or_else(|| Refusal::dns_validation(9101, "value is a required data field."))?;
-    let content = format!("{flags} {tag} \"{value}\"");
-    Ok(Written { content, data: Some(data.clone()), priority: None })
 }
 
 fn number(members: &Map<String, Value>, name: &str, most: u64) -> Result<u64, Refusal> {

@@ -1,6 +1,6 @@
 //! What a client wants a record to be, checked on its own: without regard to the zone's other records.
 //!
-//! Codes 9300, 9313, 9041 and 9003 are as met at Cloudflare; the other causes inside a 1004 are numbered by analogy,
+//! Codes 9313, 9041 and 9003 are as met at Cloudflare; the other causes inside a 1004 are numbered by analogy,
 //! and nothing should be decided on them.
 
 use serde_json::{Map, Value};
@@ -15,13 +15,10 @@ pub(crate) struct Draft {
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) content: String,
-    pub(crate) data: Option<Map<String, Value>>,
     pub(crate) priority: Option<u64>,
     pub(crate) proxied: bool,
     pub(crate) ttl: u64,
     pub(crate) comment: Option<String>,
-    pub(crate) tags: Vec<String>,
-    pub(crate) settings: Map<String, Value>,
 }
 
 impl Draft {
@@ -33,26 +30,15 @@ impl Draft {
             .ok_or_else(|| Refusal::dns_validation(9000, "name is a required field"))?;
         let name = full_name(&name, &zone.name)?;
         let proxied = boolean(members, "proxied")?.unwrap_or(false);
-        let written = content::parse(&kind, &name, members)?;
+        let (content, priority) = content::parse(&kind, &name, members)?;
         if kind == "NS" && name == zone.name {
             return Err(Refusal::dns_validation(9011, "NS records at the apex are managed by Cloudflare."));
         }
         if proxied {
-            content::check_proxiable(&kind, &written.content)?;
+            content::check_proxiable(&kind, &content)?;
         }
-        let ttl = ttl(members, proxied, zone.plan)?;
-        Ok(Self {
-            name,
-            kind,
-            content: written.content,
-            data: written.data,
-            priority: written.priority,
-            proxied,
-            ttl,
-            comment: comment(members, zone.plan)?,
-            tags: tags(members, zone.plan)?,
-            settings: settings(members, proxied)?,
-        })
+        let ttl = ttl(members, proxied)?;
+        Ok(Self { name, kind, content, priority, proxied, ttl, comment: comment(members, zone.plan)? })
     }
 }
 
@@ -89,15 +75,12 @@ pub(crate) fn full_name(name: &str, zone: &str) -> Result<String, Refusal> {
     if content::is_hostname(&full.replace('*', "x")) { Ok(full) } else { Err(invalid()) }
 }
 
-fn ttl(members: &Map<String, Value>, proxied: bool, plan: Plan) -> Result<u64, Refusal> {
-    let shortest = plan.shortest_ttl_seconds();
+fn ttl(members: &Map<String, Value>, proxied: bool) -> Result<u64, Refusal> {
     let ttl = match members.get("ttl") {
         None | Some(Value::Null) => 1,
         Some(value) => {
-            value.as_u64().filter(|ttl| *ttl == 1 || (shortest..=86_400).contains(ttl)).ok_or_else(|| {
-                let text = format!(
-                    "Invalid TTL. Must be between {shortest} and 86,400 seconds, or 1 for Automatic."
-                );
+            value.as_u64().filter(|ttl| *ttl == 1 || (60..=86_400).contains(ttl)).ok_or_else(|| {
+                let text = "Invalid TTL. Must be between 60 and 86,400 seconds, or 1 for Automatic.";
                 Refusal::dns_validation(9021, text)
             })?
         }
@@ -119,46 +102,4 @@ fn comment(members: &Map<String, Value>, plan: Plan) -> Result<Option<String>, R
         return Err(Refusal::dns_validation(9313, text));
     }
     Ok(Some(comment))
-}
-
-fn tags(members: &Map<String, Value>, plan: Plan) -> Result<Vec<String>, Refusal> {
-    let tags = match members.get("tags") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(tags)) => tags.clone(),
-        Some(_) => return Err(Refusal::dns_validation(9998, "tags must be a list.")),
-    };
-    let quota = plan.tag_quota();
-    if tags.len() > quota {
-        let text = format!("DNS record has {} tags, exceeding the quota of {quota}.", tags.len());
-        return Err(Refusal::dns_validation(9300, text));
-    }
-    let is_name = |name: &str| {
-        (1..=32).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-    };
-    tags.iter()
-        .map(|tag| {
-            let (name, value) = tag.as_str()?.split_once(':')?;
-            (is_name(name) && value.chars().count() <= 100)
-                .then(|| format!("{}:{value}", name.to_lowercase()))
-        })
-        .collect::<Option<Vec<String>>>()
-        .ok_or_else(|| Refusal::dns_validation(9301, "A DNS record tag is invalid."))
-}
-
-fn settings(members: &Map<String, Value>, proxied: bool) -> Result<Map<String, Value>, Refusal> {
-    let settings = match members.get("settings") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(settings)) => settings.clone(),
-        Some(_) => return Err(Refusal::dns_validation(9998, "settings must be an object.")),
-    };
-    let is_on = |name: &str| settings.get(name) == Some(&Value::Bool(true));
-    let only = is_on("ipv4_only") || is_on("ipv6_only");
-    if proxied && is_on("flatten_cname") || !proxied && only {
-        return Err(Refusal::dns_validation(
-            9060,
-            "These settings do not fit the proxy status of the record.",
-        ));
-    }
-    Ok(settings)
 }

@@ -1,6 +1,6 @@
-//! Reading records: the list one record, the usage.
+//! The list of records.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::answer::{Refusal, Success};
 use crate::http::Request;
@@ -28,16 +28,4 @@ pub(crate) fn list(zone: &Zone, request: &Request) -> Result<Success, Refusal> {
     let mut success = Success::of(&shown);
     success.result_info = Some(page.info(shown.len(), zone.records.len(), Some(pages)));
     Ok(success)
-}
-
-/// `GET /zones/{zone_id}/dns_records/{id}`.
-pub(crate) fn show(zone: &Zone, id: &str) -> Result<Success, Refusal> {
-    let record = zone.records.iter().find(|record| record.id == id);
-    let record = record.ok_or_else(|| Refusal::new(404, 81044, "Record does not exist."))?;
-    Ok(Success::of(&record.to_json()))
-}
-
-/// `GET /zones/{zone_id}/dns_records/usage`.
-pub(crate) fn usage(zone: &Zone) -> Success {
-    Success::of(&json!({"record_usage": zone.records.len(), "record_quota": zone.record_quota}))
 }

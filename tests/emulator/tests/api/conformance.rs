@@ -14,7 +14,7 @@ use schema::Description;
 
 /// Where Cloudflare's description and its answers differ, and the emulator goes with the answers: the end of the
 /// finding, and why.
-const QUIRKS: [(&str, &str); 12] = [
+const QUIRKS: [(&str, &str); 9] = [
     (".config.ingress[]: hostname is missing", "required in the schema, but the last rule must have none"),
     (": data is missing", "required of every record, but only some types have data"),
     (".comment: null is no string", "records without a comment"),
@@ -23,9 +23,6 @@ const QUIRKS: [(&str, &str); 12] = [
     (".deleted_at: null is no string", "a live tunnel; the description only says so in words"),
     (".conns_active_at: null is no string", "a tunnel without connectors, in words too"),
     (".conns_inactive_at: null is no string", "a tunnel with connectors, in words too"),
-    (".allow_iframe: null is no boolean", "an application that does not say"),
-    (".skip_interstitial: null is no boolean", "the same"),
-    (".allowed_idps: null is no array", "an application that takes all"),
     (": domain is missing", "an application without a public destination"),
 ];
 
@@ -92,11 +89,8 @@ fn records() -> Vec<Value> {
         of("AAAA", "2001:db8::1"),
         of("TXT", "\"text\""),
         of("NS", "ns.test"),
-        of("PTR", "ptr.test"),
         json!({"type": "CNAME", "name": "www", "content": target, "proxied": true, "ttl": 1, "comment": "c"}),
-        json!({"type": "CNAME", "name": "flat", "content": target, "settings": {"flatten_cname": true}}),
         json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 10}),
-        json!({"type": "CAA", "name": "caa", "data": {"flags": 0, "tag": "issue", "value": "ca.test"}, "ttl": 1}),
     ]
 }
 
@@ -109,7 +103,7 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         .add_token(Token { owner: TokenOwner::Account(account.clone()), ..Token::full("token-of-account") });
     emulator.add_token(Token { status: TokenStatus::Expired, ..Token::full("token-of-old") });
     let zone = emulator.add_zone("example.com", Plan::Free);
-    emulator.add_zone("example.org", Plan::Enterprise);
+    emulator.add_zone("example.org", Plan::Pro);
     emulator.edit(|cloudflare| cloudflare.zone_mut("example.org").status = "pending".to_owned());
     let tunnel = emulator.add_tunnel("shop");
     let late = NewTunnel { unconfigured: Unconfigured::NotFound, ..NewTunnel::named("late") };
@@ -133,41 +127,20 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let verify = format!("/accounts/{account}/tokens/verify");
     checked.call("token-of-account", "GET", &verify, "", 200);
     checked.call(TOKEN, "GET", &verify, "", 401);
-    checked.good("GET", "/accounts", &none);
-    checked.call("unknown-token", "GET", "/accounts", "", 403);
 
     checked.good("GET", "/zones?per_page=50", &none);
     checked.bad("GET", "/zones?per_page=51", &none, 400);
-    checked.good("GET", &format!("/zones/{zone}"), &none);
-    checked.bad("GET", "/zones/not-an-id", &none, 404);
-    checked.bad("GET", &format!("/zones/{}", "f".repeat(32)), &none, 403);
 
     let list = format!("/zones/{zone}/dns_records");
     let batch = format!("{list}/batch");
-    let mut ids = Vec::new();
-    for record in records() {
-        let result = checked.good("POST", &list, &record);
-        ids.push(result["id"].as_str().unwrap().to_owned());
-    }
-    checked.bad("POST", &list, &records()[0], 400);
-    checked.bad("POST", &list, &json!({"type": "A"}), 400);
+    let posted = checked.good("POST", &batch, &json!({"posts": records()}))["posts"].take();
+    checked.bad("POST", &batch, &json!({"posts": [{"type": "A"}]}), 400);
     checked.good("GET", &format!("{list}?per_page=5000"), &none);
     checked.bad("GET", &format!("{list}?per_page=0"), &none, 400);
-    checked.good("GET", &format!("{list}/usage"), &none);
-    checked.call("unknown-token", "GET", &format!("{list}/usage"), "", 403);
-    let one = format!("{list}/{}", ids[0]);
-    let unknown = format!("{list}/{}", "f".repeat(32));
-    checked.good("GET", &one, &none);
-    checked.good("PATCH", &one, &json!({"content": "192.0.2.9"}));
-    checked.good("PUT", &one, &json!({"type": "A", "name": "a", "content": "192.0.2.8", "ttl": 1}));
-    for (method, body) in [("GET", &none), ("PATCH", &json!({})), ("PUT", &json!({})), ("DELETE", &none)] {
-        checked.bad(method, &unknown, body, 404);
-    }
-    checked.good("DELETE", &one, &none);
+    checked.bad("GET", &format!("/zones/{}/dns_records", "f".repeat(32)), &none, 403);
     let lists = json!({
-        "deletes": [{"id": ids[1]}],
-        "patches": [{"id": ids[2], "comment": "changed"}],
-        "puts": [{"id": ids[3], "type": "NS", "name": "ns", "content": "other.test", "ttl": 1}],
+        "deletes": [{"id": posted[1]["id"]}],
+        "patches": [{"id": posted[2]["id"], "comment": "changed"}],
         "posts": [{"type": "A", "name": "new", "content": "192.0.2.7", "ttl": 1}],
     });
     checked.good("POST", &batch, &lists);
@@ -211,13 +184,6 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.good("GET", &format!("{made}/configurations"), &none);
     checked.good("GET", &format!("{made}/token"), &none);
     checked.bad("GET", &format!("{nobody}/token"), &none, 404);
-    checked.good("PATCH", &made, &json!({"name": "renamed"}));
-    checked.bad("PATCH", &made, &json!({"name": "local"}), 409);
-    checked.bad("DELETE", &shop, &none, 400);
-    checked.good("DELETE", &format!("{shop}/connections"), &none);
-    checked.bad("DELETE", &format!("{nobody}/connections"), &none, 404);
-    checked.good("DELETE", &made, &none);
-    checked.call("unknown-token", "DELETE", &made, "", 403);
     checked.good("GET", &format!("{tunnels}?per_page=1000"), &none);
 
     let access = format!("/accounts/{account}/access");
@@ -225,18 +191,14 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.bad("GET", &format!("{access}/organizations"), &none, 403);
     checked.bad("GET", &format!("{access}/policies"), &none, 403);
     checked.bad("GET", &format!("{access}/tags"), &none, 403);
-    emulator.edit(|cloudflare| cloudflare.whims_mut().shows_unset_as_null = true);
     emulator.set_up_access("shop");
     let staff =
         json!({"name": "staff", "decision": "allow", "include": [{"email": {"email": "a@example.com"}}]});
     let staff = emulator.add_policy(&staff).unwrap();
     checked.good("GET", &format!("{access}/organizations"), &none);
-    checked.good("GET", &format!("{of_zone}/organizations"), &none);
     checked.good("POST", &format!("{access}/tags"), &json!({"name": "mine"}));
     checked.bad("POST", &format!("{access}/tags"), &json!({"name": "mine"}), 409);
     checked.good("GET", &format!("{access}/tags"), &none);
-    checked.good("GET", &format!("{access}/tags/mine"), &none);
-    checked.bad("GET", &format!("{access}/tags/none"), &none, 404);
     let apps = format!("{access}/apps");
     let protected = json!({
         "type": "self_hosted",
@@ -251,15 +213,13 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let made = checked.good("POST", &apps, &protected);
     checked.bad("POST", &apps, &protected, 409);
     checked.bad("POST", &apps, &json!({}), 400);
-    checked.good("POST", &format!("{of_zone}/apps"), &own);
+    emulator.edit(|cloudflare| cloudflare.add_zone_application("example.com", &own)).unwrap();
     let private = json!({"type": "private", "cidr": "10.5.0.0/24"});
     checked.good("POST", &apps, &json!({"type": "self_hosted", "name": "c", "destinations": [private]}));
     checked.good("GET", &apps, &none);
     checked.good("GET", &format!("{of_zone}/apps"), &none);
     checked.bad("GET", &format!("{apps}?per_page=0"), &none, 400);
     checked.good("GET", &format!("{access}/policies"), &none);
-    checked.good("GET", &format!("{access}/policies/{staff}"), &none);
-    checked.bad("GET", &format!("{access}/policies/{}", made["id"].as_str().unwrap()), &none, 404);
     let application = format!("{apps}/{}", made["id"].as_str().unwrap());
     checked.good("GET", &application, &none);
     checked.good("PUT", &application, &protected);
@@ -281,34 +241,21 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     let cfd = "/accounts/{account_id}/cfd_tunnel";
     let either = "/{accounts_or_zones}/{account_or_zone_id}/access";
     for operation in [
-        "GET /accounts".to_owned(),
         "GET /user/tokens/verify".to_owned(),
         "GET /accounts/{account_id}/tokens/verify".to_owned(),
         "GET /zones".to_owned(),
-        "GET /zones/{zone_id}".to_owned(),
         format!("GET {dns}"),
-        format!("POST {dns}"),
         format!("POST {dns}/batch"),
-        format!("GET {dns}/usage"),
-        format!("GET {dns}/{{dns_record_id}}"),
-        format!("PUT {dns}/{{dns_record_id}}"),
-        format!("PATCH {dns}/{{dns_record_id}}"),
-        format!("DELETE {dns}/{{dns_record_id}}"),
         format!("GET {cfd}"),
         format!("GET {cfd}/{{tunnel_id}}"),
         format!("POST {cfd}"),
-        format!("PATCH {cfd}/{{tunnel_id}}"),
-        format!("DELETE {cfd}/{{tunnel_id}}"),
         format!("GET {cfd}/{{tunnel_id}}/token"),
         format!("GET {cfd}/{{tunnel_id}}/connections"),
-        format!("DELETE {cfd}/{{tunnel_id}}/connections"),
         format!("GET {cfd}/{{tunnel_id}}/configurations"),
         format!("PUT {cfd}/{{tunnel_id}}/configurations"),
         "GET /accounts/{account_id}/access/policies".to_owned(),
-        "GET /accounts/{account_id}/access/policies/{policy_id}".to_owned(),
         "GET /accounts/{account_id}/access/tags".to_owned(),
         "POST /accounts/{account_id}/access/tags".to_owned(),
-        "GET /accounts/{account_id}/access/tags/{tag_name}".to_owned(),
         format!("GET {either}/organizations"),
         format!("GET {either}/apps"),
         format!("POST {either}/apps"),

@@ -170,8 +170,8 @@ fn with_a_stopped_clock_a_delayed_answer_lets_the_time_pass_and_nobody_waits() {
     // From the second write on, for a time.
     emulator.fault_for(Matcher::writes(), 2, ms(4000), Fault::status(503));
     let post = |name: &str| {
-        let record = json!({"type": "A", "name": name, "content": "192.0.2.1"}).to_string();
-        call(&emulator, "POST", &format!("/zones/{zone}/dns_records"), &record).status
+        let batch = json!({"posts": [{"type": "A", "name": name, "content": "192.0.2.1"}]}).to_string();
+        call(&emulator, "POST", &format!("/zones/{zone}/dns_records/batch"), &batch).status
     };
     let mut statuses = vec![post("a"), post("b")];
     time.advance(ms(3999));

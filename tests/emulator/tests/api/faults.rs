@@ -11,10 +11,11 @@ fn headers() -> String {
     format!("authorization: Bearer {TOKEN}\r\n")
 }
 
+const BATCH: &str = r#"{"posts":[{"type":"A","name":"a","content":"192.0.2.1"}]}"#;
+
 /// Posts a record; the answer, and whether it was stored.
 fn post(emulator: &Emulator, zone: &str) -> (Option<crate::client::Answer>, bool) {
-    let body = r#"{"type":"A","name":"a","content":"192.0.2.1"}"#;
-    let answer = send(emulator, &headers(), "POST", &format!("/zones/{zone}/dns_records"), body);
+    let answer = send(emulator, &headers(), "POST", &format!("/zones/{zone}/dns_records/batch"), BATCH);
     (answer, !emulator.records(zone).is_empty())
 }
 
@@ -34,7 +35,7 @@ fn each_fault_does_or_leaves_the_call_and_answers_as_it_says() {
         (Fault::DoneBut(Box::new(limited)), true, Some(429)),
     ] {
         let (emulator, zone) = free_zone();
-        emulator.fault(Matcher::call("POST", "/zones/*/dns_records"), 1, fault.clone());
+        emulator.fault(Matcher::batch(), 1, fault.clone());
         let (answer, stored) = post(&emulator, &zone);
         assert_eq!(stored, is_done, "{fault:?}");
         assert_eq!(answer.as_ref().map(|answer| answer.status), status, "{fault:?}");
@@ -144,8 +145,8 @@ fn every_call_is_kept_in_order() {
     let calls = emulator.take_calls();
     assert_eq!(CallCount::of(&calls), CallCount { reads: 1, writes: 1 });
     let lines: Vec<String> = calls.iter().map(cloudflare_emulator::Call::line).collect();
-    assert_eq!(lines, ["GET /zones?per_page=50".to_owned(), format!("POST /zones/{zone}/dns_records")]);
-    assert_eq!(calls[1].body, r#"{"type":"A","name":"a","content":"192.0.2.1"}"#);
+    assert_eq!(lines, ["GET /zones?per_page=50".to_owned(), format!("POST /zones/{zone}/dns_records/batch")]);
+    assert_eq!(calls[1].body, BATCH);
     read(&emulator, "/zones");
     assert_eq!(emulator.calls()[0].sequence, 3);
 }

@@ -140,20 +140,6 @@ fn is_public(destination: &Value) -> bool {
     destination.get("type").and_then(Value::as_str) == Some("public")
 }
 
-/// Shows as `null` what some accounts show so.
-pub(super) fn null_what_is_unset(fields: &mut Map<String, Value>) {
-    for (name, value) in fields.iter_mut() {
-        let is_unset = match name.as_str() {
-            "allow_iframe" | "skip_interstitial" => value == false,
-            "allowed_idps" => *value == json!([]),
-            name => name.starts_with("custom_") && value == "",
-        };
-        if is_unset {
-            *value = Value::Null;
-        }
-    }
-}
-
 fn fill_booleans(fields: &mut Map<String, Value>) -> Result<(), Refusal> {
     for (name, default) in BOOLEANS {
         if !fields.entry(name).or_insert(Value::Bool(default)).is_boolean() {
@@ -226,13 +212,8 @@ fn align_destinations(
     if public_count != uris.len() || !destinations.iter().all(is_typed) {
         return Err(invalid("a destination is not valid"));
     }
-    let has_oauth =
-        fields.get("oauth_configuration").and_then(|oauth| oauth.get("enabled")) == Some(&Value::Bool(true));
     for uri in &uris {
         let pattern = Pattern::check(uri).map_err(invalid)?;
-        if has_oauth && pattern.has_path() {
-            return Err(invalid("domain can not have a path if oauth is configured"));
-        }
         check_zone(cloudflare, scope, &pattern)?;
     }
     let is_among =

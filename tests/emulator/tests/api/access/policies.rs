@@ -17,8 +17,6 @@ fn reusable_policies_are_listed_under_names_that_repeat() {
     assert_eq!((&listed[1]["id"], &listed[1]["decision"]), (&json!(again), &json!("bypass")));
     assert_eq!((&listed[1]["reusable"], &listed[1]["app_count"]), (&json!(true), &json!(0)));
     assert_eq!(names(&scene.get("policies?per_page=1&page=2").result()).len(), 1);
-    assert_eq!(scene.get(&format!("policies/{again}")).result(), listed[1]);
-    assert_eq!(scene.get("policies/00000000-0000-4000-8000-000000000000").code(), 12083);
     scene.emulator.edit(|cloudflare| cloudflare.policy_mut(&again).decision = "shrug".to_owned());
     assert_eq!(scene.get("policies").result()[1]["decision"], "shrug", "one that no client knows");
     let refused = scene.emulator.add_policy(&json!({"name": "none", "decision": "allow", "include": []}));
@@ -126,7 +124,6 @@ fn a_tag_is_there_before_its_applications() {
     assert_eq!(scene.made(&wanted)["tags"], json!(["also", "mine-1"]), "alphabetical");
     let listed = scene.get("tags").result();
     assert_eq!(names(&listed), ["mine-1", "also"]);
-    assert_eq!((&listed[0]["app_count"], scene.get("tags/mine-1").status), (&json!(1), 200));
-    assert_eq!(scene.get("tags/none").code(), 12135);
+    assert_eq!(listed[0]["app_count"], 1);
     assert_eq!(names(&scene.get("tags?per_page=1").result()), ["mine-1"]);
 }
