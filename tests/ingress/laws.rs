@@ -1,22 +1,22 @@
 //! The laws of editing the ingress list, over random documents and edits.
 //!
-//! Requests are matched by the matcher that `ingress_vectors` holds against cloudflared.
+//! Requests are matched as the emulator does it, which its tests hold against what cloudflared itself picks.
 
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloudflare_emulator::ingress::validate;
+use cloudflare_emulator::ingress::{self, validate};
 use external_dns_cloudflare_tunnel_webhook::ingress::{Document, Edited, OriginOption, Rule, RuleEdit};
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use proptest::prelude::*;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::generator::{
     EditCase, HOSTS, Key, REQUEST_PATHS, Step, case, has_key, key_of, life, plain_case, wanted_key,
 };
-use crate::{matcher, options};
+use crate::options;
 
 fn edit(case: &EditCase) -> Edited {
     case.document().edit(&case.edits, &|rule| case.is_own(rule))
@@ -47,10 +47,21 @@ fn has_key_of(keys: &BTreeSet<Key>, rule: &Rule) -> bool {
     keys.iter().any(|key| has_key(rule, key))
 }
 
-/// A document's rules in Cloudflare's spelling, for the matcher.
-fn readable(document: &Document) -> Vec<Value> {
-    let value = |rule: &Rule| json!({"hostname": rule.hostname(), "path": rule.path().unwrap_or_default()});
-    document.rules().iter().map(value).collect()
+/// A rule's hostname and path expression, either of them empty where there is none.
+type Pattern = (String, String);
+
+fn readable(document: &Document) -> Vec<Pattern> {
+    let pattern = |rule: &Rule| (rule.hostname().to_owned(), rule.path().unwrap_or_default().to_owned());
+    document.rules().iter().map(pattern).collect()
+}
+
+fn matches((hostname, expression): &Pattern, host: &str, path: &str) -> bool {
+    ingress::matches(hostname, expression, host, path)
+}
+
+/// The index of the first rule that matches a request. Where there is none, cloudflared takes the last.
+fn first_match(rules: &[Pattern], host: &str, path: &str) -> Option<usize> {
+    rules.iter().position(|rule| matches(rule, host, path))
 }
 
 fn requests() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -62,8 +73,8 @@ fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
 }
 
 /// True if every request here that `narrow` matches is one that `wide` matches.
-fn covers(narrow: &Value, wide: &Value) -> bool {
-    requests().all(|(host, path)| !matcher::matches(narrow, host, path) || matcher::matches(wide, host, path))
+fn covers(narrow: &Pattern, wide: &Pattern) -> bool {
+    requests().all(|(host, path)| !matches(narrow, host, path) || matches(wide, host, path))
 }
 
 /// True if the order of our rules puts the first one in front.
@@ -146,7 +157,7 @@ proptest! {
         let (old, new) = (readable(&before), readable(&edited.document));
         let rules = edited.document.rules();
         for (host, path) in requests() {
-            let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
+            let (from, to) = (first_match(&old, host, path), first_match(&new, host, path));
             let Some(to) = to else {
                 prop_assert!(from.is_none(), "{} {} lost its rule", host, path);
                 continue;
@@ -202,11 +213,11 @@ proptest! {
             let alone = Document::parse(None).unwrap().edit(&ours, &is_ours).document;
             let (all, alone) = (readable(&document), readable(&alone));
             for (host, path) in requests() {
-                let Some(place) = matcher::first_match(&all, host, path) else { continue };
+                let Some(place) = first_match(&all, host, path) else { continue };
                 if standing(&document.rules()[place]).is_none() {
                     continue;
                 }
-                let expected = matcher::first_match(&alone, host, path).map(|place| &alone[place]);
+                let expected = first_match(&alone, host, path).map(|place| &alone[place]);
                 prop_assert_eq!(Some(&all[place]), expected, "{} {} in {:#?} after {:?}", host, path, all, step);
             }
         }
@@ -417,7 +428,7 @@ fn the_documents_are_not_trivial() {
         let (put, _) = applied(&case, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));
         moved += usize::from(requests().any(|(host, path)| {
-            let (from, to) = (matcher::first_match(&old, host, path), matcher::first_match(&new, host, path));
+            let (from, to) = (first_match(&old, host, path), first_match(&new, host, path));
             from.zip(to).is_some_and(|(from, to)| {
                 let (from, to) = (&document.rules()[from], &edited.document.rules()[to]);
                 !case.is_own(from) && has_key_of(&put, to) && from.raw().get() != to.raw().get()

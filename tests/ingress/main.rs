@@ -9,6 +9,5 @@
 mod edits;
 mod generator;
 mod laws;
-mod matcher;
 mod options;
 mod vectors;

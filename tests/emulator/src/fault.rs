@@ -328,26 +328,4 @@ mod tests {
         assert!(matcher.matches("POST", "/zones/z/dns_records/batch", r#"{"name":"bad"}"#));
         assert!(!matcher.matches("POST", "/zones/z/dns_records/batch", r#"{"name":"good"}"#));
     }
-
-    #[test]
-    fn the_nth_match_is_hit_once_and_a_repeated_fault_always() {
-        let mut faults = Faults::default();
-        faults.arm(Matcher::writes(), When::Nth(2), Effect::Fault(Fault::Reset));
-        faults.arm(Matcher::call("GET", "/zones"), When::Always, Effect::Fault(Fault::Hang));
-        let mut hit = |method: &str| faults.due(method, "/zones", "", Duration::ZERO).fault;
-        let seen: Vec<_> = ["PUT", "GET", "PUT", "PUT", "GET"].into_iter().map(&mut hit).collect();
-        assert_eq!(seen, [None, Some(Fault::Hang), Some(Fault::Reset), None, Some(Fault::Hang)]);
-    }
-
-    #[test]
-    fn a_lasting_fault_begins_with_its_call_and_ends_after_its_time() {
-        let mut faults = Faults::default();
-        let when = When::From { nth: 2, lasting: Duration::from_secs(4) };
-        faults.arm(Matcher::writes(), when, Effect::Fault(Fault::Reset));
-        let mut is_hit =
-            |second| faults.due("PUT", "/zones", "", Duration::from_secs(second)).fault.is_some();
-        let seen: Vec<bool> = [1, 10, 13, 14, 15].into_iter().map(&mut is_hit).collect();
-        assert_eq!(seen, [false, true, true, false, false]);
-        assert_eq!(faults.waiting(), 0, "it is over");
-    }
 }

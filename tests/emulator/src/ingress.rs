@@ -7,12 +7,18 @@ mod decode;
 mod expression;
 mod url;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use regex::{Regex, RegexBuilder};
 use serde_json::value::RawValue;
 
 use crate::json::{Members, elements, raw};
+
+/// Most expressions that are held compiled.
+const COMPILED_LIMIT: usize = 100;
 
 /// A rule of a document, as cloudflared reads it.
 #[derive(Clone, Debug)]
@@ -273,20 +279,36 @@ fn check_hostname(rule: &Rule, index: usize, is_last: bool) -> Result<(), String
 /// When a path expression is none; documents that [`validate`] accepts have none such.
 pub fn matching_rule(config: &str, host: &str, path: &str) -> Option<usize> {
     let rules = rules(config);
-    let host = split_port(host).unwrap_or(host);
-    let found = rules
-        .iter()
-        .position(|rule| hostname_matches(&rule.hostname, host) && path_matches(&rule.path, path));
+    let found = rules.iter().position(|rule| matches(&rule.hostname, &rule.path, host, path));
     found.or_else(|| rules.len().checked_sub(1))
 }
 
+/// Whether a rule of this hostname and path expression, by itself, matches a request.
+///
+/// # Panics
+/// When the path expression is none.
+pub fn matches(hostname: &str, expression: &str, host: &str, path: &str) -> bool {
+    let host = split_port(host).unwrap_or(host);
+    hostname_matches(hostname, host) && (expression.is_empty() || path_matches(expression, path))
+}
+
 fn path_matches(expression: &str, path: &str) -> bool {
-    expression.is_empty() || {
-        let pattern = expression::translate(expression).expect("cloudflared took the expression");
-        // Go has no such limits; a thousand repetitions of a Unicode class fit in these.
-        let regex = regex::RegexBuilder::new(&pattern).size_limit(1 << 28).nest_limit(10_000).build();
-        regex.expect("the translation is an expression to regex too").is_match(path)
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
     }
+    COMPILED.with_borrow_mut(|compiled| {
+        if compiled.len() >= COMPILED_LIMIT {
+            compiled.clear();
+        }
+        compiled.entry(expression.to_owned()).or_insert_with(|| compile(expression)).is_match(path)
+    })
+}
+
+fn compile(expression: &str) -> Regex {
+    let pattern = expression::translate(expression).expect("cloudflared took the expression");
+    // Go has no such limits; a thousand repetitions of a Unicode class fit in these.
+    let regex = RegexBuilder::new(&pattern).size_limit(1 << 28).nest_limit(10_000).build();
+    regex.expect("the translation is an expression to regex too")
 }
 
 fn hostname_matches(rule: &str, host: &str) -> bool {

@@ -83,17 +83,3 @@ fn refusal(limit: RateLimit, blocked_for: Duration) -> Answer {
 fn seconds_up(duration: Duration) -> u64 {
     duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_is_refused_for_the_block_after_the_limit_and_then_allowed_again() {
-        let limit = RateLimit { calls: 2, window: Duration::from_secs(10), block: Duration::from_secs(30) };
-        let mut limiter = Limiter { limit, ..Limiter::default() };
-        let mut refused = |second: u64| limiter.count("token", Duration::from_secs(second)).is_some();
-        let seen: Vec<bool> = [0, 1, 2, 12, 31, 32, 33].into_iter().map(&mut refused).collect();
-        assert_eq!(seen, [false, false, true, true, true, false, false]);
-    }
-}

@@ -7,9 +7,6 @@ use crate::answer::{Refusal, Success};
 use crate::cloudflare::Cloudflare;
 use crate::http::Request;
 
-/// Most reusable policies of an account, from Cloudflare's list of limits.
-const POLICY_LIMIT: usize = 500;
-
 /// A policy. The fields may be changed at any time through [`Cloudflare::policy_mut`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -115,9 +112,6 @@ pub(super) fn list(cloudflare: &Cloudflare, account: &str, request: &Request) ->
 }
 
 pub(super) fn add(cloudflare: &mut Cloudflare, account: &str, policy: &Value) -> Result<String, Refusal> {
-    if cloudflare.access.reusable(account).count() >= POLICY_LIMIT {
-        return Err(invalid(format!("an account has no more than {POLICY_LIMIT} reusable policies")));
-    }
     let members = policy.as_object().ok_or_else(|| invalid("a policy is an object"))?;
     let (id, now) = (cloudflare.identifiers.uuid(), cloudflare.clock.timestamp());
     let policy = Policy::parse(id.clone(), account, members, now)?;

@@ -7,15 +7,6 @@ use crate::access::{Scope, invalid};
 use crate::answer::Refusal;
 use crate::cloudflare::Cloudflare;
 
-/// Most destinations of an application, from Cloudflare's list of limits since June 2026.
-const DESTINATION_LIMIT: usize = 50;
-
-/// Most tags of an application, from Cloudflare's documents.
-const TAG_LIMIT: usize = 25;
-
-/// Longest name, in characters.
-const NAME_LIMIT: usize = 350;
-
 const TYPES: [&str; 14] = [
     "self_hosted",
     "saas",
@@ -114,7 +105,6 @@ impl Draft {
         fill_booleans(&mut fields)?;
         check_session(&mut fields)?;
         check_tags(cloudflare, scope, &mut fields)?;
-        check_options(&fields)?;
         fields.entry("allowed_idps").or_insert_with(|| json!([]));
         if matches!(kind, "self_hosted" | "ssh" | "vnc" | "rdp") {
             align_destinations(cloudflare, scope, &mut fields)?;
@@ -166,9 +156,6 @@ fn check_tags(
     let account = scope.account(cloudflare);
     let tags = fields.entry("tags").or_insert_with(|| json!([]));
     let tags = tags.as_array_mut().ok_or_else(|| invalid("tags must be a list"))?;
-    if tags.len() > TAG_LIMIT {
-        return Err(invalid(format!("an application has no more than {TAG_LIMIT} tags")));
-    }
     let is_known =
         |tag: &Value| tag.as_str().is_some_and(|tag| cloudflare.access.tag(&account, tag).is_some());
     if !tags.iter().all(is_known) {
@@ -177,14 +164,6 @@ fn check_tags(
         ));
     }
     tags.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
-    Ok(())
-}
-
-fn check_options(fields: &Map<String, Value>) -> Result<(), Refusal> {
-    let bypasses_preflights = fields.get("options_preflight_bypass") == Some(&Value::Bool(true));
-    if bypasses_preflights && fields.contains_key("cors_headers") {
-        return Err(invalid("options_preflight_bypass and cors_headers are mutually exclusive"));
-    }
     Ok(())
 }
 
@@ -203,9 +182,6 @@ fn align_destinations(
             (None, None, Some(domain)) => vec![public(domain)],
             (None, None, None) => return Err(invalid("domain is required")),
         };
-    if destinations.len() > DESTINATION_LIMIT {
-        return Err(invalid(format!("an application has no more than {DESTINATION_LIMIT} destinations")));
-    }
     let uris: Vec<String> = public_uris(destinations.iter()).map(str::to_owned).collect();
     let is_typed = |destination: &Value| destination.get("type").is_some_and(Value::is_string);
     let public_count = destinations.iter().filter(|destination| is_public(destination)).count();
@@ -244,11 +220,8 @@ fn name(fields: &mut Map<String, Value>) -> Result<(), Refusal> {
         let domain = fields.get("domain").cloned();
         fields.insert("name".to_owned(), domain.unwrap_or_else(|| json!("")));
     }
-    let name = fields.get("name").and_then(Value::as_str).ok_or_else(|| invalid("name must be a string"))?;
-    if name.chars().count() > NAME_LIMIT {
-        return Err(invalid(format!("name has more than {NAME_LIMIT} characters")));
-    }
-    Ok(())
+    let is_text = fields.get("name").is_some_and(Value::is_string);
+    if is_text { Ok(()) } else { Err(invalid("name must be a string")) }
 }
 
 /// A duration as Go writes it, such as `1h30m`, without its signs and fractions.

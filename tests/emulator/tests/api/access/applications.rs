@@ -178,11 +178,7 @@ fn a_body_that_is_no_application_is_refused_and_nothing_is_made() {
     ] {
         assert_eq!(scene.refused(&body), (400, 12130, expected.to_owned()), "{body}");
     }
-    let mut both = with("options_preflight_bypass", json!(true));
-    assert_eq!(scene.call("POST", "apps", &both).status, 201);
-    both["cors_headers"] = json!({"allow_all_origins": true});
-    assert_eq!(scene.refused(&both).2, "options_preflight_bypass and cors_headers are mutually exclusive");
-    assert_eq!(scene.emulator.applications().len(), 1);
+    assert_eq!(scene.emulator.applications().len(), 0);
     scene.made(&app("apex", &["example.com"], &json!([])));
 }
 
