@@ -1,6 +1,6 @@
 //! Several objects that ask for one hostname and path: the same one has it in every loop, and the others are told.
 
-use cloudflare_emulator::{Plan, Token, Visit, Visitor};
+use cloudflare_emulator::{Token, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use serde_json::json;
@@ -57,26 +57,6 @@ fn a_rollback_leaves_a_hostname_with_the_object_that_is_there_again() {
     assert!(!harness.service_at(host, "/").contains(":80"), "it goes with its object");
 }
 
-/// Who asked first has it while it asks, whoever sorts first, and the other one is told.
-#[test]
-fn who_loses_a_hostname_is_told_once() {
-    let (harness, host) = (Harness::new(), "lost.example.com");
-    let program = harness.start();
-    let holder = object("ingress/b/web", host, "http://b:80");
-    let rival = object("ingress/a/web", host, "http://a:80");
-    run(&program, std::slice::from_ref(&holder));
-    let both = [rival.clone(), holder];
-    assert_eq!(writes(&harness, &program, &[&both, &both, &both]), 0);
-    assert_eq!(harness.service_at(host, "/"), "http://b:80");
-    let said = warnings(&harness, &[host]);
-    assert_eq!(said.len(), 1, "{said:#?}");
-    for word in ["ingress/a/web", "ingress/b/web", "path=\"\"", "set-identifier"] {
-        assert!(said[0].contains(word), "{said:#?}");
-    }
-    run(&program, &[rival]);
-    assert_eq!(harness.service_at(host, "/"), "http://a:80", "the other one is gone");
-}
-
 #[test]
 fn two_objects_that_ask_for_the_same_are_no_conflict() {
     let (harness, host) = (Harness::new(), "alike.example.com");
@@ -86,38 +66,6 @@ fn two_objects_that_ask_for_the_same_are_no_conflict() {
     let [a, b] = [[a], [b]];
     assert_eq!(writes(&harness, &program, &[&a, &b, &a, &b]), 0);
     assert_eq!(warnings(&harness, &[host]), [""; 0]);
-}
-
-/// Names that have no room in the stamp of a Free zone, and a hostname of two rules, whose stamp names no object.
-#[test]
-fn the_namespace_that_holds_a_hostname_changes_it_whoever_else_asks() {
-    let long = "ingress/production-payments/payments-frontend-public-site";
-    let hosts = ["long.example.net", "two.example.net"];
-    for host in hosts {
-        let harness = Harness::new();
-        harness.cloudflare.add_zone("example.net", Plan::Free);
-        let guard = [("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")];
-        let program = harness.start_with(&guard);
-        let service = |port: u16| format!("http://web.production-payments.svc.corp.test:{port}");
-        let whole = |port| object(long, host, &service(port));
-        let path = with_path(long, host, "/api", &service(80));
-        let mut desired = vec![whole(80)];
-        desired.extend((host == hosts[1]).then_some(path));
-        run(&program, &desired);
-        desired.push(object("ingress/aaa/x", host, "http://x.aaa.svc:80"));
-        desired[0] = whole(81);
-        run(&program, &desired);
-        assert_eq!(harness.service_at(host, "/"), service(81), "{host}");
-        let said = warnings(&harness, &[host, "ingress/aaa/x", long]);
-        assert_eq!(said.len(), 1, "{said:#?}");
-
-        // The first loop after a restart reads before it adjusts.
-        drop(program);
-        let program = harness.start_with(&guard);
-        desired[0] = whole(82);
-        run(&program, &desired);
-        assert_eq!(harness.service_at(host, "/"), service(82), "{host} after a restart");
-    }
 }
 
 /// With `--txt-cache-interval`, or a registry of its own, ExternalDNS may adjust before it reads.

@@ -124,29 +124,6 @@ fn a_tunnel_without_connectors_gets_no_hostname_that_is_served_elsewhere() {
     );
 }
 
-/// Invariant 7 of docs/how-it-works.md.
-#[test]
-fn the_old_rule_stays_for_the_time_of_grace_and_nothing_is_written_meanwhile() {
-    let host = "graceful.example.org";
-    let mut simulation = simulation(&[0]);
-    simulation.run_to_rest(&[through("home", host)]).expect("published");
-    let desired = [through("office", host)];
-    let (outcome, writes, _) = run(&mut simulation, &desired);
-    assert_eq!((outcome, writes), (Err(503), Writes { configurations: 1, batches: 1 }), "stamped, published");
-    let (outcome, writes, _) = run(&mut simulation, &desired);
-    assert_eq!((outcome, writes), (Err(503), Writes { configurations: 0, batches: 1 }), "led over");
-    for _ in 0..2 {
-        pass(&simulation, 14);
-        let (outcome, writes, _) = run(&mut simulation, &desired);
-        assert_eq!((outcome, writes, rules_at_home(&simulation, host)), (Err(503), Writes::default(), 1));
-    }
-    pass(&simulation, 3);
-    let (_, writes, _) = run(&mut simulation, &desired);
-    assert_eq!((writes, rules_at_home(&simulation, host)), (Writes { configurations: 1, batches: 1 }, 0));
-    let (outcome, writes, _) = run(&mut simulation, &desired);
-    assert_eq!((outcome, writes), (Ok(Changes::default()), Writes::default()));
-}
-
 /// `--registry=crd` has nothing read between its requests.
 #[test]
 fn a_move_goes_on_in_the_first_request_after_the_grace_whatever_was_read_shortly_before() {

@@ -1,46 +1,7 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
 use cloudflare_emulator::{NewTunnel, Plan, RuleText};
-use test_support::harness::{FOREIGN_RULE, Harness, endpoint, published};
-
-#[test]
-fn a_hostname_is_published_changed_and_withdrawn() {
-    let harness = Harness::with_foreign();
-    let (rules_before, records_before) = (harness.rules(), harness.cloudflare.records(&harness.zone).len());
-    let program = harness.start();
-    let external_dns = program.external_dns();
-
-    let first = [published("web.example.com", "http://web.shop.svc:80")];
-    external_dns.run_loop(&first).expect("published");
-    assert_eq!(
-        harness.rules(),
-        [
-            FOREIGN_RULE,
-            r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#,
-            r#"{"hostname":"*.example.com","service":"http://wild:80"}"#,
-            r#"{"service":"http_status:503"}"#,
-        ]
-    );
-    let target = format!("{}.cfargotunnel.com", harness.tunnel);
-    let [_, (name, content, proxied, comment)] = harness.cnames().try_into().expect("theirs and ours");
-    assert_eq!((&*name, &*content, proxied), ("web.example.com", &*target, true));
-    let start = "external-dns owner=default resource=ingress/shop/web h=";
-    assert!(comment.starts_with(start) && comment.contains(" rules="), "{comment}");
-
-    let changed = [endpoint(
-        "web.example.com",
-        &[("tunnel-service", "https://web.shop.svc:443"), ("origin-no-tls-verify", "true")],
-    )];
-    external_dns.run_loop(&changed).expect("changed");
-    assert_eq!(
-        harness.rules()[1],
-        r#"{"hostname":"web.example.com","service":"https://web.shop.svc:443","originRequest":{"noTLSVerify":true}}"#
-    );
-
-    external_dns.run_loop(&[]).expect("withdrawn");
-    assert_eq!(harness.rules(), rules_before);
-    assert_eq!(harness.cloudflare.records(&harness.zone).len(), records_before);
-}
+use test_support::harness::{Harness, endpoint, published};
 
 /// Invariant 10 of docs/how-it-works.md.
 #[test]
@@ -86,17 +47,6 @@ fn the_first_publication_costs_one_read_a_batch_and_a_configuration() {
     let bound = own_reads + (1 + 2) + (2 + 1) + 2;
     assert!(calls.len() <= bound, "{} calls, {bound} allowed: {calls:#?}", calls.len());
     assert_eq!(harness.rules().len(), 251);
-}
-
-#[test]
-fn a_tunnel_that_was_never_configured_gets_a_catch_all() {
-    let harness = Harness::new();
-    let program = harness.start();
-    program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
-    assert_eq!(
-        harness.rules(),
-        [r#"{"hostname":"web.example.com","service":"http://web:80"}"#, r#"{"service":"http_status:404"}"#]
-    );
 }
 
 /// The other account's tunnels cannot be asked for here, and what cannot be found looks like a tunnel that is gone.
@@ -151,45 +101,6 @@ fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
         let [(_, content, ..)] = &harness.cnames()[..] else { panic!("one record") };
         assert_eq!(*content, cnames[0].1, "turn {turn}: it does not lead to {office}");
     }
-}
-
-/// An object of others is no update in each loop, and costs no call of its own.
-#[test]
-fn a_default_service_takes_the_objects_that_say_they_are_meant() {
-    let harness = Harness::new();
-    let program = harness.start_with(&[("DEFAULT_SERVICE", "http://ingress.svc:80")]);
-    let meant = [
-        endpoint("shop.example.com", &[("tunnel", "true")]),
-        endpoint("blog.example.com", &[("tunnel", "home")]),
-    ];
-    let others = [
-        endpoint("plain.example.com", &[]),
-        endpoint("out.example.com", &[("tunnel", "false")]),
-        endpoint("theirs.example.com", &[("unifi-comment", "x")]),
-    ];
-    let mut calls = Vec::new();
-    for desired in [&meant[..], &[&meant[..], &others].concat()] {
-        for _ in 0..2 {
-            harness.cloudflare.take_calls();
-            program.external_dns().run_loop(desired).expect("published");
-        }
-        calls.push(harness.cloudflare.take_calls().len());
-        assert_eq!(
-            harness.rules(),
-            [
-                r#"{"hostname":"blog.example.com","service":"http://ingress.svc:80"}"#,
-                r#"{"hostname":"shop.example.com","service":"http://ingress.svc:80"}"#,
-                r#"{"service":"http_status:404"}"#,
-            ]
-        );
-        assert_eq!(harness.cnames().len(), 2);
-    }
-    assert_eq!(calls[0], calls[1], "calls of a loop that changes nothing");
-
-    // Without its annotation it is an object of others.
-    let lost = endpoint("shop.example.com", &[]);
-    program.external_dns().run_loop(&[lost, meant[1].clone()]).expect("withdrawn");
-    assert_eq!(harness.rules().len(), 2);
 }
 
 #[test]
@@ -284,17 +195,4 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
             assert_eq!(writes_of(2), 0, "{variables:?}");
         }
     }
-}
-
-/// ExternalDNS's own flag never reaches a webhook: it sends its changes as usual.
-#[test]
-fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
-    let harness = Harness::with_foreign();
-    let (rules, cnames) = (harness.rules(), harness.cnames());
-    let program = harness.start_with(&[("DRY_RUN", "true")]);
-    for _ in 0..2 {
-        program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
-    }
-    assert_eq!(harness.cloudflare.count_calls().writes, 0);
-    assert_eq!((harness.rules(), harness.cnames()), (rules, cnames));
 }

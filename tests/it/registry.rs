@@ -1,10 +1,9 @@
 //! `--registry=txt`: every change carries TXT records that say what the stamp says already, and none of them is stored.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
-use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
-use test_support::harness::{endpoint, published};
+use test_support::harness::published;
 
-use crate::shared_account::{SharedAccount, settle, stamp};
+use crate::shared_account::{SharedAccount, stamp};
 
 const HERITAGE: &str =
     "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
@@ -58,31 +57,5 @@ fn the_txt_records_of_the_registry_are_taken_off() {
             let shown = external_dns.records().expect("shown");
             assert_eq!((shown.len(), shown.iter().any(is_txt)), (published, false));
         }
-    }
-}
-
-/// ExternalDNS asks for nothing once a hostname stands as wanted, although it sees none of its TXT records.
-#[test]
-fn hostnames_come_change_and_go_without_their_txt_records_however_these_are_called() {
-    let old = Registry::Txt(TxtNames { prefix: "old-", untyped_too: true });
-    let hosts = |service: &str| {
-        let path = [("tunnel-service", service), ("tunnel-path-prefix", "/api")];
-        let names = ["web.example.com", "*.apps.example.com", "example.org"];
-        let with_path = [endpoint("web.example.com", &path)];
-        names.map(|name| published(name, service)).into_iter().chain(with_path).collect::<Vec<_>>()
-    };
-    for registry in [TXT, TXT_BELOW, old] {
-        let account = SharedAccount::new();
-        let program = account.harness.start();
-        let external_dns = program.external_dns().with_registry(registry);
-        let before = account.harness.foreign_records();
-        for (desired, count) in [(hosts("http://web:80"), 3), (hosts("http://web2:80"), 3), (vec![], 0)] {
-            settle(external_dns, account.cloudflare(), &desired).expect("nothing is left to do");
-            assert_eq!((stamped(&account), account.harness.foreign_records()), (count, before.clone()));
-            let shown = external_dns.records().expect("shown");
-            let is_owned = |endpoint: &Endpoint| endpoint.labels.value("owner") == Some("default");
-            assert_eq!((shown.len(), shown.iter().all(is_owned)), (desired.len(), true));
-        }
-        assert_eq!(account.violations(), [""; 0]);
     }
 }

@@ -236,7 +236,6 @@ fn without_variables(expression: &str) -> String {
 fn every_mistake_that_is_looked_for_is_found() {
     for (right, wrong) in [
         ("sum(cloudflare_tunnel_webhook_refusals)", "sum(cloudflare_tunnel_webhook_refusal)"),
-        ("cloudflare_tunnel_webhook_ready == 0", "claudflare_tunnel_webhook_ready == 0"),
         ("cloudflare_tunnel_webhook_requests_total", "cloudflare_tunnel_webhook_requests"),
         (
             "cloudflare_tunnel_webhook_call_duration_seconds_bucket",
@@ -259,24 +258,8 @@ fn every_mistake_that_is_looked_for_is_found() {
             r#"cloudflare_tunnel_webhook_changes_total{kind="rule_deleted"}"#,
         ),
         (
-            r#"cloudflare_tunnel_webhook_requests_total{route="GET /records"}"#,
-            r#"cloudflare_tunnel_webhook_requests_total{route="/records"}"#,
-        ),
-        (
             r#"cloudflare_tunnel_webhook_requests_total{status=~"5..|404"}"#,
             r#"cloudflare_tunnel_webhook_requests_total{status=~"5xx"}"#,
-        ),
-        (
-            r#"cloudflare_tunnel_webhook_calls_total{resource="configuration"}"#,
-            r#"cloudflare_tunnel_webhook_calls_total{resource="configurations"}"#,
-        ),
-        (
-            r#"cloudflare_tunnel_webhook_rules{ownership="foreign"}"#,
-            r#"cloudflare_tunnel_webhook_rules{ownership="other"}"#,
-        ),
-        (
-            "sum by (tunnel) (cloudflare_tunnel_webhook_rules)",
-            "sum by (tunnels) (cloudflare_tunnel_webhook_rules)",
         ),
         (
             "sum by (tunnel, instance) (cloudflare_tunnel_webhook_rules)",

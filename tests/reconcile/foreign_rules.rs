@@ -1,7 +1,7 @@
 //! Rules of somebody else's on our hostnames, or taken for ours: none is touched, and none loses its requests.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
@@ -127,28 +127,6 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
         cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
         assert_eq!(refused(&cloudflare.run_loop(&wanted("http://new:80"), usize::MAX)), [], "{path}");
     }
-}
-
-#[test]
-fn what_a_document_refuses_is_told_and_everything_else_is_done() {
-    let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "/")], &[]);
-    let before = services(&cloudflare, HOME);
-    let other = Endpoint { dns_name: "b.example.com".to_owned(), ..on(HOME, "", "http://other:80") };
-    let beside = Endpoint {
-        labels: Labels::from_iter([("resource", "ingress/shop/narrow")]),
-        ..on(HOME, "^/a$", "http://narrow:80")
-    };
-    let desired = [on(HOME, "", "http://web:80"), beside, other];
-    let plan = cloudflare.run_loop(&desired, usize::MAX);
-    assert_eq!(refused(&plan), [(String::new(), "edit")]);
-    assert!(plan.refusals[0].to_string().contains("matches exactly the same requests"), "{plan:?}");
-    let mut expected = before;
-    expected.extend(["http://narrow:80".to_owned(), "http://other:80".to_owned()]);
-    expected.sort_unstable();
-    let mut published = services(&cloudflare, HOME);
-    published.sort_unstable();
-    assert_eq!(published, expected);
-    assert_eq!(cloudflare.records.len(), 2);
 }
 
 const REST: &str = r#"{"service":"http_status:404"}"#;

@@ -44,38 +44,6 @@ fn rule(path: &str, service: &str) -> (String, String) {
 }
 
 #[test]
-fn only_services_of_the_objects_own_namespace_are_published() {
-    let foreign = [
-        "http://web.bank.svc:80",
-        "http://10.0.0.1:80",
-        "http://web:80",
-        "unix:/run/docker.sock",
-        "hello_world",
-        "bastion",
-        "none",
-    ];
-    for service in foreign {
-        let mut cloudflare = guarded();
-        let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", service)]);
-        assert_eq!(cloudflare, guarded(), "{service}");
-        let [refusal] = &plan.refusals[..] else { panic!("{service}: {plan:?}") };
-        let text = refusal.to_string();
-        assert!(text.contains("refused=invalid") && text.contains("NAMESPACE_GUARD is on"), "{text}");
-        assert!(text.contains("http_status:<code>, <scheme>://<service>.shop.svc[:<port>]"), "{text}");
-        assert!(text.contains("<scheme>://<service>.shop.svc.cluster.local[:<port>]"), "{text}");
-
-        // Off, the same endpoint is published.
-        let mut off = FakeCloudflare::new(&[], &[]);
-        assert_eq!(run(&mut off, &[of("ingress/shop/web", "", service)]).refusals, [], "{service}");
-    }
-    for service in ["http://web.shop.svc:80", "https://web.shop.svc.cluster.local", "http_status:404"] {
-        let mut cloudflare = guarded();
-        let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", service)]);
-        assert_eq!((services(&cloudflare), plan.refusals), (vec![rule("", service)], vec![]), "{service}");
-    }
-}
-
-#[test]
 fn a_default_of_the_operator_is_allowed() {
     let mut cloudflare = guarded();
     let ca_pool = OriginOption::CaPool.parse("/etc/ca.pem").unwrap();

@@ -134,20 +134,6 @@ fn an_option_that_no_rule_may_hold_is_refused_before_any_rule_is_planned() {
     }
 }
 
-/// As those of a DNSEndpoint, which are read each for itself. Invariant 4 of docs/how-it-works.md.
-#[test]
-fn an_endpoint_with_a_mistake_holds_back_what_its_object_asks_for_beside_it() {
-    let web = endpoint(&[("tunnel-service", "http://web:80")]);
-    let odd = endpoint(&[("tunnel-service", "no service"), ("tunnel-path", "^/admin")]);
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(&[web.clone(), odd.clone()], usize::MAX);
-    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 0, "it would take the other's requests");
-    let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(std::slice::from_ref(&web), usize::MAX);
-    cloudflare.run_loop(&[web, odd], usize::MAX);
-    assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 2, "what is published stays");
-}
-
 /// A hostname has one record: led over, it would take the requests of the path that cannot follow with it.
 #[test]
 fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {

@@ -27,8 +27,10 @@ fn disliking(text: RuleText) -> Harness {
 
 #[test]
 fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
+    let guard = [("NAMESPACE_GUARD", "true"), ("CLUSTER_DOMAIN", "Corp.Test.")];
+    const OTHER: &str = "http://other.shop.svc.corp.test:80";
     for (label, harness, variables, proxy) in [
-        ("the guard", Harness::new(), &[("NAMESPACE_GUARD", "true")][..], "http://login.infra.svc:80"),
+        ("the guard", Harness::new(), &guard[..], "http://login.infra.svc:80"),
         ("the rule by name", disliking(RuleText::Numbered), &[], "http://bad.shop.svc:80"),
         ("the document", disliking(RuleText::Unnamed), &[], "http://bad.shop.svc:80"),
     ] {
@@ -38,7 +40,7 @@ fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
             ("tunnel-path-prefix.admin", "/admin"),
             ("tunnel-service.admin", proxy),
         ];
-        let other = endpoint("other.example.com", &[("tunnel-service", "http://other.shop.svc:80")]);
+        let other = endpoint("other.example.com", &[("tunnel-service", OTHER)]);
         let desired = [of("ingress/shop/web", &groups), other];
         for _ in 0..3 {
             let _ = program.external_dns().run_loop(&desired);
@@ -47,6 +49,7 @@ fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
                 assert!(!served.contains("svc"), "{label}: {path} gets {served}");
             }
         }
+        assert_eq!(harness.service_at("other.example.com", "/"), OTHER, "{label}");
         assert!(!harness.log.lines_with(&["refused=", "path=\"^/admin(/|$)\""]).is_empty(), "{label}");
         let words = ["refused=invalid", "it waits for the object's rule for path", "admin"];
         assert_eq!(harness.log.lines_with(&words).len(), 1, "{label}");
