@@ -1,7 +1,46 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
 use cloudflare_emulator::{NewTunnel, Plan, RuleText};
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{FOREIGN_RULE, Harness, endpoint, published};
+
+#[test]
+fn a_hostname_is_published_changed_and_withdrawn() {
+    let harness = Harness::with_foreign();
+    let (rules_before, records_before) = (harness.rules(), harness.cloudflare.records(&harness.zone).len());
+    let program = harness.start();
+    let external_dns = program.external_dns();
+
+    let first = [published("web.example.com", "http://web.shop.svc:80")];
+    external_dns.run_loop(&first).expect("published");
+    assert_eq!(
+        harness.rules(),
+        [
+            FOREIGN_RULE,
+            r#"{"hostname":"web.example.com","service":"http://web.shop.svc:80"}"#,
+            r#"{"hostname":"*.example.com","service":"http://wild:80"}"#,
+            r#"{"service":"http_status:503"}"#,
+        ]
+    );
+    let target = format!("{}.cfargotunnel.com", harness.tunnel);
+    let [_, (name, content, proxied, comment)] = harness.cnames().try_into().expect("theirs and ours");
+    assert_eq!((&*name, &*content, proxied), ("web.example.com", &*target, true));
+    let start = "external-dns owner=default resource=ingress/shop/web h=";
+    assert!(comment.starts_with(start) && comment.contains(" rules="), "{comment}");
+
+    let changed = [endpoint(
+        "web.example.com",
+        &[("tunnel-service", "https://web.shop.svc:443"), ("origin-no-tls-verify", "true")],
+    )];
+    external_dns.run_loop(&changed).expect("changed");
+    assert_eq!(
+        harness.rules()[1],
+        r#"{"hostname":"web.example.com","service":"https://web.shop.svc:443","originRequest":{"noTLSVerify":true}}"#
+    );
+
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!(harness.rules(), rules_before);
+    assert_eq!(harness.cloudflare.records(&harness.zone).len(), records_before);
+}
 
 /// Invariant 10 of docs/how-it-works.md.
 #[test]
@@ -195,4 +234,17 @@ fn default_options_reach_every_rule_once_and_an_endpoints_own_stay() {
             assert_eq!(writes_of(2), 0, "{variables:?}");
         }
     }
+}
+
+/// ExternalDNS's own flag never reaches a webhook: it sends its changes as usual.
+#[test]
+fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
+    let harness = Harness::with_foreign();
+    let (rules, cnames) = (harness.rules(), harness.cnames());
+    let program = harness.start_with(&[("DRY_RUN", "true")]);
+    for _ in 0..2 {
+        program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
+    }
+    assert_eq!(harness.cloudflare.count_calls().writes, 0);
+    assert_eq!((harness.rules(), harness.cnames()), (rules, cnames));
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Unconfigured};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use serde_json::json;
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, endpoint, published};
 
@@ -62,6 +63,62 @@ fn assert_costs_nothing(external_dns: ExternalDns, cloudflare: &Emulator, desire
         assert_eq!(lines.len(), OWN_READS, "{label}: {lines:#?}");
         assert!(!calls.iter().any(|call| call.is_write()), "{label}: {lines:#?}");
     }
+}
+
+#[test]
+fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
+    let account = SharedAccount::new();
+    let home = format!("{}.cfargotunnel.com", account.harness.tunnel);
+    let records = [
+        ("a.example.com", "A", "192.0.2.1", ""),
+        ("aaaa.example.com", "AAAA", "2001:db8::1", ""),
+        ("cname.example.com", "CNAME", "elsewhere.test", ""),
+        ("ns.example.com", "NS", "ns.elsewhere.test", ""),
+        ("unstamped.example.com", "CNAME", &home, ""),
+        ("remarked.example.com", "CNAME", &home, "Jo's"),
+        ("stamped.example.com", "CNAME", &home, "external-dns owner=other rules=-"),
+        ("beside-mx.example.com", "MX", "mail.elsewhere.test", ""),
+        ("beside-txt.example.com", "TXT", "\"x\"", ""),
+    ];
+    for (name, kind, content, comment) in records {
+        let proxied = kind == "CNAME" && comment.starts_with("external");
+        let record = json!({"name": name, "type": kind, "content": content, "comment": comment, "proxied": proxied, "priority": 10});
+        account.cloudflare().add_record(&account.harness.zone, record).expect("Cloudflare takes it");
+    }
+    let document = r#"{"ingress":[{"hostname":"rule.example.com","service":"http://theirs:80"},{"hostname":"path.example.com","path":"^/api(/|$)","service":"http://theirs:80"},{"service":"http_status:503"}]}"#;
+    account.cloudflare().put_configuration(&account.harness.tunnel, document).expect("cloudflared takes it");
+    let records = account.harness.foreign_records();
+
+    let held = ["a", "aaaa", "cname", "ns", "unstamped", "remarked", "stamped", "rule"];
+    let free = ["beside-mx", "beside-txt", "free"];
+    let mut desired: Vec<Endpoint> = held
+        .iter()
+        .chain(&free)
+        .map(|name| published(&format!("{name}.example.com"), "http://web:80"))
+        .collect();
+    let api = [("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/api")];
+    desired.push(endpoint("path.example.com", &api));
+    let program = account.harness.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&desired).expect("the rest is done");
+    for call in account.cloudflare().take_calls().iter().filter(|call| call.path.ends_with("/batch")) {
+        // Not left to Cloudflare, which would refuse them one by one.
+        let sent = held.iter().find(|name| call.body.contains(&format!("\"{name}.example.com\"")));
+        assert_eq!(sent, None, "{}", call.body);
+    }
+    external_dns.run_loop(&desired).expect("nothing more to do");
+    let expected = free.iter().map(|name| format!("{name}.example.com")).collect();
+    assert_eq!(ruled(&account), expected);
+    assert_eq!(stamped(&account), expected.into_iter().chain(["stamped.example.com".to_owned()]).collect());
+    assert_eq!(account.harness.foreign_records(), records);
+    let theirs: Vec<String> =
+        account.harness.rules().into_iter().filter(|rule| rule.contains("theirs")).collect();
+    assert_eq!(theirs.len(), 2, "{theirs:?}");
+    assert_costs_nothing(external_dns, account.cloudflare(), &desired, "held names");
+
+    external_dns.run_loop(&[]).expect("withdrawn");
+    assert_eq!(account.harness.rules().len(), 3);
+    assert_eq!(account.harness.foreign_records(), records);
 }
 
 /// Invariant 5 of docs/how-it-works.md.
