@@ -150,7 +150,7 @@ fn with_new_tunnel() -> Result<Harness, Problem> {
     let harness = Harness::without_tunnel();
     let path = std::env::temp_dir().join(format!("run-token-{}", std::process::id()));
     let report = commands::tunnel(harness.config(&[]), Arc::new(SystemClock), Some(&path), false);
-    let Report { text, .. } = report.map_err(|error| error.to_string())?;
+    let Report { text, .. } = report?;
     for line in text.lines() {
         println!("  {line}");
     }

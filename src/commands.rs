@@ -9,17 +9,17 @@ mod list;
 mod table;
 mod tunnel;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use log::LevelFilter;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, ClientError};
+use crate::cloudflare::{Client, Credentials};
 use crate::config::Config;
 use crate::limits;
 use crate::logging;
+use check::CheckSettings;
 
 pub use healthcheck::healthcheck;
 pub use tunnel::token_file;
@@ -45,86 +45,50 @@ impl Report {
     }
 }
 
-/// The reason why a command has no report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommandError {
-    /// The client's settings are invalid.
-    Client(ClientError),
-    /// It could not do what it is for. The text says why.
-    Failed(String),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Client(error) => error.fmt(formatter),
-            Self::Failed(problem) => formatter.write_str(problem),
-        }
-    }
-}
-
-impl std::error::Error for CommandError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Client(error) => Some(error),
-            Self::Failed(_) => None,
-        }
-    }
-}
-
-impl From<ClientError> for CommandError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
 /// remedy for each failure.
-pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, CommandError> {
-    start_logging_calls(&config)?;
-    let (client, settings) = check::CheckSettings::from_config(config);
-    let client = Client::new(client, Arc::clone(&clock))?;
+///
+/// # Errors
+/// When the client cannot be made.
+pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, String> {
+    let is_key = matches!(config.client.credentials, Credentials::Key { .. });
+    let settings = CheckSettings { provider: &config.provider, warnings: &config.warnings, is_key };
+    let client = client(&config, &clock)?;
     Ok(finding::report(&check::check(&client, &*clock, &settings), json))
 }
 
 /// Shows everything in scope at Cloudflare, ours or not.
 ///
 /// # Errors
-///
-/// When a setting of the client is invalid, or Cloudflare cannot be read.
-pub fn list(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, CommandError> {
-    start_logging_calls(&config)?;
+/// When the client cannot be made, or Cloudflare cannot be read.
+pub fn list(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Arc::new(Client::new(config.client, Arc::clone(&clock))?);
-    let entries = list::entries(&client, clock, &config.provider, deadline).map_err(CommandError::Failed)?;
-    Ok(list::report(&entries, json))
+    let client = Arc::new(client(&config, &clock)?);
+    Ok(list::report(&list::entries(&client, clock, &config.provider, deadline)?, json))
 }
 
 /// Finds the first tunnel of `CF_TUNNEL_ID`, or makes it if that is the name of none, and writes its run token into a
 /// file if one is given.
 ///
 /// # Errors
-///
-/// When a setting of the client is invalid, or when anything about the tunnel, its token or the file is in doubt.
+/// When the client cannot be made, or when anything about the tunnel, its token or the file is in doubt.
 pub fn tunnel(
     config: Config,
     clock: Arc<dyn Clock>,
     token_file: Option<&Path>,
     json: bool,
-) -> Result<Report, CommandError> {
-    start_logging_calls(&config)?;
+) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-    let client = Client::new(config.client, Arc::clone(&clock))?;
-    let outcome = tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)
-        .map_err(CommandError::Failed)?;
+    let client = client(&config, &clock)?;
+    let outcome = tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)?;
     Ok(tunnel::report(&outcome, json))
 }
 
-/// Logs calls only on request, because the report already says what an operator needs.
-fn start_logging_calls(config: &Config) -> Result<(), CommandError> {
-    if config.log_level < LevelFilter::Debug {
-        return Ok(());
+/// The client of a command. It logs calls only on request, because the report already says what an operator needs.
+fn client(config: &Config, clock: &Arc<dyn Clock>) -> Result<Client, String> {
+    if config.log_level >= LevelFilter::Debug {
+        logging::start(config.log_level, config.log_format)
+            .map_err(|error| format!("cannot start the log's thread: {error}"))?;
     }
-    logging::start(config.log_level, config.log_format)
-        .map_err(|error| CommandError::Failed(format!("cannot start the log's thread: {error}")))
+    Client::new(config.client.clone(), Arc::clone(clock)).map_err(|error| error.to_string())
 }

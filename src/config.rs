@@ -1,48 +1,103 @@
-//! Reads the configuration: flags, then the environment, then defaults, parsed once into typed values. One start
-//! reports every mistake, with the variable's name and the allowed values, and never with a secret.
+//! Knows every setting, and reads the configuration: flags, then the environment, then defaults, parsed once into typed
+//! values. One start reports every mistake, with the variable's name and the allowed values, and never with a secret.
+//!
+//! A new setting is a row of `SETTINGS` and the place below that reads it; a test compares the rows with
+//! docs/configuration.md.
 
 pub mod names;
 mod proxy;
-mod sources;
+mod reader;
 mod values;
 
-use std::fmt;
-use std::io;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
 
-use self::sources::SettingsReader;
-use crate::cli::Arguments;
+use self::reader::Reader;
 use crate::cloudflare::{ClientSettings, USER_AGENT};
-use crate::limits::PARALLEL_READS;
+use crate::limits;
 use crate::logging::Format;
 use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
 use crate::reconcile::Policy;
 
-/// The API's address, unless configured otherwise.
-pub const API_BASE_URL_DEFAULT: &str = "https://api.cloudflare.com/client/v4";
+/// Texts by the name of their environment variable.
+pub type Variables = BTreeMap<String, String>;
 
-/// The source of the configuration.
-pub trait Environment {
-    /// The value of an environment variable; an empty one counts as absent.
-    fn variable(&self, name: &str) -> Option<String>;
-
-    /// The names of all environment variables, in any order; none if only single variables can be read.
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// The contents of a file.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, is not a regular file, or holds more than `max_bytes`.
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>>;
+/// A setting: a variable, and the flag of the same name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) variable: &'static str,
+    /// The value of an absent one; empty if no value means the same.
+    pub(crate) default: &'static str,
+    /// In `--help`, with the default if that is no value.
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    /// It limits what is published or written. Under a misspelled name it must not be ignored.
+    Limit,
+    /// It has no flag, because any process on the machine can read a command line.
+    Secret,
+}
+
+const fn setting(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
+    Setting { variable, default, help, kind: Kind::Plain }
+}
+
+const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
+    Setting { variable, default, help, kind: Kind::Limit }
+}
+
+const fn secret(variable: &'static str) -> Setting {
+    Setting { variable, default: "", help: "", kind: Kind::Secret }
+}
+
+/// Every setting but the defaults of a rule's options, which [`OriginOption`](crate::ingress::OriginOption) names.
+pub(crate) const SETTINGS: &[Setting] = &[
+    secret("CF_API_TOKEN"),
+    setting("CF_API_TOKEN_FILE", "", "file with the API token"),
+    secret("CF_API_KEY"),
+    setting("CF_API_KEY_FILE", "", "file with the global API key, instead of a token"),
+    setting("CF_API_EMAIL", "", "email address of the API key's user"),
+    setting("CF_ACCOUNT_ID", "", "account of the tunnels (default: the one that all zones share)"),
+    setting("CF_TUNNEL_ID", "", "ids or names of the tunnels, the default first; required"),
+    setting("CF_API_BASE_URL", "https://api.cloudflare.com/client/v4", "address of the API"),
+    setting("CF_CA_FILE", "", "PEM file with authorities trusted besides the compiled-in ones"),
+    limit("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)"),
+    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve"),
+    limit("REGEXP_DOMAIN_FILTER", "", "expression for the names to serve, instead of the lists"),
+    limit("REGEXP_DOMAIN_FILTER_EXCLUSION", "", "expression for the names not to serve"),
+    limit("ZONE_ID_FILTER", "", "ids of the zones to read (default: all the token sees)"),
+    limit("OWNER_ID", "default", "the value of ExternalDNS's --txt-owner-id"),
+    setting("DEFAULT_SERVICE", "", "service of objects that name none: http://{name}.{namespace}.svc:80"),
+    setting("PUBLISH", "annotated", "which objects get DEFAULT_SERVICE: annotated or all"),
+    setting("ORIGIN_CA_POOLS", "", "absolute paths that webhook-origin-ca-pool may name (default: nothing)"),
+    setting("ADOPT", "", "what may be taken over: tunnel, access, owner=ID, all (default: nothing)"),
+    limit("NAMESPACE_GUARD", "false", "keep services and hostnames of namespaces apart"),
+    setting("CLUSTER_DOMAIN", "cluster.local", "domain that NAMESPACE_GUARD allows after svc"),
+    limit("ACCESS_GUARD", "false", "publish only what Cloudflare Access protects"),
+    limit("DEFAULT_ACCESS_POLICY", "none", "policies of rules whose object says nothing of Access"),
+    limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
+    limit("ACCESS_POLICIES", "", "policies objects may name (default: all, and none with NAMESPACE_GUARD)"),
+    limit("DRY_RUN", "false", "log what would be written, and write nothing"),
+    limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always remove; 0: any number"),
+    setting("MOVE_GRACE", "30s", "time for a change to reach Cloudflare's edge, 0s to 3600s"),
+    setting("ALLOW_LOCAL_CONFIG", "false", "write tunnels that a file beside cloudflared configures"),
+    setting("REQUEST_TIMEOUT", "12s", "longest time for a request of ExternalDNS, 2s to 14s"),
+    setting("SERVER_HOST", "localhost", "address of the webhook API"),
+    setting("SERVER_PORT", "8888", "port of the webhook API"),
+    setting("METRICS_HOST", "::", "address of /healthz, /readyz and /metrics, :: for all"),
+    setting("METRICS_PORT", "8080", "port of /healthz, /readyz and /metrics"),
+    setting("LOG_LEVEL", "info", "error, warn, info, debug or trace"),
+    setting("LOG_FORMAT", "text", "format of log lines: text or json"),
+];
 
 #[derive(Debug)]
 pub struct Config {
@@ -63,75 +118,57 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    pub variable: &'static str,
-    /// The problem, and the allowed values.
-    pub problem: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.variable, self.problem)
-    }
-}
-
 impl Config {
     /// Reads the configuration.
-    pub fn read(arguments: &Arguments, environment: &dyn Environment) -> Result<Self, Vec<Mistake>> {
-        let mut reader = SettingsReader::new(arguments, environment);
+    ///
+    /// # Errors
+    /// Every mistake, beginning with the variable's name.
+    pub fn read(variables: &Variables) -> Result<Self, Vec<String>> {
+        let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
-        let tunnels = reader.tunnels(credentials.as_ref());
-        let filter = reader.domain_filter();
-        let owner = reader.owner();
-        let origin_defaults = reader.origin_defaults();
-        let ca_pools = reader.ca_pools();
+        let (base_url, proxy) = reader.api_base_url();
         let ca_file = reader.ca_file();
-        let request_timeout = reader.request_timeout();
         let api_addresses = reader.api_addresses();
         let observation_address = reader.observation_address();
         let own_addresses: Vec<SocketAddr> =
             api_addresses.iter().copied().chain([observation_address]).collect();
-        let default_service = reader.default_service(&own_addresses);
-        let publish_all = reader.publish_all();
+        let policy = Policy {
+            owner: reader.owner(),
+            filter: reader.domain_filter(),
+            default_service: reader.default_service(&own_addresses),
+            publish_all: reader.publish_all(),
+            origin_defaults: reader.origin_defaults(),
+            ca_pools: reader.ca_pools(),
+            own_addresses,
+            mass_deletion_limit: reader
+                .number("MASS_DELETION_LIMIT", "a whole number, 0 to withhold no deletion"),
+            move_grace: reader.seconds("MOVE_GRACE", Duration::ZERO..=values::MOVE_GRACE_MAXIMUM),
+            adopt: reader.adopt(),
+            namespace_guard: reader.namespace_guard(),
+            access_guard: reader.boolean("ACCESS_GUARD"),
+            default_access_policy: reader.default_access_policy(),
+            access_opt_out: reader.boolean("ACCESS_OPT_OUT"),
+            access_policies: reader.access_policies(),
+        };
+        let provider = ProviderSettings {
+            policy,
+            account: reader.account(),
+            tunnels: reader.tunnels(credentials.as_ref()),
+            zone_ids: reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect(),
+            dry_run: reader.boolean("DRY_RUN"),
+            allow_local_config: reader.boolean("ALLOW_LOCAL_CONFIG"),
+            parallel_reads: limits::PARALLEL_READS,
+        };
+        let request_timeout = reader
+            .seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM);
         let log_level = reader.log_level();
-        let log_format = reader.log_format();
-        let allow_local_config = reader.boolean("ALLOW_LOCAL_CONFIG");
-        let mass_deletion_limit = reader.mass_deletion_limit();
-        let move_grace = reader.move_grace();
-        let adopt = reader.adopt();
-        let namespace_guard = reader.namespace_guard();
-        let access_guard = reader.boolean("ACCESS_GUARD");
-        let default_access_policy = reader.default_access_policy();
-        let access_opt_out = reader.access_opt_out();
-        let access_policies = reader.access_policies();
-        let dry_run = reader.boolean("DRY_RUN");
-        let account = reader.account();
-        let zone_ids = reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect();
-        let (base_url, proxy) = reader.api_base_url();
-        reader.unknown_names();
+        let log_format =
+            if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let SettingsReader { credential_file, mistakes, warnings, .. } = reader;
+        let Reader { credential_file, mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
             return Err(mistakes);
-        };
-        let policy = Policy {
-            owner,
-            filter,
-            default_service,
-            publish_all,
-            origin_defaults,
-            ca_pools,
-            own_addresses,
-            mass_deletion_limit,
-            move_grace,
-            adopt,
-            namespace_guard,
-            access_guard,
-            default_access_policy,
-            access_opt_out,
-            access_policies,
         };
         Ok(Self {
             client: ClientSettings {
@@ -143,15 +180,7 @@ impl Config {
                 jitter_seed: None,
             },
             credential_file,
-            provider: ProviderSettings {
-                policy,
-                account,
-                tunnels,
-                zone_ids,
-                dry_run,
-                allow_local_config,
-                parallel_reads: PARALLEL_READS,
-            },
+            provider,
             request_timeout,
             api_addresses,
             observation_address,
@@ -163,11 +192,9 @@ impl Config {
 }
 
 /// The address of the health routes, whatever the other settings are.
-pub fn observation_address(
-    arguments: &Arguments,
-    environment: &dyn Environment,
-) -> Result<SocketAddr, Vec<Mistake>> {
-    let mut reader = SettingsReader::new(arguments, environment);
+pub fn observation_address(variables: &Variables) -> Result<SocketAddr, Vec<String>> {
+    let mut reader = Reader::new(variables);
+    reader.mistakes.clear();
     let address = reader.observation_address();
     if reader.mistakes.is_empty() { Ok(address) } else { Err(reader.mistakes) }
 }

@@ -1,55 +1,72 @@
 //! Parses the command line, runs the command, and turns its outcome into an exit code.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use external_dns_cloudflare_tunnel_webhook::cli::{self, CliExit, Command};
+use argh::EarlyExit;
+use external_dns_cloudflare_tunnel_webhook::cli::{self, Arguments, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
-use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Environment, Mistake};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
+use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Variables};
 use external_dns_cloudflare_tunnel_webhook::logging;
-use external_dns_cloudflare_tunnel_webhook::regular_file;
-use external_dns_cloudflare_tunnel_webhook::serve::{self, ServeError};
+use external_dns_cloudflare_tunnel_webhook::serve;
 
 /// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
-fn main() -> ExitCode {
-    let (command, arguments) =
-        match cli::parse(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
-        {
-            Ok(read) => read,
-            Err(CliExit::Help(text)) => return print(&text),
-            Err(CliExit::Mistake(text)) => return complain([text]),
-        };
-    let json = arguments.json;
-    let config = || Config::read(&arguments, &ProcessEnvironment);
-    let clock = Arc::new(SystemClock);
-    match command {
-        Command::Serve => configured(config(), serve),
-        Command::Check => configured(config(), |config| show(commands::check(config, clock, json))),
-        Command::List => configured(config(), |config| show(commands::list(warned(config), clock, json))),
-        Command::Tunnel => match arguments.token_file.as_deref().map(commands::token_file).transpose() {
-            Ok(file) => configured(config(), |config| {
-                let config = warned(config);
-                show(commands::tunnel(config, clock, file.as_deref(), json))
-            }),
-            Err(problem) => complain([problem]),
-        },
-        Command::Healthcheck => {
-            configured(config::observation_address(&arguments, &ProcessEnvironment), |address| {
-                commands::healthcheck(address, &*clock)
-                    .map_or_else(|problem| fail(&problem), |()| ExitCode::SUCCESS)
-            })
-        }
-        Command::Version => print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n")),
+/// The exit code of a failure, and what is still to be said of it.
+struct Failure {
+    code: u8,
+    said: Vec<String>,
+}
+
+/// Mistakes that no restart repairs.
+impl From<Vec<String>> for Failure {
+    fn from(said: Vec<String>) -> Self {
+        Self { code: EXIT_USAGE, said }
     }
 }
 
-fn configured<C>(config: Result<C, Vec<Mistake>>, run: impl FnOnce(C) -> ExitCode) -> ExitCode {
-    config.map_or_else(complain, run)
+impl From<String> for Failure {
+    fn from(problem: String) -> Self {
+        Self { code: 1, said: vec![problem] }
+    }
+}
+
+fn main() -> ExitCode {
+    // Text that is not Unicode must not count as absent, because a filter would then be missing.
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let mut variables = std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
+    let outcome = match cli::parse(std::env::args_os().skip(1).map(text), &mut variables) {
+        Ok((command, arguments)) => run(command, &arguments, &variables),
+        Err(EarlyExit { output, status: Ok(()) }) => print(&output),
+        Err(EarlyExit { output, status: Err(()) }) => Err(vec![output].into()),
+    };
+    // Log lines come before the program's last words.
+    log::logger().flush();
+    let Err(Failure { code, said }) = outcome else { return ExitCode::SUCCESS };
+    for problem in said {
+        let _ = writeln!(io::stderr(), "{}", problem.trim_end());
+    }
+    ExitCode::from(code)
+}
+
+fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Failure> {
+    let (clock, json) = (Arc::new(SystemClock), arguments.json);
+    match command {
+        Command::Serve => serve(Config::read(variables)?),
+        Command::Check => show(commands::check(Config::read(variables)?, clock, json)?),
+        Command::List => show(commands::list(warned(Config::read(variables)?), clock, json)?),
+        Command::Tunnel => {
+            let file = arguments.token_file.as_deref().map(commands::token_file).transpose();
+            let file = file.map_err(|problem| vec![problem])?;
+            show(commands::tunnel(warned(Config::read(variables)?), clock, file.as_deref(), json)?)
+        }
+        Command::Healthcheck => Ok(commands::healthcheck(config::observation_address(variables)?, &*clock)?),
+        Command::Version => print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n")),
+    }
 }
 
 /// Says what an operator should know although nothing is wrong. `serve` logs it, and `check` lists it.
@@ -60,73 +77,25 @@ fn warned(config: Config) -> Config {
     config
 }
 
-fn serve(config: Config) -> ExitCode {
-    if let Err(error) = logging::start(config.log_level, config.log_format) {
-        return fail(&format!("cannot start the log's thread: {error}"));
-    }
-    let code = match serve::serve(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            log::error!("{error}");
-            match error {
-                // The API's address or the file of authorities is invalid, and will still be so at the next start.
-                ServeError::Client(_) => ExitCode::from(EXIT_USAGE),
-                _ => ExitCode::FAILURE,
-            }
-        }
-    };
-    log::logger().flush();
-    code
+fn serve(config: Config) -> Result<(), Failure> {
+    logging::start(config.log_level, config.log_format)
+        .map_err(|error| format!("cannot start the log's thread: {error}"))?;
+    serve::serve(config).map_err(|error| {
+        log::error!("{error}");
+        Failure { code: 1, said: Vec::new() }
+    })
 }
 
-fn show(report: Result<Report, CommandError>) -> ExitCode {
-    // Log lines come before the program's last words.
-    log::logger().flush();
-    match report {
-        Ok(Report { text, is_well }) => {
-            let printed = print(&text);
-            if is_well { printed } else { ExitCode::FAILURE }
-        }
-        Err(CommandError::Client(error)) => complain([error]),
-        Err(CommandError::Failed(problem)) => fail(&problem),
-    }
+fn show(Report { text, is_well }: Report) -> Result<(), Failure> {
+    print(&text)?;
+    if is_well { Ok(()) } else { Err(Failure { code: 1, said: Vec::new() }) }
 }
 
 /// A reader that has gone away is not an error of ours; a full disk is one.
-fn print(text: &str) -> ExitCode {
+fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&format!("the output: {error}")),
-        _ => ExitCode::SUCCESS,
-    }
-}
-
-fn fail(problem: &str) -> ExitCode {
-    let _ = writeln!(io::stderr(), "{problem}");
-    ExitCode::FAILURE
-}
-
-fn complain<T: ToString>(mistakes: impl IntoIterator<Item = T>) -> ExitCode {
-    for mistake in mistakes {
-        let _ = writeln!(io::stderr(), "{}", mistake.to_string().trim_end());
-    }
-    ExitCode::from(EXIT_USAGE)
-}
-
-struct ProcessEnvironment;
-
-#[allow(clippy::disallowed_methods, reason = "the one place that reads the process's environment")]
-impl Environment for ProcessEnvironment {
-    fn variable(&self, name: &str) -> Option<String> {
-        // Text that is not Unicode must not count as absent, because a filter would then be missing.
-        std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
-    }
-
-    fn names(&self) -> Vec<String> {
-        std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect()
-    }
-
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-        regular_file::read(path, max_bytes)
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("the output: {error}").into()),
+        _ => Ok(()),
     }
 }

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{
-    AccessScope, Client, ClientSettings, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel,
-};
-use crate::config::Config;
+use crate::cloudflare::{AccessScope, Client, ConfigSource, Error, TOKEN_FORM, Tunnel};
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::access::ReusablePolicy;
@@ -34,27 +31,19 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      the account of the tunnels";
 
 /// The subject of the check.
-pub(super) struct CheckSettings {
-    provider: ProviderSettings,
-    warnings: Vec<String>,
+pub(super) struct CheckSettings<'a> {
+    pub(super) provider: &'a ProviderSettings,
+    pub(super) warnings: &'a [String],
     /// The credentials are the legacy pair, not a token.
-    is_key: bool,
-}
-
-impl CheckSettings {
-    pub(super) fn from_config(mut config: Config) -> (ClientSettings, Self) {
-        let warnings = std::mem::take(&mut config.warnings);
-        let is_key = matches!(config.client.credentials, Credentials::Key { .. });
-        (config.client, Self { provider: config.provider, warnings, is_key })
-    }
+    pub(super) is_key: bool,
 }
 
 /// Every finding, in the order in which the checks depend on each other.
-pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings) -> Vec<Finding> {
+pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings<'_>) -> Vec<Finding> {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
     let mut check =
         Check { client, clock, deadline, settings, findings: Vec::new(), calls: 0, lacks_permission: false };
-    for warning in &settings.warnings {
+    for warning in settings.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
     if check.credentials() {
@@ -74,7 +63,7 @@ struct Check<'a> {
     client: &'a Client,
     clock: &'a dyn Clock,
     deadline: Deadline,
-    settings: &'a CheckSettings,
+    settings: &'a CheckSettings<'a>,
     findings: Vec<Finding>,
     /// The calls that a loop without changes costs.
     calls: usize,
@@ -164,7 +153,7 @@ impl Check<'_> {
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
-        let settings = &self.settings.provider;
+        let settings = self.settings.provider;
         if let Some(account) = &self.settings.provider.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
@@ -303,7 +292,7 @@ impl Check<'_> {
 
     /// Returns the owners in the stamps that were found, one for each stamp.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let settings = &self.settings.provider;
+        let settings = self.settings.provider;
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             self.note(
                 Status::Warning,

@@ -1,16 +1,13 @@
-//! Knows the names of settings: ours, those of other programs for the same thing, and misspelled ones.
+//! Knows the names of settings: ours, their flags, and misspelled ones.
 
-use crate::cli::Arguments;
+use super::{Kind, SETTINGS, Setting};
+use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
-/// Settings without a flag, because any process on the machine can read a command line.
-const SECRETS: [&str; 2] = ["CF_API_TOKEN", "CF_API_KEY"];
-
 /// Prefixes that only our settings have. Any variable that begins with one was meant for us.
-const PREFIXES: [&str; 10] = [
+const PREFIXES: [&str; 9] = [
     "CF_",
-    "CLOUDFLARE_",
     "ORIGIN_",
     "DOMAIN_FILTER",
     "REGEXP_DOMAIN_",
@@ -21,47 +18,25 @@ const PREFIXES: [&str; 10] = [
     "MASS_DELET",
 ];
 
-/// Settings that limit what is published or written, or who may reach it. One of them that is misspelled must not be
-/// ignored.
-const LIMITS: [&str; 9] = [
-    "ACCESS_GUARD",
-    "ACCESS_OPT_OUT",
-    "ACCESS_POLICIES",
-    "DEFAULT_ACCESS_POLICY",
-    "DRY_RUN",
-    "EXCLUDE_DOMAIN_FILTER",
-    "MASS_DELETION_LIMIT",
-    "NAMESPACE_GUARD",
-    "OWNER_ID",
-];
-
-/// The primary name of every setting.
-pub fn settings() -> impl Iterator<Item = &'static str> {
-    SECRETS.into_iter().chain(Arguments::VARIABLES.iter().copied())
+/// The variable of every setting.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().map(|setting| setting.variable).chain(OriginOption::all().map(OriginOption::setting))
 }
 
-/// The names that other programs use for the same setting.
-pub fn aliases(variable: &str) -> &'static [&'static str] {
-    match variable {
-        "CF_API_TOKEN" => &["CLOUDFLARE_API_TOKEN"],
-        "CF_API_TOKEN_FILE" => &["CLOUDFLARE_API_TOKEN_FILE"],
-        "CF_API_KEY" => &["CLOUDFLARE_API_KEY"],
-        "CF_API_KEY_FILE" => &["CLOUDFLARE_API_KEY_FILE"],
-        "CF_API_EMAIL" => &["CLOUDFLARE_API_EMAIL", "CLOUDFLARE_EMAIL"],
-        "CF_ACCOUNT_ID" => &["CLOUDFLARE_ACCOUNT_ID"],
-        "CF_TUNNEL_ID" => &["CLOUDFLARE_TUNNEL_ID", "CLOUDFLARE_TUNNEL_NAME", "CF_TUNNEL"],
-        "CF_API_BASE_URL" => &["CLOUDFLARE_BASE_URL"],
-        "DOMAIN_FILTER" => &["DOMAIN_FILTERS"],
-        "SERVER_PORT" => &["PORT"],
-        "METRICS_HOST" => &["HEALTHZ_HOST"],
-        "METRICS_PORT" => &["HEALTHZ_PORT"],
-        _ => &[],
-    }
+/// The variables that have a flag, and the help text of each.
+pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
+    let with_flag = SETTINGS.iter().filter(|setting| setting.kind != Kind::Secret);
+    let settings = with_flag.map(|setting| match setting.default {
+        "" => (setting.variable, setting.help.to_owned()),
+        default => (setting.variable, format!("{} (default: {default})", setting.help)),
+    });
+    let help = |option: OriginOption| format!("default of {}", option.property().replace('/', "-"));
+    settings.chain(OriginOption::all().map(move |option| (option.setting(), help(option))))
 }
 
-/// All names of a setting; the first one that is set counts.
-pub(super) fn all_names(variable: &'static str) -> impl Iterator<Item = &'static str> {
-    [variable].into_iter().chain(aliases(variable).iter().copied())
+/// The flag of a variable.
+pub fn flag(variable: &str) -> String {
+    format!("--{}", variable.to_ascii_lowercase().replace('_', "-"))
 }
 
 /// True if Kubernetes set the variable for a Service, whose name is the first part of the variable's.
@@ -84,39 +59,29 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     })
 }
 
-/// What is told of a variable that seems to be meant for this program but is unknown to it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Hint {
-    pub(super) text: String,
-    /// The setting that limits what is published, if that is the nearest one.
-    pub(super) limit: Option<&'static str>,
-}
-
-/// The hint about a variable, unless it is known or nothing of ours.
-pub(super) fn hint(name: &str, value: &str) -> Option<Hint> {
+/// What is said of a variable that seems to be meant for this program but is no setting, and true if the nearest one
+/// limits what is published: without it more would be published than was meant.
+pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
-    let is_known = settings().any(|variable| all_names(variable).any(|known| known == name));
-    if is_known || name.starts_with("TUNNEL_") || is_injected(name, value) {
+    if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
     }
-    let folded = name.to_ascii_uppercase();
+    // What other programs for Cloudflare call by its whole name.
+    let folded = name.to_ascii_uppercase().replace("CLOUDFLARE_", "CF_");
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
-    let is_long = name.len() > limits::PROPERTY_NAME_MAX_BYTES;
     // Two edits turn HOST into PORT.
-    let edits_max = if is_of_ours { usize::MAX } else { (name.len() / 3).min(MISSPELLING_MAX_EDITS) };
-    match nearest(&folded, settings().filter(|_| !is_long).flat_map(all_names), edits_max) {
-        Some(known) => {
-            let limit = LIMITS.into_iter().find(|limit| *limit == known);
-            let ignored = if limit.is_some() { "" } else { " and is ignored" };
-            let name = quoted(name);
-            let text = format!("{name} is no setting of this program{ignored}; the nearest is {known}");
-            Some(Hint { text, limit })
-        }
-        None if is_of_ours => {
-            let text = format!("{} is no setting of this program and is ignored", quoted(name));
-            Some(Hint { text, limit: None })
-        }
-        _ => None,
+    let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
+    let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
+    let nearest = nearest(&folded, variables(), edits_max);
+    let is_limit = |setting: &Setting| setting.kind == Kind::Limit && Some(setting.variable) == nearest;
+    let said = format!("{} is no setting of this program", quoted(name));
+    match nearest {
+        Some(meant) if SETTINGS.iter().any(is_limit) => Some((
+            format!("{meant} may be what was meant: {said}; correct that name, or take the variable away"),
+            true,
+        )),
+        Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
+        None => is_of_ours.then(|| (format!("{said} and is ignored"), false)),
     }
 }
 
@@ -124,36 +89,45 @@ pub(super) fn hint(name: &str, value: &str) -> Option<Hint> {
 mod tests {
     use super::*;
 
+    /// Ignored, one that limits what is published would leave open what was to be closed.
     #[test]
-    fn a_misspelled_setting_is_told_of_with_the_nearest_one() {
-        for (name, nearest) in [
-            ("CF_API_TOKN", "CF_API_TOKEN"),
-            ("CF_TUNNEL_IDS", "CF_TUNNEL_ID"),
-            ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY"),
-            ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES"),
-            ("ACCESS_DEFAULT_POLICY", ""),
-            ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD"),
-            ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT"),
-            ("CLOUDFLARE_TOKEN", "CLOUDFLARE_API_TOKEN"),
-            ("CF_SOMETHING_ELSE", "CF_"),
-            ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY"),
-            ("ORIGIN_PORT", "ORIGIN_"),
-            ("DOMAIN_FILTERZ", "DOMAIN_FILTER"),
-            ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER"),
-            ("DRYRUN", "DRY_RUN"),
-            ("LOG_LVL", "LOG_LEVEL"),
-            ("Log_Level", "LOG_LEVEL"),
-            ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER"),
-            ("METRIC_PORT", "METRICS_PORT"),
+    fn a_misspelled_setting_is_told_of_with_the_nearest_one_and_is_a_mistake_if_that_limits() {
+        for (name, nearest, is_mistake) in [
+            ("CF_API_TOKN", "CF_API_TOKEN", false),
+            ("CF_TUNNEL_IDS", "CF_TUNNEL_ID", false),
+            // As other programs call them.
+            ("CLOUDFLARE_API_TOKEN", "CF_API_TOKEN", false),
+            ("CLOUDFLARE_TUNNEL_ID", "CF_TUNNEL_ID", false),
+            ("CLOUDFLARE_EMAIL", "CF_API_EMAIL", false),
+            ("CF_SOMETHING_ELSE", "CF_", false),
+            ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY", false),
+            ("ORIGIN_PORT", "ORIGIN_", false),
+            ("LOG_LVL", "LOG_LEVEL", false),
+            ("Log_Level", "LOG_LEVEL", false),
+            ("METRIC_PORT", "METRICS_PORT", false),
+            ("DOMAIN_FILTERS", "DOMAIN_FILTER", true),
+            ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER", true),
+            ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER", true),
+            ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY", true),
+            ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES", true),
+            ("ACCESS_DEFAULT_POLICY", "", true),
+            ("ACESS_GUARD", "ACCESS_GUARD", true),
+            ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD", true),
+            ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT", true),
+            ("DRYRUN", "DRY_RUN", true),
+            ("OWNERID", "OWNER_ID", true),
         ] {
-            let Hint { text: hint, limit } =
-                hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
-            assert_eq!(limit.is_some(), LIMITS.iter().any(|limit| hint.ends_with(limit)), "{hint}");
-            let (said, meant) = hint.split_once("the nearest is ").unwrap_or_else(|| panic!("{hint}"));
-            assert!(said.contains(&format!("{name:?}")) && meant.starts_with(nearest), "{hint}");
+            let (text, is_one) = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
+            assert!(text.contains(&format!("{name:?} is no setting")) && is_one == is_mistake, "{text}");
+            let told = if is_mistake {
+                text.starts_with(nearest)
+            } else {
+                text.contains(&format!("is ignored; the nearest is {nearest}"))
+            };
+            assert!(told, "{text}");
         }
-        let long = format!("CF_{}", "X".repeat(100_000));
-        assert!(hint(&long, "x").is_some_and(|hint| hint.text.len() < 500 && !hint.text.contains("nearest")));
+        let (text, _) = hint(&format!("CF_{}", "X".repeat(100_000)), "x").expect("it looks like one of ours");
+        assert!(text.len() < 500 && !text.contains("nearest"), "{text}");
     }
 
     /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its namespace.
@@ -177,77 +151,55 @@ mod tests {
             ("PATH", "/bin"),
             ("HOST", "x"),
             ("HOME", "/"),
-            ("PORT", "1"),
             ("HOSTNAME", "x"),
             ("KUBERNETES_PORT", "tcp://10.0.0.1:443"),
             ("HTTPS_PROXY", "http://proxy"),
-            ("CLOUDFLARE_EMAIL", "x"),
-            ("CF_API_KEY_FILE", "/x"),
         ] {
             assert_eq!(hint(name, value), None, "{name}");
         }
     }
 
-    /// The names, the other names and the default of each setting in the documents. An entry begins with them, as in "-
-    /// `NAME` (also `OTHER`; default `value`): …".
-    fn entries() -> Vec<(Vec<&'static str>, Vec<&'static str>, String)> {
-        let (_, section) =
-            include_str!("../../docs/configuration.md").split_once("\n## Settings\n").expect("a section");
-        let (section, _) = section.split_once("\n## ").expect("another one follows");
-        let entries = section.lines().filter_map(|line| line.strip_prefix("- `")?.split_once(": "));
-        entries
-            .map(|(head, _)| {
-                let (names, inner) = head.split_once(" (").unwrap_or((head, ")"));
-                let inner = inner.strip_suffix(')').unwrap_or_else(|| panic!("{head}"));
-                let (others, default) = match inner.split_once("default ") {
-                    Some((others, default)) => (others, default),
-                    None => (inner, ""),
-                };
-                // The first backtick was cut off with the beginning of the line.
-                let names = names.split('`').step_by(2).collect();
-                (names, in_backticks(others), default.replace('`', ""))
-            })
-            .collect()
-    }
-
-    fn in_backticks(text: &str) -> Vec<&str> {
-        text.split('`').skip(1).step_by(2).collect()
-    }
-
-    /// The default according to the help.
-    fn default_in_help(variable: &str) -> Option<&'static str> {
-        let (_, help) = Arguments::HELP.iter().find(|(name, _)| *name == variable)?;
-        Some(help.split_once("(default: ")?.1.split_once(')')?.0)
+    /// The variables that an entry of the document begins with, and the default behind them.
+    fn entry(line: &'static str) -> Option<(Vec<&'static str>, String)> {
+        let (head, _) = line.strip_prefix("- `")?.split_once(": ")?;
+        let (names, default) = head.split_once(" (default ").unwrap_or((head, ")"));
+        let default = default.strip_suffix(')').unwrap_or_else(|| panic!("{head}"));
+        // The first backtick was cut off with the beginning of the line.
+        Some((names.split('`').step_by(2).collect(), default.replace('`', "")))
     }
 
     #[test]
-    fn the_documents_have_every_setting_with_its_other_names_and_the_default_that_the_help_names() {
+    fn the_document_has_every_setting_with_the_default_that_the_help_names_and_every_limit() {
+        let document = include_str!("../../docs/configuration.md");
+        let (_, section) = document.split_once("\n## Settings\n").expect("a section");
+        let (section, rest) = section.split_once("\n## Mistakes\n").expect("another one follows");
         let mut listed = Vec::new();
-        for (names, others, default) in entries() {
+        for (names, default) in section.lines().filter_map(entry) {
             if names == ["ORIGIN_CONNECT_TIMEOUT", "ORIGIN_IP_RULES"] {
-                let defaults =
-                    settings().filter(|name| name.starts_with("ORIGIN_") && *name != "ORIGIN_CA_POOLS");
-                listed.extend(defaults);
+                listed.extend(OriginOption::all().map(OriginOption::setting));
                 continue;
             }
-            let aliases: Vec<&str> = names.iter().flat_map(|name| aliases(name)).copied().collect();
-            assert_eq!(others, aliases, "{names:?}");
-            let defaults: Vec<&str> = names.iter().filter_map(|name| default_in_help(name)).collect();
-            assert_eq!(default, defaults.join(", "), "{names:?}");
-            listed.extend(names);
+            let [name] = names[..] else { panic!("{names:?}") };
+            let help =
+                flags().find(|(variable, _)| *variable == name).map(|(_, help)| help).unwrap_or_default();
+            let (_, in_help) = help.split_once("(default: ").unwrap_or(("", ")"));
+            assert_eq!(Some(&*default), in_help.strip_suffix(')'), "{name}");
+            listed.push(name);
         }
-        let mut known: Vec<&str> = settings().collect();
+        let mut known: Vec<&str> = variables().collect();
         listed.sort_unstable();
         known.sort_unstable();
         assert_eq!(listed, known);
-    }
 
-    #[test]
-    fn no_name_stands_for_two_settings() {
-        let mut names: Vec<&str> = settings().flat_map(all_names).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        let (_, rest) = rest.split_once("Where that is\n").expect("the limits are listed");
+        let (limits, _) = rest.split_once(", which limit").expect("the sentence goes on");
+        let limits: Vec<&str> = limits.split('`').skip(1).step_by(2).collect();
+        let mut known: Vec<&str> = SETTINGS
+            .iter()
+            .filter(|setting| setting.kind == Kind::Limit)
+            .map(|setting| setting.variable)
+            .collect();
+        known.sort_unstable();
+        assert_eq!(limits, known);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Mistake;
+use super::Variables;
 use crate::cloudflare::{BaseUrl, Proxy};
 
 /// The variables for each scheme of the API's address; the first one that is set counts. A proxy for `http` does not
@@ -14,12 +14,9 @@ const HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The proxy to the API. Only the variable that counts is parsed, so a proxy for other programs is never a mistake.
-pub(super) fn proxy(
-    target: &BaseUrl,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Proxy>, Mistake> {
+pub(super) fn proxy(target: &BaseUrl, variables: &Variables) -> Result<Option<Proxy>, String> {
     let given = |name: &'static str| {
-        let text = variable(name)?.trim().to_owned();
+        let text = variables.get(name)?.trim();
         (!text.is_empty()).then_some((name, text))
     };
     let names = if target.is_https() { HTTPS } else { HTTP };
@@ -28,11 +25,11 @@ pub(super) fn proxy(
     };
     // A proxy's loopback is a different machine's.
     if target.is_loopback()
-        || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(&list, target))
+        || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(list, target))
     {
         return Ok(None);
     }
-    Proxy::parse(&text).map(Some).map_err(|error| Mistake { variable: name, problem: error.to_string() })
+    Proxy::parse(text).map(Some).map_err(|error| format!("{name} {error}"))
 }
 
 fn excepts(list: &str, target: &BaseUrl) -> bool {
@@ -77,14 +74,13 @@ fn is_address_meant(entry: &str, address: IpAddr, port: u16) -> bool {
 }
 
 fn is_within(address: IpAddr, network: IpAddr, bits: u32) -> bool {
-    // Only the first bits of the prefix count; a shift by all bits leaves nothing.
     match (address, network) {
-        (IpAddr::V4(address), IpAddr::V4(network)) => u32::BITS
-            .checked_sub(bits)
-            .is_some_and(|rest| (address.to_bits() ^ network.to_bits()).checked_shr(rest).unwrap_or(0) == 0),
-        (IpAddr::V6(address), IpAddr::V6(network)) => u128::BITS
-            .checked_sub(bits)
-            .is_some_and(|rest| (address.to_bits() ^ network.to_bits()).checked_shr(rest).unwrap_or(0) == 0),
+        (IpAddr::V4(address), IpAddr::V4(network)) => {
+            (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+        }
+        (IpAddr::V6(address), IpAddr::V6(network)) => {
+            (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+        }
         _ => false,
     }
 }
@@ -98,12 +94,9 @@ mod tests {
     /// The proxy's host and port, or the mistake.
     fn read(url: &str, variables: &[(&str, &str)]) -> Result<Option<String>, String> {
         let target = BaseUrl::parse(url).expect("an address");
-        let variable = |wanted: &str| {
-            variables.iter().find(|(name, _)| *name == wanted).map(|(_, text)| (*text).to_owned())
-        };
-        proxy(&target, &variable)
-            .map(|proxy| proxy.map(|proxy| proxy.to_string()))
-            .map_err(|mistake| mistake.to_string())
+        let variables =
+            variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        proxy(&target, &variables).map(|proxy| proxy.map(|proxy| proxy.to_string()))
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The options of a rule: one table of them, and how each kind is parsed and rendered.
 //!
-//! A new option is one line of the table and one in `cli.rs`, because `argh` wants each flag declared; tests compare
-//! the table with the flags and with the documents. Field names, types and units are cloudflared's
-//! (`config/configuration.go`, `OriginRequestConfig`): durations are whole seconds. One value of a wrong type makes
-//! cloudflared refuse the whole document, so only [`OriginOption::parse`] makes values.
+//! A new option is one line of the table; tests compare it with the documents. Field names, types and units are
+//! cloudflared's (`config/configuration.go`, `OriginRequestConfig`): durations are whole seconds. One value of a wrong
+//! type makes cloudflared refuse the whole document, so only [`OriginOption::parse`] makes values.
 
 use std::net::IpAddr;
 

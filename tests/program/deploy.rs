@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::config::Config;
+use external_dns_cloudflare_tunnel_webhook::config::names::{flag, variables};
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use regex::Regex;
@@ -69,54 +68,23 @@ fn repository_file(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("it is in the repository")
 }
 
-/// The names that the entries of docs/configuration.md begin with, their other names among them.
-fn documented_variables() -> BTreeSet<String> {
-    let document = repository_file("docs/configuration.md");
-    let (_, section) = document.split_once("\n## Settings\n").expect("the document has the section");
-    let name = Regex::new("`([A-Z][A-Z_]+)`").expect("the expression is fixed");
-    let entries =
-        section.lines().take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("- `"));
-    let heads = entries.filter_map(|line| Some(line.split_once(": ")?.0));
-    heads
-        .flat_map(|head| name.captures_iter(head).map(|found| found[1].to_owned()).collect::<Vec<_>>())
-        .collect()
-}
-
-/// Nothing but what is needed at least.
-struct Least;
-
-impl Environment for Least {
-    fn variable(&self, name: &str) -> Option<String> {
-        match name {
-            "CF_API_TOKEN" => Some("a-token".to_owned()),
-            "CF_TUNNEL_ID" => Some("home".to_owned()),
-            _ => None,
-        }
-    }
-
-    fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
-
 fn defaults() -> Config {
-    Config::read(&Arguments::default(), &Least).expect("the rest has defaults")
+    let least = [("CF_API_TOKEN", "a-token"), ("CF_TUNNEL_ID", "home")];
+    let least = least.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    Config::read(&least.into()).expect("the rest has defaults")
 }
 
 #[test]
 fn every_variable_and_flag_is_one_of_the_program() {
-    let known = documented_variables();
-    let flags: Vec<String> = Arguments::VARIABLES
-        .iter()
-        .map(|variable| format!("--{}", variable.to_lowercase().replace('_', "-")))
-        .collect();
+    let known: Vec<&str> = variables().collect();
+    let flags: Vec<String> = variables().map(flag).collect();
     let variable = Regex::new(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b").expect("the expression is fixed");
     let mut seen = BTreeSet::new();
     for file in files() {
         for line in &file.lines {
             for found in variable.find_iter(line).map(|found| found.as_str()) {
                 assert!(
-                    known.contains(found) || VARIABLES_OF_OTHERS.contains(&found),
+                    known.contains(&found) || VARIABLES_OF_OTHERS.contains(&found),
                     "{}: the program has no {found}",
                     file.path.display()
                 );

@@ -169,7 +169,6 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
             ("LOG_FORMAT", format),
             ("CF_API_TOKEN", &from_file),
             ("CF_API_TOKN", "misspelled"),
-            ("CF_TUNNEL", "office"),
             ("CF_SERVICE_HOST", "10.0.0.1"),
         ];
         let (process, external_dns) = Process::start_ready(&harness, &variables);
@@ -200,7 +199,6 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
             [&*pair("method", "GET"), &pair("status", "200")],
             ["another secret", "used from now on"],
             ["CF_API_TOKN", "is no setting"],
-            ["CF_TUNNEL_ID and CF_TUNNEL", "CF_TUNNEL_ID counts"],
             ["hand.example.com", &pair("refused", "record_held")],
             [&pair("version", env!("CARGO_PKG_VERSION")), "starting"],
         ] {

@@ -34,7 +34,7 @@ fn a_running_program_is_healthy_whatever_cloudflare_says_and_a_stopped_one_is_no
     for variables in [
         &[("METRICS_PORT", &*port)][..],
         &[("METRICS_PORT", &*port), ("METRICS_HOST", "127.0.0.1")],
-        &[("HEALTHZ_PORT", &*port), ("METRICS_HOST", "0.0.0.0")],
+        &[("METRICS_PORT", &*port), ("METRICS_HOST", "0.0.0.0")],
     ] {
         let (code, errors) = healthcheck(variables);
         assert_eq!((code, &*errors), (Some(0), ""), "{variables:?}");

@@ -2,7 +2,6 @@
 //! is ever shown.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,9 +9,8 @@ use std::sync::Arc;
 use std::thread;
 
 use cloudflare_emulator::{Call, ConfigSource, Emulator, Fault, Matcher, NewTunnel, Permission, Plan, Token};
-use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, CommandError, Report};
-use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
+use external_dns_cloudflare_tunnel_webhook::config::Config;
 use serde::Deserialize;
 use test_support::clock::ManualClock;
 use test_support::harness::TOKEN;
@@ -254,28 +252,13 @@ fn two_at_once_end_with_one_tunnel() {
     }
 }
 
-struct Variables(String);
-
-impl Environment for Variables {
-    fn variable(&self, name: &str) -> Option<String> {
-        match name {
-            "CF_API_TOKEN" => Some(TOKEN.to_owned()),
-            "CF_TUNNEL_ID" => Some("home".to_owned()),
-            "CF_API_BASE_URL" => Some(self.0.clone()),
-            _ => None,
-        }
-    }
-
-    fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
-
 impl Account {
     /// The command in this process, where its pauses take no time.
-    fn run_here(&self) -> Result<Report, CommandError> {
-        let variables = Variables(self.cloudflare.base_url());
-        let config = Config::read(&Arguments::default(), &variables).expect("the configuration is right");
+    fn run_here(&self) -> Result<Report, String> {
+        let base_url = self.cloudflare.base_url();
+        let variables = [("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home"), ("CF_API_BASE_URL", &base_url)];
+        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let config = Config::read(&variables.into()).expect("the configuration is right");
         let file = self.file();
         let log = Log::default();
         let clock = log.marking(Arc::<ManualClock>::default());
@@ -287,7 +270,7 @@ impl Account {
     }
 
     /// One tunnel at most, and a file only after a success, with which cloudflared connects for it.
-    fn expect_no_doubt(&self, outcome: &Result<Report, CommandError>, label: &str) {
+    fn expect_no_doubt(&self, outcome: &Result<Report, String>, label: &str) {
         let tunnels = self.tunnels();
         assert!(tunnels.len() <= 1, "{label}: {tunnels:?}");
         match outcome {
@@ -365,7 +348,7 @@ fn a_name_that_is_taken_and_never_listed_is_an_error_that_says_so() {
         Matcher::create_tunnel(),
         Fault::error(409, 1013, "You already have a tunnel with this name"),
     );
-    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("there is none") };
+    let Err(problem) = account.run_here() else { panic!("there is none") };
     assert!(problem.contains("WARP Connector") && problem.contains("\"home\""), "{problem}");
     assert!(!account.file().exists());
 }
@@ -379,7 +362,7 @@ fn a_token_for_another_tunnel_is_not_written() {
     account
         .cloudflare
         .fault_every(Matcher::get_run_token(), Fault::Status { code: 200, headers: Vec::new(), body });
-    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is another's") };
+    let Err(problem) = account.run_here() else { panic!("it is another's") };
     assert!(problem.contains("another tunnel") && !problem.contains(&token), "{problem}");
     assert!(!account.file().exists());
 }
@@ -409,7 +392,7 @@ fn a_refusal_says_what_else_to_do_and_repeats_no_run_token() {
     let account = Account::new("refused");
     let refusal = Fault::error(400, 1030, "maximum number of tunnels");
     account.cloudflare.fault(Matcher::create_tunnel(), 1, refusal);
-    let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is refused") };
+    let Err(problem) = account.run_here() else { panic!("it is refused") };
     assert!(problem.contains("delete a tunnel that is not needed"), "{problem}");
 
     account.run_here().expect("nothing fails");
@@ -418,7 +401,7 @@ fn a_refusal_says_what_else_to_do_and_repeats_no_run_token() {
     for status in [400, 403, 404, 500] {
         let refusal = Fault::error(status, 1003, &format!("bad token {token}"));
         account.cloudflare.fault_every(Matcher::get_run_token(), refusal);
-        let Err(CommandError::Failed(problem)) = account.run_here() else { panic!("it is refused") };
+        let Err(problem) = account.run_here() else { panic!("it is refused") };
         assert!(!problem.contains(&token) && problem.contains(&format!("HTTP {status}")), "{problem}");
         account.cloudflare.clear_faults();
     }

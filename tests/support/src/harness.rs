@@ -1,17 +1,13 @@
 //! The program, run in this process against the emulator, with ExternalDNS's conversation played to it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use cloudflare_emulator::{Emulator, Plan, Token, Visit};
-use external_dns_cloudflare_tunnel_webhook::cli::Arguments;
 use external_dns_cloudflare_tunnel_webhook::clock::Clock;
-use external_dns_cloudflare_tunnel_webhook::config::{Config, Environment};
+use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::regular_file;
 use external_dns_cloudflare_tunnel_webhook::serve::Running;
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 
@@ -106,7 +102,7 @@ impl Harness {
     pub fn config(&self, variables: &[(&'static str, &str)]) -> Config {
         let base_url = self.cloudflare.base_url();
         let account = self.cloudflare.account();
-        let mut all: BTreeMap<&'static str, String> = [
+        let fixed = [
             ("CF_API_TOKEN", TOKEN.to_owned()),
             ("CF_ACCOUNT_ID", account),
             ("CF_TUNNEL_ID", "home".to_owned()),
@@ -116,10 +112,10 @@ impl Harness {
             ("METRICS_HOST", "127.0.0.1".to_owned()),
             // The emulator's edge is as fast as its API unless a test slows it down.
             ("MOVE_GRACE", "0s".to_owned()),
-        ]
-        .into();
-        all.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        Config::read(&Arguments::default(), &Variables(all)).expect("the configuration is right")
+        ];
+        let given = variables.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let all = fixed.into_iter().chain(given).map(|(name, value)| (name.to_owned(), value));
+        Config::read(&all.collect()).expect("the configuration is right")
     }
 
     /// The CNAMEs of the zone: name, content, proxied, comment.
@@ -210,22 +206,6 @@ impl Drop for Program {
         if let Some(running) = self.running.take() {
             running.stop();
         }
-    }
-}
-
-struct Variables(BTreeMap<&'static str, String>);
-
-impl Environment for Variables {
-    fn variable(&self, name: &str) -> Option<String> {
-        self.0.get(name).cloned()
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.0.keys().map(ToString::to_string).collect()
-    }
-
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-        regular_file::read(path, max_bytes)
     }
 }
 

@@ -1,0 +1,185 @@
+//! Reads settings of every kind. A wrong value is noted, and something else stands for it until all are read, so that one
+//! start reports every mistake.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::names::{hint, is_injected, variables};
+use super::{SETTINGS, Variables};
+use crate::limits;
+use crate::model::text::quoted;
+use crate::regular_file;
+use crate::secret::Secret;
+
+/// The settings that were given, and what is to be said of them.
+pub(super) struct Reader<'a> {
+    pub(super) variables: &'a Variables,
+    given: BTreeMap<&'static str, &'a str>,
+    pub(super) credential_file: Option<PathBuf>,
+    /// Each begins with the variable's name.
+    pub(super) mistakes: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> Reader<'a> {
+    /// Sorts the variables. Surrounding blanks are removed, and an empty value counts as absent.
+    pub(super) fn new(given: &'a Variables) -> Self {
+        let mut reader = Self {
+            variables: given,
+            given: BTreeMap::new(),
+            credential_file: None,
+            mistakes: Vec::new(),
+            warnings: Vec::new(),
+        };
+        for (name, text) in given {
+            let text = text.trim();
+            match variables().find(|variable| variable == name) {
+                None => match hint(name, text) {
+                    Some((hint, true)) => reader.mistakes.push(hint),
+                    Some((hint, false)) => reader.warnings.push(hint),
+                    None => {}
+                },
+                Some(_) if text.is_empty() => {}
+                Some(_) if is_injected(name, text) => {
+                    let text = quoted(text);
+                    let warning =
+                        format!("{name}={text} was put there by Kubernetes for a Service and is ignored");
+                    reader.warnings.push(warning);
+                }
+                Some(variable) => {
+                    reader.given.insert(variable, text);
+                }
+            }
+        }
+        reader
+    }
+
+    pub(super) fn mistake(&mut self, variable: &str, problem: impl Display) {
+        self.mistakes.push(format!("{variable} {problem}"));
+    }
+
+    /// Notes a value that is not allowed. A long one is cut, because it would hide the allowed ones.
+    pub(super) fn wrong(&mut self, variable: &str, given: &str, problem: impl Display) {
+        self.mistake(variable, format_args!("is {}: {problem}", quoted(given)));
+    }
+
+    /// What was given, or the default.
+    pub(super) fn text(&self, variable: &str) -> Option<&'a str> {
+        let default =
+            || SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.default);
+        self.given.get(variable).copied().or_else(default).filter(|text| !text.is_empty())
+    }
+
+    /// What the text stands for, unless there is none or it is wrong.
+    pub(super) fn parsed<T, E: Display>(
+        &mut self,
+        variable: &str,
+        parse: impl FnOnce(&'a str) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = self.text(variable)?;
+        parse(text).map_err(|problem| self.wrong(variable, text, problem)).ok()
+    }
+
+    pub(super) fn list(&mut self, variable: &str) -> Vec<&'a str> {
+        let Some(text) = self.text(variable) else {
+            return Vec::new();
+        };
+        let entries: Vec<&str> = text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
+        if entries.is_empty() {
+            // A filter of only separators would let everything through.
+            self.wrong(variable, text, "a list without an entry");
+        }
+        entries
+    }
+
+    /// A list whose entries all have to fit.
+    pub(super) fn list_of<E: Display>(
+        &mut self,
+        variable: &str,
+        check: impl Fn(&str) -> Result<(), E>,
+    ) -> Vec<&'a str> {
+        let entries = self.list(variable);
+        if let Some((entry, problem)) = entries.iter().find_map(|entry| Some((entry, check(entry).err()?))) {
+            self.mistake(variable, format_args!("has {}: {problem}", quoted(entry)));
+        }
+        entries
+    }
+
+    /// Ids in the form that Cloudflare gives accounts and zones. A wrong one may be a token in the wrong variable, and is
+    /// not shown.
+    pub(super) fn identifiers(&mut self, variable: &str) -> Vec<&'a str> {
+        let ids = self.list(variable);
+        if !ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+            let problem =
+                "is wrong: an id has 32 hexadecimal digits, as the dashboard shows them beside a zone";
+            self.mistake(variable, problem);
+        }
+        ids
+    }
+
+    pub(super) fn boolean(&mut self, variable: &str) -> bool {
+        self.is_first(variable, ["true", "false"])
+    }
+
+    /// True if a setting is the first of two words.
+    pub(super) fn is_first(&mut self, variable: &str, [first, second]: [&str; 2]) -> bool {
+        let is_first = |text| match text {
+            _ if text == first => Ok(true),
+            _ if text == second => Ok(false),
+            _ => Err(format!("allowed are {first} and {second}")),
+        };
+        self.parsed(variable, is_first).unwrap_or_default()
+    }
+
+    pub(super) fn number<N: FromStr + Default>(&mut self, variable: &str, allowed: &str) -> N {
+        let number = |text: &str| text.parse().map_err(|_| format!("allowed is {allowed}"));
+        self.parsed(variable, number).unwrap_or_default()
+    }
+
+    pub(super) fn seconds(&mut self, variable: &str, allowed: RangeInclusive<Duration>) -> Duration {
+        let seconds = |text: &str| {
+            let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok().map(Duration::from_secs);
+            seconds.filter(|seconds| allowed.contains(seconds)).ok_or_else(|| {
+                let (least, most) = (allowed.start().as_secs(), allowed.end().as_secs());
+                format!("allowed are whole seconds from {least}s to {most}s")
+            })
+        };
+        self.parsed(variable, seconds).unwrap_or_default()
+    }
+
+    /// Addresses, of which `localhost` has two.
+    pub(super) fn hosts(&mut self, variable: &str) -> Vec<IpAddr> {
+        let hosts = |text: &str| match text.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(address) => Ok(vec![address]),
+            Err(_) if text == "localhost" => Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
+            Err(_) => Err("allowed are an IP address and localhost"),
+        };
+        self.parsed(variable, hosts).unwrap_or_default()
+    }
+
+    /// A secret, given as it is or as `file:/path`, or by a variable that names its file.
+    pub(super) fn secret(&mut self, variable: &str, given: &str) -> Option<Secret> {
+        let path = if variable.ends_with("_FILE") { Some(given) } else { given.strip_prefix("file:") };
+        let Some(path) = path else {
+            return Secret::parse(given).map_err(|error| self.mistake(variable, error)).ok();
+        };
+        // A text without a slash may be the secret itself.
+        let named = if path.contains('/') {
+            format!("names the file {}, which", quoted(path))
+        } else {
+            "names a file in the working folder, which".to_owned()
+        };
+        let contents = regular_file::read(Path::new(path), limits::CREDENTIAL_FILE_MAX_BYTES)
+            .map_err(|error| format!("cannot be read: {error}"));
+        let secret = contents.and_then(|contents| {
+            Secret::parse(&String::from_utf8_lossy(&contents)).map_err(|error| error.to_string())
+        });
+        self.credential_file = Some(path.into());
+        secret.map_err(|problem| self.mistake(variable, format_args!("{named} {problem}"))).ok()
+    }
+}
