@@ -39,7 +39,7 @@ pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 pub(crate) use crate::provider::resolution::{
-    FindTunnelError, REACH_API, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, shared_account,
+    FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, remedy, shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
 pub use crate::provider::watch::Watch;

@@ -7,13 +7,13 @@ use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{AccessScope, Client, ConfigSource, Error, TOKEN_FORM, Tunnel};
 use crate::ingress::Document;
 use crate::limits;
-use crate::model::access::ReusablePolicy;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, REACH_API, ZONE_APPLICATIONS_READ, find_tunnel,
-    is_of_account, shared_account,
+    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, ZONE_APPLICATIONS_READ, find_tunnel,
+    is_of_account, remedy, shared_account,
 };
 use crate::reconcile::Policy;
+use crate::reconcile::access::wish::usable_policy;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
@@ -77,19 +77,12 @@ impl Check<'_> {
         self.findings.push(Finding { status, what: what.to_owned(), found: found.into(), to_do });
     }
 
-    /// Notes a read that failed. `remedy` applies if it was refused, or if its subject does not exist.
-    fn failed(&mut self, what: &str, error: &Error, remedy: &str) {
+    /// Notes a read that failed. `refused` is the remedy if it was refused, or if its subject does not exist.
+    fn failed(&mut self, what: &str, error: &Error, refused: &'static str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
         let remedy = match error {
-            Error::Credentials(_) | Error::NotFound(_) => remedy,
-            Error::Limited { .. } => {
-                "wait: Cloudflare counts the calls of all tokens of a user, and of the dashboard, together"
-            }
-            Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) => REACH_API,
-            Error::Refused(_) | Error::Failed(_) | Error::OutOfTime | Error::Unreadable { .. } => {
-                "try again; while it stays so, see https://www.cloudflarestatus.com, and whether CF_API_BASE_URL is \
-                 Cloudflare's API"
-            }
+            Error::Credentials(_) | Error::NotFound(_) | Error::Refused(_) => refused,
+            error => remedy(error),
         };
         self.note(Status::Failed, what, error.to_string(), remedy);
     }
@@ -391,11 +384,9 @@ impl Check<'_> {
     /// The policies that the settings name.
     fn policies(&mut self, account: &AccountId) {
         let Policy { default_access_policy, access_policies, .. } = &self.settings.provider.policy;
-        let named: Vec<&str> = default_access_policy
-            .iter()
-            .chain(access_policies.iter().flatten())
-            .map(|name| &**name)
-            .collect();
+        let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));
+        let listed = access_policies.iter().flatten().map(|name| ("ACCESS_POLICIES", name));
+        let named: Vec<(&str, &Box<str>)> = defaults.chain(listed).collect();
         if named.is_empty() {
             return;
         }
@@ -403,24 +394,15 @@ impl Check<'_> {
             Ok(policies) => policies,
             Err(error) => return self.failed("Access policies", &error, APPLICATIONS_READ),
         };
-        for name in named {
-            let fits = |policy: &&ReusablePolicy| *policy.name == *name || *policy.id == *name;
-            let fitting: Vec<&ReusablePolicy> = policies.iter().filter(fits).collect();
-            let (status, found, remedy) = match &*fitting {
-                [policy] if policy.decision.may_let_past() => (
-                    Status::Failed,
-                    format!("{name:?} lets visitors past without a login"),
-                    "name a policy that allows somebody",
-                ),
-                [_] => (Status::Ok, format!("{name:?} is there"), ""),
-                [] => (
-                    Status::Failed,
-                    format!("{name:?} is none of the {} reusable policies of the account", policies.len()),
-                    "make it in the dashboard under Zero Trust, Access, Policies, or correct the setting",
-                ),
-                _ => (Status::Failed, format!("several policies are called {name:?}"), "use the id"),
-            };
-            self.note(status, "Access policies", found, remedy);
+        for (setting, name) in named {
+            match usable_policy(name, &policies, &self.settings.provider.policy) {
+                Ok(_) => self.note(Status::Ok, setting, format!("{name:?} is there"), ""),
+                Err(problem) => {
+                    let remedy =
+                        "make it in the dashboard under Zero Trust, Access, Policies, or correct the setting";
+                    self.note(Status::Failed, setting, problem, remedy);
+                }
+            }
         }
         self.note(
             Status::Untried,
@@ -430,7 +412,7 @@ impl Check<'_> {
         );
     }
 
-    fn applications(&mut self, what: &str, scope: AccessScope<'_>, permission: &str) {
+    fn applications(&mut self, what: &str, scope: AccessScope<'_>, permission: &'static str) {
         self.calls += 1;
         match self.client.access_applications(scope, self.deadline) {
             Ok(applications) => self.note(Status::Ok, what, applications.len().to_string(), ""),

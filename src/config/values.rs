@@ -39,10 +39,7 @@ impl<'a> Reader<'a> {
     pub(super) fn account(&mut self) -> Option<AccountId> {
         let ids = self.identifiers("CF_ACCOUNT_ID");
         if ids.len() > 1 {
-            self.mistake(
-                "CF_ACCOUNT_ID",
-                "names several accounts; allowed is the one that the tunnels are in",
-            );
+            self.mistake("CF_ACCOUNT_ID", "names several accounts; allowed is that of the tunnels");
         }
         ids.first().copied().map(AccountId::new)
     }
@@ -107,14 +104,16 @@ impl<'a> Reader<'a> {
 
     fn domains(&mut self, variable: &str) -> Vec<&'a str> {
         self.list_of(variable, |text| {
-            let domain = Hostname::parse(text.strip_prefix('.').unwrap_or(text)).ok();
+            let (name, is_below) = text.strip_prefix('.').map_or((text, false), |name| (name, true));
             // No zone has a name of one part, and `example,com` would serve everything below `com`.
-            let is_zones = |domain: &Hostname| text.starts_with('.') || domain.as_str().contains('.');
-            let is_enough = |domain: &Hostname| variable != "DOMAIN_FILTER" || is_zones(domain);
-            domain.filter(|domain| !domain.is_wildcard() && is_enough(domain)).map(|_| ()).ok_or(
-                "allowed are names such as example.com, which stands for all names below it too, and .example.com or \
-                 .com, which stand for those alone",
-            )
+            let is_enough = |name: &str| is_below || variable != "DOMAIN_FILTER" || name.contains('.');
+            match Hostname::parse(name) {
+                Ok(name) if !name.is_wildcard() && is_enough(name.as_str()) => Ok(()),
+                _ => Err(
+                    "allowed are names such as example.com, which stands for all names below it too, and \
+                          .example.com or .com, which stand for those alone",
+                ),
+            }
         })
     }
 

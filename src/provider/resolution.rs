@@ -14,7 +14,7 @@ use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy where Cloudflare does not answer, or somebody else does.
-pub(crate) const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
+const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
 
 /// The account and the tunnels, as Cloudflare knows them.
@@ -179,7 +179,7 @@ impl fmt::Display for FindTunnelError<'_> {
 }
 
 /// The remedy for an error that prevents a complete start.
-fn remedy(error: &Error) -> &'static str {
+pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Credentials(_) => MAKE_TOKEN,
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",

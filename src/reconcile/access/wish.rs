@@ -133,7 +133,7 @@ impl NamedPolicy {
 }
 
 /// The policy of that name or id, if it protects and may be named.
-fn usable_policy<'p>(
+pub(crate) fn usable_policy<'p>(
     text: &str,
     policies: &'p [ReusablePolicy],
     settings: &Policy,

@@ -162,6 +162,32 @@ fn with_the_access_guard_a_check_reads_what_it_would() {
     assert_eq!(lines_of_access(&check(&harness, &[]).0), [""; 0], "nobody asks without the guard");
 }
 
+/// As a rule whose object names them would be told.
+#[test]
+fn a_policy_that_a_setting_names_and_that_cannot_be_used_fails_the_check() {
+    let harness = with_access(&ACCESS);
+    harness.cloudflare.edit(|cloudflare| {
+        for (name, decision) in [("twins", "allow"), ("twins", "allow"), ("anybody", "bypass")] {
+            let policy = json!({"name": name, "decision": decision, "include": [{"everyone": {}}]});
+            cloudflare.add_policy(&policy).expect("Cloudflare takes it");
+        }
+    });
+    let variables = [("DEFAULT_ACCESS_POLICY", "staff,guests"), ("ACCESS_POLICIES", "twins,anybody")];
+    let (report, table) = check(&harness, &variables);
+    for (status, setting, found) in [
+        ("ok", "DEFAULT_ACCESS_POLICY", "\"staff\" is there"),
+        ("failed", "DEFAULT_ACCESS_POLICY", "no reusable Access policy of the account"),
+        ("failed", "ACCESS_POLICIES", "\"twins\", which several have: use the id"),
+        ("failed", "ACCESS_POLICIES", "\"anybody\", which lets visitors past"),
+    ] {
+        let is_told = report
+            .checks
+            .iter()
+            .any(|check| (&*check.status, &*check.what) == (status, setting) && check.found.contains(found));
+        assert!(is_told, "{status} {setting} {found}\n{table}");
+    }
+}
+
 #[test]
 fn each_permission_that_the_access_guard_lacks_fails_the_check_by_name() {
     let organization = "Account: Access: Organizations, Identity Providers, and Groups: Read";
