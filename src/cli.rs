@@ -26,13 +26,12 @@ pub enum Command {
     Version,
 }
 
-const COMMANDS: [(&str, Command); 6] = [
+const COMMANDS: [(&str, Command); 5] = [
     ("serve", Command::Serve),
     ("check", Command::Check),
     ("list", Command::List),
     ("tunnel", Command::Tunnel),
     ("healthcheck", Command::Healthcheck),
-    ("version", Command::Version),
 ];
 
 impl Command {
@@ -65,7 +64,6 @@ Commands:
                     a name that no tunnel has; with --token-file, write the
                     token with which cloudflared runs
   healthcheck       ask a running instance on this machine if it is alive
-  version           print the version
 
 Every setting can be given as the environment variable named behind its flag;
 lists are separated by commas. The token comes from CF_API_TOKEN (a token, or
@@ -108,12 +106,19 @@ pub fn parse(
     if arguments.json && !matches!(command, Command::Check | Command::List | Command::Tunnel) {
         return Err("--json goes with the commands check, list and tunnel".to_owned().into());
     }
-    if arguments.token_file.is_some() && command != Command::Tunnel {
-        let problem =
-            "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file";
-        return Err(problem.to_owned().into());
-    }
-    Ok((command, arguments))
+    let problem = match &arguments.token_file {
+        Some(_) if command != Command::Tunnel => {
+            "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
+        }
+        // A flag in its place, standard output, or what is left of text that is not Unicode.
+        Some(path)
+            if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) =>
+        {
+            "--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
+        }
+        _ => return Ok((command, arguments)),
+    };
+    Err(problem.to_owned().into())
 }
 
 /// Moves the values of settings to their variables, and returns what is left for argh. It knows `--flag value` alone,

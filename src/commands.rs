@@ -15,14 +15,12 @@ use std::sync::Arc;
 use log::LevelFilter;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Credentials};
+use crate::cloudflare::Client;
 use crate::config::Config;
 use crate::limits;
 use crate::logging;
-use check::CheckSettings;
 
 pub use healthcheck::healthcheck;
-pub use tunnel::token_file;
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +49,8 @@ impl Report {
 /// # Errors
 /// When the client cannot be made.
 pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, String> {
-    let is_key = matches!(config.client.credentials, Credentials::Key { .. });
-    let settings = CheckSettings { provider: &config.provider, warnings: &config.warnings, is_key };
     let client = client(&config, &clock)?;
-    Ok(finding::report(&check::check(&client, &*clock, &settings), json))
+    Ok(finding::report(&check::check(&client, &*clock, &config), json))
 }
 
 /// Shows everything in scope at Cloudflare, ours or not.

@@ -131,8 +131,7 @@ impl Config {
         let ca_file = reader.ca_file();
         let api_addresses = reader.api_addresses();
         let observation_address = reader.observation_address();
-        let own_addresses: Vec<SocketAddr> =
-            api_addresses.iter().copied().chain([observation_address]).collect();
+        let own_addresses = [&api_addresses[..], &[observation_address]].concat();
         let policy = Policy {
             owner: reader.owner(),
             filter: reader.domain_filter(),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,23 +17,15 @@ use external_dns_cloudflare_tunnel_webhook::serve;
 /// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
-/// The exit code of a failure, and what is still to be said of it.
-struct Failure {
-    code: u8,
-    said: Vec<String>,
+/// The exit code, and what is still to be said.
+type Failure = (u8, Vec<String>);
+
+fn usage(mistakes: Vec<String>) -> Failure {
+    (EXIT_USAGE, mistakes)
 }
 
-/// Mistakes that no restart repairs.
-impl From<Vec<String>> for Failure {
-    fn from(said: Vec<String>) -> Self {
-        Self { code: EXIT_USAGE, said }
-    }
-}
-
-impl From<String> for Failure {
-    fn from(problem: String) -> Self {
-        Self { code: 1, said: vec![problem] }
-    }
+fn failed(problem: String) -> Failure {
+    (1, vec![problem])
 }
 
 fn main() -> ExitCode {
@@ -42,11 +35,11 @@ fn main() -> ExitCode {
     let outcome = match cli::parse(std::env::args_os().skip(1).map(text), &mut variables) {
         Ok((command, arguments)) => run(command, &arguments, &variables),
         Err(EarlyExit { output, status: Ok(()) }) => print(&output),
-        Err(EarlyExit { output, status: Err(()) }) => Err(vec![output].into()),
+        Err(EarlyExit { output, status: Err(()) }) => Err(usage(vec![output])),
     };
     // Log lines come before the program's last words.
     log::logger().flush();
-    let Err(Failure { code, said }) = outcome else { return ExitCode::SUCCESS };
+    let Err((code, said)) = outcome else { return ExitCode::SUCCESS };
     for problem in said {
         let _ = writeln!(io::stderr(), "{}", problem.trim_end());
     }
@@ -54,19 +47,27 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Failure> {
+    let config = || Config::read(variables).map_err(usage);
     let (clock, json) = (Arc::new(SystemClock), arguments.json);
-    match command {
-        Command::Serve => serve(Config::read(variables)?),
-        Command::Check => show(commands::check(Config::read(variables)?, clock, json)?),
-        Command::List => show(commands::list(warned(Config::read(variables)?), clock, json)?),
-        Command::Tunnel => {
-            let file = arguments.token_file.as_deref().map(commands::token_file).transpose();
-            let file = file.map_err(|problem| vec![problem])?;
-            show(commands::tunnel(warned(Config::read(variables)?), clock, file.as_deref(), json)?)
+    let report = match command {
+        Command::Serve => return serve(config()?),
+        Command::Healthcheck => {
+            let address = config::observation_address(variables).map_err(usage)?;
+            return commands::healthcheck(address, &*clock).map_err(failed);
         }
-        Command::Healthcheck => Ok(commands::healthcheck(config::observation_address(variables)?, &*clock)?),
-        Command::Version => print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n")),
-    }
+        Command::Version => {
+            return print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n"));
+        }
+        Command::Check => commands::check(config()?, clock, json),
+        Command::List => commands::list(warned(config()?), clock, json),
+        Command::Tunnel => {
+            let file = arguments.token_file.as_deref().map(Path::new);
+            commands::tunnel(warned(config()?), clock, file, json)
+        }
+    };
+    let Report { text, is_well } = report.map_err(failed)?;
+    print(&text)?;
+    if is_well { Ok(()) } else { Err((1, Vec::new())) }
 }
 
 /// Says what an operator should know although nothing is wrong. `serve` logs it, and `check` lists it.
@@ -79,23 +80,20 @@ fn warned(config: Config) -> Config {
 
 fn serve(config: Config) -> Result<(), Failure> {
     logging::start(config.log_level, config.log_format)
-        .map_err(|error| format!("cannot start the log's thread: {error}"))?;
+        .map_err(|error| failed(format!("cannot start the log's thread: {error}")))?;
     serve::serve(config).map_err(|error| {
         log::error!("{error}");
-        Failure { code: 1, said: Vec::new() }
+        (1, Vec::new())
     })
-}
-
-fn show(Report { text, is_well }: Report) -> Result<(), Failure> {
-    print(&text)?;
-    if is_well { Ok(()) } else { Err(Failure { code: 1, said: Vec::new() }) }
 }
 
 /// A reader that has gone away is not an error of ours; a full disk is one.
 fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("the output: {error}").into()),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(failed(format!("the output: {error}")))
+        }
         _ => Ok(()),
     }
 }

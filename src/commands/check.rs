@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{AccessScope, Client, ConfigSource, Error, TOKEN_FORM, Tunnel};
+use crate::cloudflare::{AccessScope, Client, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
+use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    APPLICATIONS_READ, ORGANIZATION_READ, ProviderSettings, ZONE_APPLICATIONS_READ, find_tunnel,
-    is_of_account, remedy, shared_account,
+    APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, remedy,
+    shared_account,
 };
 use crate::reconcile::Policy;
 use crate::reconcile::access::wish::usable_policy;
@@ -30,20 +31,12 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
      the account of the tunnels";
 
-/// The subject of the check.
-pub(super) struct CheckSettings<'a> {
-    pub(super) provider: &'a ProviderSettings,
-    pub(super) warnings: &'a [String],
-    /// The credentials are the legacy pair, not a token.
-    pub(super) is_key: bool,
-}
-
 /// Every finding, in the order in which the checks depend on each other.
-pub(super) fn check(client: &Client, clock: &dyn Clock, settings: &CheckSettings<'_>) -> Vec<Finding> {
+pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config) -> Vec<Finding> {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
     let mut check =
-        Check { client, clock, deadline, settings, findings: Vec::new(), calls: 0, lacks_permission: false };
-    for warning in settings.warnings {
+        Check { client, clock, deadline, config, findings: Vec::new(), calls: 0, lacks_permission: false };
+    for warning in &config.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
     if check.credentials() {
@@ -63,7 +56,7 @@ struct Check<'a> {
     client: &'a Client,
     clock: &'a dyn Clock,
     deadline: Deadline,
-    settings: &'a CheckSettings<'a>,
+    config: &'a Config,
     findings: Vec<Finding>,
     /// The calls that a loop without changes costs.
     calls: usize,
@@ -88,8 +81,8 @@ impl Check<'_> {
     }
 
     fn credentials(&mut self) -> bool {
-        let account = self.settings.provider.account.as_ref();
-        let (what, remedy) = if self.settings.is_key {
+        let account = self.config.provider.account.as_ref();
+        let (what, remedy) = if matches!(self.config.client.credentials, Credentials::Key { .. }) {
             ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
         } else {
             (
@@ -126,7 +119,7 @@ impl Check<'_> {
         } else {
             self.note(Status::Untried, "tunnels", "the account is not known", "");
         }
-        if self.settings.provider.policy.needs_access()
+        if self.config.provider.policy.needs_access()
             && let Some(account) = &account
         {
             self.access(account, zones.as_deref().unwrap_or_default());
@@ -139,15 +132,15 @@ impl Check<'_> {
             "records cannot be written without doing it: the token needs Zone: DNS: Edit",
             "",
         );
-        if self.settings.provider.dry_run {
+        if self.config.provider.dry_run {
             self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
         }
         self.rate_limit();
     }
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
-        let settings = self.settings.provider;
-        if let Some(account) = &self.settings.provider.account {
+        let settings = &self.config.provider;
+        if let Some(account) = &self.config.provider.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
@@ -182,7 +175,7 @@ impl Check<'_> {
             Ok(present) => present,
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
-        for wanted in &self.settings.provider.tunnels {
+        for wanted in &self.config.provider.tunnels {
             match find_tunnel(&present, wanted) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
@@ -267,7 +260,7 @@ impl Check<'_> {
     }
 
     fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_local: bool) {
-        let (status, source, remedy) = match (is_local, self.settings.provider.allow_local_config) {
+        let (status, source, remedy) = match (is_local, self.config.provider.allow_local_config) {
             (false, _) => (Status::Ok, "configured at Cloudflare", ""),
             (true, true) => (
                 Status::Warning,
@@ -285,7 +278,7 @@ impl Check<'_> {
 
     /// Returns the owners in the stamps that were found, one for each stamp.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let settings = self.settings.provider;
+        let settings = &self.config.provider;
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             self.note(
                 Status::Warning,
@@ -343,7 +336,7 @@ impl Check<'_> {
                 let stamps = records.iter().filter_map(Stamp::of);
                 owners.extend(stamps.map(|stamp| stamp.owner));
                 let new = owners.iter().skip(before);
-                let own = new.filter(|owner| **owner == self.settings.provider.policy.owner).count();
+                let own = new.filter(|owner| **owner == self.config.provider.policy.owner).count();
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
             }
@@ -371,10 +364,10 @@ impl Check<'_> {
         }
         self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);
         self.policies(account);
-        let Policy { access_guard, .. } = &self.settings.provider.policy;
-        let served = zones.iter().filter(|zone| {
-            *access_guard && self.settings.provider.takes(zone) && is_of_account(zone, account)
-        });
+        let Policy { access_guard, .. } = &self.config.provider.policy;
+        let served = zones
+            .iter()
+            .filter(|zone| *access_guard && self.config.provider.takes(zone) && is_of_account(zone, account));
         for zone in served {
             let what = format!("Access applications of {}", zone.name);
             self.applications(&what, AccessScope::Zone(&zone.id), ZONE_APPLICATIONS_READ);
@@ -383,7 +376,7 @@ impl Check<'_> {
 
     /// The policies that the settings name.
     fn policies(&mut self, account: &AccountId) {
-        let Policy { default_access_policy, access_policies, .. } = &self.settings.provider.policy;
+        let Policy { default_access_policy, access_policies, .. } = &self.config.provider.policy;
         let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));
         let listed = access_policies.iter().flatten().map(|name| ("ACCESS_POLICIES", name));
         let named: Vec<(&str, &Box<str>)> = defaults.chain(listed).collect();
@@ -395,7 +388,7 @@ impl Check<'_> {
             Err(error) => return self.failed("Access policies", &error, APPLICATIONS_READ),
         };
         for (setting, name) in named {
-            match usable_policy(name, &policies, &self.settings.provider.policy) {
+            match usable_policy(name, &policies, &self.config.provider.policy) {
                 Ok(_) => self.note(Status::Ok, setting, format!("{name:?} is there"), ""),
                 Err(problem) => {
                     let remedy =
@@ -421,7 +414,7 @@ impl Check<'_> {
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
-        let Policy { owner, .. } = &self.settings.provider.policy;
+        let Policy { owner, .. } = &self.config.provider.policy;
         let mut others: Vec<&str> = Vec::new();
         for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
             if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {

@@ -5,7 +5,7 @@
 //! there is a doubt, so that cloudflared is not started then.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use miniserde::Serialize;
@@ -39,18 +39,6 @@ const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
 
 /// The mode of the token's file: its owner may read it.
 const TOKEN_FILE_MODE: u32 = 0o400;
-
-/// Reads `--token-file`.
-///
-/// # Errors
-/// When the path is none: a flag in its place, standard output, or what is left of text that is not Unicode.
-pub fn token_file(path: &str) -> Result<PathBuf, String> {
-    if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) {
-        return Err("--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
-            .to_owned());
-    }
-    Ok(path.into())
-}
 
 /// The tunnel, and what was done.
 #[derive(Debug, Serialize)]

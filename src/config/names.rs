@@ -41,22 +41,18 @@ pub fn flag(variable: &str) -> String {
 
 /// True if Kubernetes set the variable for a Service, whose name is the first part of the variable's.
 pub(super) fn is_injected(name: &str, value: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // NAME_SERVICE_HOST, NAME_SERVICE_PORT, NAME_SERVICE_PORT_HTTPS
-    if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
-        return true;
-    }
+    let is_address = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT");
     // NAME_PORT=tcp://10.0.0.1:80
-    if (name == "PORT" || name.ends_with("_PORT"))
-        && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
-    {
-        return true;
-    }
+    let is_link = name.ends_with("_PORT")
+        && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     // NAME_PORT_80_TCP, and the same with _PROTO, _PORT or _ADDR behind it
-    name.split_once("_PORT_").is_some_and(|(_, rest)| {
+    let is_part_of_link = name.split_once("_PORT_").is_some_and(|(_, rest)| {
         let mut parts = rest.split('_');
-        parts.next().is_some_and(is_number) && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
-    })
+        parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
+            && matches!(parts.next(), Some("TCP" | "UDP" | "SCTP"))
+    });
+    is_address || is_link || is_part_of_link
 }
 
 /// What is said of a variable that seems to be meant for this program but is no setting, and true if the nearest one

@@ -20,16 +20,15 @@ pub(super) fn proxy(target: &BaseUrl, variables: &Variables) -> Result<Option<Pr
         (!text.is_empty()).then_some((name, text))
     };
     let names = if target.is_https() { HTTPS } else { HTTP };
-    let Some((name, text)) = names.into_iter().find_map(given) else {
-        return Ok(None);
-    };
     // A proxy's loopback is a different machine's.
-    if target.is_loopback()
-        || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(list, target))
-    {
-        return Ok(None);
+    let is_direct = target.is_loopback()
+        || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(list, target));
+    match names.into_iter().find_map(given) {
+        Some((name, text)) if !is_direct => {
+            Proxy::parse(text).map(Some).map_err(|error| format!("{name} {error}"))
+        }
+        _ => Ok(None),
     }
-    Proxy::parse(text).map(Some).map_err(|error| format!("{name} {error}"))
 }
 
 fn excepts(list: &str, target: &BaseUrl) -> bool {

@@ -162,8 +162,9 @@ impl<'a> Reader<'a> {
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
         let default = |option: OriginOption| {
             let text = self.text(option.setting())?;
-            let is_path = option == OriginOption::CaPool;
-            if let Err(problem) = if is_path { check_absolute(text) } else { Ok(()) } {
+            if option == OriginOption::CaPool
+                && let Err(problem) = check_absolute(text)
+            {
                 self.wrong(option.setting(), text, problem);
                 return None;
             }

@@ -83,14 +83,13 @@ fn the_calls_are_logged_on_the_other_stream_where_that_is_asked_for() {
 }
 
 #[test]
-fn help_and_version_need_no_configuration_and_the_version_is_the_same_in_both_forms() {
-    let [help, outputs @ ..] = ["--help", "version", "--version"].map(|argument| {
+fn help_and_version_need_no_configuration() {
+    let [help, version] = ["--help", "--version"].map(|argument| {
         let output = program().arg(argument).output().expect("it was built");
         assert_eq!(output.status.code(), Some(0), "{argument}");
         String::from_utf8(output.stdout).expect("it is UTF-8")
     });
-    let expected = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n");
-    assert_eq!(outputs, [expected; 2]);
+    assert_eq!(version, concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n"));
     assert!(help.contains("CF_TUNNEL_ID"), "{help}");
 }
 
@@ -108,7 +107,7 @@ fn an_unknown_command_is_a_usage_error_that_names_the_nearest_or_the_help() {
 fn a_reader_that_goes_away_changes_no_exit_code() {
     let harness = Harness::new();
     for (arguments, variables, expected) in [
-        (&["version"][..], &[][..], 0),
+        (&["--version"][..], &[][..], 0),
         (&["--help"], &[], 0),
         (&["check"], &[], 0),
         (&["check", "--json"], &[("CF_TUNNEL_ID", "office")], 1),
