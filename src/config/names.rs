@@ -62,7 +62,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
     }
-    // What other programs for Cloudflare call by its whole name.
+    // Other programs write the name of Cloudflare out.
     let folded = name.to_ascii_uppercase().replace("CLOUDFLARE_", "CF_");
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     // Two edits turn HOST into PORT.
