@@ -122,7 +122,7 @@ impl Config {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// Every mistake, beginning with the variable's name.
+    /// Every mistake, beginning with the variable's name, and behind them the warnings.
     pub fn read(variables: &Variables) -> Result<Self, Vec<String>> {
         let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
@@ -165,8 +165,10 @@ impl Config {
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let Reader { credential_file, mistakes, warnings, .. } = reader;
+        let Reader { credential_file, mut mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
+            // A setting that is missing may be there under a wrong name.
+            mistakes.extend(warnings);
             return Err(mistakes);
         };
         Ok(Self {

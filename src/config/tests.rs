@@ -306,3 +306,15 @@ fn credentials_are_given_once_and_a_key_with_its_address() {
         assert!(mistake.starts_with(expected), "{mistake}");
     }
 }
+
+#[test]
+fn a_missing_setting_is_told_beside_the_wrong_name_that_it_has() {
+    let said =
+        read(&[("CLOUDFLARE_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home")]).expect_err("missing");
+    let [missing, warning] = said.as_slice() else { panic!("{said:?}") };
+    assert!(missing.starts_with("CF_API_TOKEN is missing"), "{missing}");
+    assert!(
+        warning.contains("CLOUDFLARE_API_TOKEN") && warning.contains("the nearest is CF_API_TOKEN"),
+        "{warning}"
+    );
+}
