@@ -219,3 +219,20 @@ fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
     assert_eq!(stage.policies(), [[""; 0]; 0]);
     assert!(stage.cloudflare().visit("a.example.com", "/").is_served());
 }
+
+/// The wildcard is closed by its rule alone, and the path would have a record of its own, in the tunnel of that rule.
+#[test]
+fn a_silent_path_leads_no_visitor_who_needs_a_login_to_a_foreign_rule_without_one() {
+    let stage = Stage::new(&[]);
+    let office = stage.cloudflare().add_tunnel("office");
+    let theirs = json!({"ingress": [{"hostname": NAME, "service": SECRET}, {"service": "http_status:404"}]});
+    stage.cloudflare().put_configuration(&office, &theirs.to_string()).expect("cloudflared takes it");
+    let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "home,office"), ("ADOPT", "all")]);
+    let checked = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];
+    let wildcard = endpoint("*.example.com", &[&[("tunnel-service", SECRET)], &checked[..]].concat());
+    stage.run(std::slice::from_ref(&wildcard));
+    let path = [("tunnel-service", SECRET), ("tunnel", "office"), ("tunnel-path-prefix", "/p")];
+    stage.run(&[wildcard, endpoint(NAME, &path)]);
+    assert_eq!(stage.leaks(), [""; 0]);
+    assert!(stage.logged(&["refused=would_open", NAME, "a rule that is not ours"]));
+}

@@ -2,6 +2,7 @@
 
 mod applications;
 mod conditions;
+mod foreign_rules;
 mod word;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{

@@ -1,8 +1,9 @@
 //! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
 
-use crate::ingress::Rule;
 use crate::ingress::access::Access;
+use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, Destination};
+use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
@@ -131,7 +132,7 @@ fn answering(
     records.find_map(|record| match tunnel_of(record, snapshot) {
         None => Some(told_record(record)),
         Some(tunnel) => {
-            let mut taking = rules_taking(place, name, tunnel).into_iter();
+            let mut taking = rules_taking(name, place.path().as_deref(), tunnel).into_iter();
             let rule = taking.find(|rule| answers(rule))?;
             Some(format!("{}{}", rule.hostname(), rule.path().unwrap_or_default()))
         }
@@ -142,12 +143,11 @@ fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSn
     snapshot.tunnels.get(&TunnelId::from_hostname(&record.content)?)
 }
 
-/// The rules that may answer visitors of a place at a name, up to the first that answers all of them.
-fn rules_taking<'s>(place: &Place, name: &str, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
-    let path = place.path();
+/// The rules that may answer visitors of a path at a name, up to the first that answers all of them.
+fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
     let rules = tunnel.document.rules().iter();
-    let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path.as_deref())).collect();
-    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path.as_deref())) {
+    let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path)).collect();
+    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path)) {
         taking.truncate(last + 1);
     }
     taking
@@ -224,6 +224,71 @@ impl Standing<'_> {
             relying.or_else(|| alone.next().map(|own| told_record(own.record)))
         })
     }
+}
+
+/// A publication that leads the hostname to a tunnel.
+pub(in crate::reconcile) struct Leading<'l> {
+    pub(in crate::reconcile) tunnel: &'l TunnelId,
+    /// The paths of the rules that it has there.
+    pub(in crate::reconcile) paths: Vec<Option<&'l str>>,
+    /// The paths to be opened.
+    pub(in crate::reconcile) opened: Vec<Option<&'l str>>,
+    pub(in crate::reconcile) is_ours: &'l dyn Fn(&Rule) -> bool,
+}
+
+impl Standing<'_> {
+    /// The hostname and path of a foreign rule that would answer visitors without a login who need one now: they meet the
+    /// check of a rule, and no application of ours.
+    pub(in crate::reconcile) fn opened_by(self, leading: &Leading<'_>) -> Option<String> {
+        let Self { hostname, snapshot, settings } = self;
+        let led_to = snapshot.led_to(hostname.as_str()).filter(|led_to| led_to != leading.tunnel)?;
+        let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(leading.tunnel)?);
+        names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
+            let name = Hostname::parse(name).ok()?;
+            let standing = Standing::of(&name, snapshot, settings);
+            let is_covered = |path| !standing.over(path).is_empty();
+            let opens = |rule: &&&Rule| {
+                let closed = rules_taking(name.as_str(), rule.path(), from).into_iter();
+                let mut closed = closed.filter(|one| one.requires_access() && !is_covered(one.path()));
+                closed.any(|one| !leading.answers_before(rule, one, hostname))
+            };
+            let all = rules_taking(name.as_str(), None, to);
+            let is_open = |rule: &&&Rule| is_served(rule) && !rule.requires_access();
+            let mut open = all.iter().filter(|rule| is_open(rule) && !(leading.is_ours)(rule));
+            let rule = open.find(|rule| !is_covered(rule.path()) && opens(rule))?;
+            Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
+        })
+    }
+}
+
+impl Leading<'_> {
+    /// True if what both rules take is answered by one of ours instead of the foreign one, or is to be opened.
+    fn answers_before(&self, foreign: &Rule, closed: &Rule, hostname: &Hostname) -> bool {
+        let takes = |path| [foreign, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
+        // A rule for more names comes later, as does one of the hostname for more paths.
+        let comes_first = |path| match foreign.has_hostname(hostname) {
+            true => PathPattern::takes_all_of(foreign.path(), path),
+            false => foreign.may_take(hostname.as_str(), path),
+        };
+        let mut first = self.paths.iter().filter(|path| comes_first(**path));
+        first.any(|path| takes(*path)) || self.opened.iter().any(|path| takes(*path))
+    }
+}
+
+/// The names that are led with a hostname: its own, and those below a wildcard that its record answers for.
+fn names_led_with<'s>(
+    hostname: &'s Hostname,
+    snapshot: &'s Snapshot,
+    tunnels: [&'s TunnelSnapshot; 2],
+) -> Vec<&'s str> {
+    let mut names = vec![hostname.as_str()];
+    if let Some(domain) = hostname.as_str().strip_prefix("*.") {
+        let record = |name: &str| snapshot.answering(name).first().map(|record| &record.id);
+        let rules = tunnels.into_iter().flat_map(|tunnel| tunnel.document.rules());
+        let below = rules.map(Rule::folded_hostname).filter(|name| is_below(name, domain));
+        names.extend(below.filter(|name| record(name) == record(hostname.as_str())));
+    }
+    names
 }
 
 /// What an application protects besides the names and paths of its place that were read: where a hand gave it another

@@ -234,7 +234,7 @@ impl Gate<'_> {
         }
         if publication.rule.is_none() {
             let is_closed = check.is_some() && over.is_empty() && !standing.is_alone_in(&publication.tunnel);
-            return if is_closed { Err(Reason::WouldOpen) } else { Ok(publication) };
+            return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
         let team = self.snapshot.access.read().map(|access| &access.team);
         // Without tokens of others the check is of this team, whose name may have changed.
@@ -245,7 +245,11 @@ impl Gate<'_> {
             (None, None) => return Ok(publication),
         };
         // It says that no login is required, which only `none` does.
-        if asked.is_some() { Err(Reason::WouldOpen) } else { Ok(requiring(publication, required)) }
+        if asked.is_some() {
+            Err(Reason::WouldOpen { by: None })
+        } else {
+            Ok(requiring(publication, required))
+        }
     }
 
     /// The reason if it is not known what Access protects. What is published already stays. ExternalDNS may never ask again

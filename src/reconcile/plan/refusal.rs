@@ -78,8 +78,11 @@ pub enum Reason {
         /// It has no other destination.
         is_exact: bool,
     },
-    /// The endpoint does not say the word that opens, has no rule that could require a login, and its visitors need one now.
-    WouldOpen,
+    /// The endpoint does not say the word that opens, and its visitors, who need a login now, would need none.
+    WouldOpen {
+        /// The foreign rule that would answer some of them; `None` if nothing of the endpoint could require a login.
+        by: Option<Box<str>>,
+    },
     /// The endpoint asks to be open, and an Access application stands over it.
     StillProtected {
         /// Its name.
@@ -156,7 +159,7 @@ impl Reason {
         Self::AccessUnknown(_) => "access_unknown",
         Self::AccessPolicy(_) => "access_policy",
         Self::ApplicationHeld { .. } => "application_held",
-        Self::WouldOpen => "would_open",
+        Self::WouldOpen { .. } => "would_open",
         Self::StillProtected { .. } => "still_protected",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
@@ -314,9 +317,15 @@ impl fmt::Display for Reason {
                      the annotations webhook-access-required, -team-name and -aud-tag",
                 )
             }
-            Self::WouldOpen => formatter.write_str(
+            Self::WouldOpen { by: None } => formatter.write_str(
                 "its visitors need a login now, and without one it would be open: set webhook-access-policy to the policies, \
                  or to none to open it",
+            ),
+            Self::WouldOpen { by: Some(rule) } => write!(
+                formatter,
+                "visitors of {rule:?} need a login now, and in the wanted tunnel a rule that is not ours would answer them \
+                 without one: remove that rule at Cloudflare, or publish the hostname through the tunnel that its visitors \
+                 are led to"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
@@ -386,7 +395,7 @@ impl fmt::Display for Reason {
             Self::Unprotected(_)
             | Self::AccessUnknown(_)
             | Self::AccessPolicy(_)
-            | Self::WouldOpen
+            | Self::WouldOpen { .. }
             | Self::StillProtected { .. } => "; what is published now stays as it is",
             _ => "",
         })
@@ -400,7 +409,7 @@ mod tests {
     #[test]
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
         let stays = "; what is published now stays as it is";
-        assert!(Reason::WouldOpen.to_string().ends_with(stays));
+        assert!(Reason::WouldOpen { by: None }.to_string().ends_with(stays));
         assert_eq!(Reason::Edit("too many rules".to_owned()).to_string(), "too many rules");
     }
 
@@ -480,6 +489,6 @@ mod tests {
     fn what_is_refused_for_its_protection_is_told_from_the_rest() {
         assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
         assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
-        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen.leaves_unprotected());
+        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen { by: None }.leaves_unprotected());
     }
 }

@@ -6,6 +6,10 @@ use super::decide::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
+use crate::reconcile::access::answering::Leading;
+use crate::reconcile::access::standing::Standing;
+use crate::reconcile::access::wish::AccessWish;
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -30,8 +34,22 @@ pub(super) fn to(
     if !host.snapshot().tunnels.contains_key(tunnel) {
         return Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() });
     }
+    if let Some(rule) = opened_by(host, tunnel, all) {
+        return Some(Reason::WouldOpen { by: Some(rule.into()) });
+    }
     let rule = desired.publication.rule.as_ref()?;
     of_rule(host, tunnel, rule).or_else(|| digest_taken(desired, before))
+}
+
+/// The foreign rule that would answer visitors without a login who need one now, were the hostname led to `tunnel`.
+fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[Desired<'_>]) -> Option<String> {
+    let published = || all.iter().map(|desired| desired.publication);
+    let rules = host.rules.iter().filter(|(id, _)| *id == tunnel).map(|(_, rule)| rule.path());
+    let paths = published().filter(|one| one.rule.is_some()).map(Publication::path).chain(rules);
+    let opened = published().filter(|one| one.access == AccessWish::Open).map(Publication::path);
+    let is_ours = |rule: &Rule| host.rules.iter().any(|(_, own)| std::ptr::eq(*own, rule));
+    let leading = Leading { tunnel, paths: paths.collect(), opened: opened.collect(), is_ours: &is_ours };
+    Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(&leading)
 }
 
 /// The obstacle in the tunnel's document to a rule.

@@ -1,0 +1,90 @@
+//! A record leads visitors to every rule that its tunnel has for the name, to the foreign ones too.
+
+use super::*;
+
+const PATH: &str = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http://theirs:80"}"#;
+const WHOLE: &str = r#"{"hostname":"app.example.com","service":"http://theirs:80"}"#;
+const WILDCARD: &str = r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#;
+const EVERY: &str = r#"{"service":"http://theirs:80"}"#;
+
+/// The wildcard in the tunnel `home` is closed by its rule alone, and a foreign rule stands in `office`.
+fn closed_wildcard(rule: &str) -> FakeCloudflare {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required("*.example.com")]);
+    cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, rule.to_owned()));
+    cloudflare
+}
+
+#[test]
+fn a_silent_record_leads_nothing_that_is_closed_to_an_open_foreign_rule() {
+    for (rule, prefix) in [(PATH, ""), (PATH, "/q"), (WHOLE, "/q"), (WILDCARD, "/q"), (EVERY, "/q")] {
+        for adopt in [&[][..], &["all"]] {
+            for access in ["", "staff"] {
+                let mut cloudflare = closed_wildcard(rule).adopting(adopt);
+                let desired = [required("*.example.com"), in_tunnel(at(NAME, prefix, access), "office")];
+                let plan = settle(&mut cloudflare, &desired);
+                let context = format!("{prefix:?} {access:?} beside {rule}");
+                assert_eq!(labels(&plan), ["would_open"], "{context}");
+                assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)), "{context}");
+                assert_eq!(names(&cloudflare), [""; 0], "{context}");
+            }
+        }
+    }
+}
+
+/// The rule of the hostname goes along, and the foreign one stands in front of it, for a part.
+#[test]
+fn a_hostname_does_not_move_in_silence_to_where_a_foreign_rule_answers_a_part_of_it() {
+    let below = r#"{"hostname":"b.app.example.com","service":"http://theirs:80"}"#;
+    for (name, rule) in [(NAME, PATH), ("*.app.example.com", below)] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[required(name)]);
+        cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, rule.to_owned()));
+        let before = cloudflare.clone();
+        let plan = settle(&mut cloudflare, &[in_tunnel(required(name), "office")]);
+        assert_eq!((labels(&plan), &cloudflare), (vec!["would_open"], &before), "{name}");
+        assert!(plan.refusals[0].to_string().contains("not ours"), "{}", plan.refusals[0]);
+    }
+}
+
+/// The record is another owner's, with the closed rule that it names.
+#[test]
+fn a_record_that_is_taken_over_leads_nothing_that_is_closed_to_an_open_foreign_rule() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required(NAME)]);
+    for record in &mut cloudflare.records {
+        record.comment = record.comment.replace("owner=default", "owner=other").into();
+    }
+    assert!(comments(&cloudflare)[0].contains("owner=other"), "{:?}", comments(&cloudflare));
+    cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, PATH.to_owned()));
+    let mut cloudflare = cloudflare.adopting(&["owner=other"]);
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &[in_tunnel(at(NAME, "", ""), "office")]);
+    assert_eq!((labels(&plan), &cloudflare), (vec!["would_open"], &before));
+}
+
+/// An application stands in front of the foreign rule, a rule of ours answers first, or the object says so.
+#[test]
+fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
+    let closed = required("*.example.com");
+    let checked = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let refusing = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http_status:404"}"#;
+    let office = |prefix: &str, access: &str| in_tunnel(at(NAME, prefix, access), "office");
+    for (label, wildcard, rule, desired) in [
+        ("an application", at("*.example.com", "", "staff"), PATH, vec![office("/q", "")]),
+        ("a check", closed.clone(), checked, vec![office("/q", "")]),
+        ("no service", closed.clone(), refusing, vec![office("/q", "")]),
+        ("the hostname's rule", closed.clone(), WILDCARD, vec![office("", "")]),
+        ("the rule beside", closed.clone(), WILDCARD, vec![office("", ""), office("/q", "")]),
+        ("the word", closed, PATH, vec![office("", OPEN)]),
+        ("nothing closed", at("*.example.com", "", ""), PATH, vec![office("/q", "")]),
+    ] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, std::slice::from_ref(&wildcard));
+        cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, rule.to_owned()));
+        let desired = [vec![wildcard], desired].concat();
+        assert_eq!(labels(&settle(&mut cloudflare, &desired)), [""; 0], "{label}");
+        assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(OFFICE)), "{label}");
+        assert_rest(&cloudflare, &desired);
+    }
+}
