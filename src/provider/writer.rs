@@ -15,6 +15,7 @@ use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
+use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
@@ -62,8 +63,9 @@ pub(super) struct State {
     said_dry_run: Mutex<SaidLines>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
-    /// The last reading showed applications of ours for which nothing answers.
-    has_left_applications: AtomicBool,
+    /// The deletions of applications of ours for which nothing answered at the last look, by key; true if that was so at
+    /// the look before as well.
+    left_applications: Mutex<BTreeMap<u64, bool>>,
 }
 
 /// One request's turn to write.
@@ -100,14 +102,12 @@ impl Writer {
         let waiting_work = lock(&self.state.waiting_work);
         let (looks, deleted) = (Looks::default(), BTreeMap::new());
         let mut turn = Turn { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
-        if turn.has_nothing_to_write()? {
-            return Ok(());
+        let outcome = turn.carry_out();
+        if outcome.is_err() {
+            // What is not done may be what answers for them.
+            lock(&self.state.left_applications).clear();
         }
-        let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
-        while turn.attempt(attempts_left > 0)? {
-            attempts_left -= 1;
-        }
-        Ok(())
+        outcome
     }
 
     /// Logs the refusals that were not logged before.
@@ -176,23 +176,28 @@ impl Writer {
         results
     }
 
-    /// Looks for applications of ours that can go.
+    /// Looks for applications of ours that can go, once in each loop.
     pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
-        let is_left = !self.is_dry_run && !self.left_applications(snapshot, settings).is_empty();
-        self.state.has_left_applications.store(is_left, Ordering::Relaxed);
+        let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
+        let mut known = lock(&self.state.left_applications);
+        *known = inserted(left.iter().map(|work| (work.key, known.contains_key(&work.key))));
     }
 
-    /// Deletes the applications of ours for which nothing answers, if the last reading showed some. Nothing else is
-    /// written meanwhile, and ExternalDNS may wait for it, so it takes two seconds at most.
+    /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
+    /// and is still wanted was asked for between the two. Nothing else is written meanwhile, and ExternalDNS may wait for
+    /// it, so it takes two seconds at most.
     pub(super) fn delete_left_applications(&self, resolved: &Resolved) {
-        if !self.state.has_left_applications.swap(false, Ordering::Relaxed) {
+        if !lock(&self.state.left_applications).values().any(|again| *again) {
             return;
         }
         let _turn = lock(&self.state.waiting_work);
+        let known = lock(&self.state.left_applications).clone();
+        lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
         let deadline = Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT);
         match self.readings.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let left = self.left_applications(&snapshot, &resolved.settings);
+                let mut left = self.left_applications(&snapshot, &resolved.settings);
+                left.retain(|work| known.get(&work.key) == Some(&true));
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, &snapshot, resolved, deadline, time);
                 for reason in results.into_iter().filter_map(Result::err) {
@@ -234,6 +239,17 @@ impl Writer {
 }
 
 impl Turn<'_> {
+    fn carry_out(&mut self) -> Result<(), RequestError> {
+        if self.has_nothing_to_write()? {
+            return Ok(());
+        }
+        let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
+        while self.attempt(attempts_left > 0)? {
+            attempts_left -= 1;
+        }
+        Ok(())
+    }
+
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
     fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
         let is_enough = |snapshot: &Arc<Snapshot>| {

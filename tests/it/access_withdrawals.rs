@@ -19,6 +19,8 @@ const CALL: Duration = Duration::from_millis(250);
 /// The time for looking at, and deleting, what is left of applications.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 
+const NO_RULES: &str = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+
 fn at(name: &str, properties: &[(&str, &str)]) -> Endpoint {
     endpoint(name, &[&[("tunnel-service", SECRET)], properties].concat())
 }
@@ -83,8 +85,7 @@ fn a_protected_name_below_an_open_wildcard_is_never_served_without_a_login_whate
 #[test]
 fn after_a_restart_an_emptied_document_opens_nothing_because_the_comment_tells() {
     let stage = Stage::protected(&[]);
-    let empty = r#"{"ingress":[{"service":"http_status:404"}]}"#;
-    stage.cloudflare().put_configuration(&stage.harness.tunnel, empty).expect("cloudflared takes it");
+    stage.cloudflare().put_configuration(&stage.harness.tunnel, NO_RULES).expect("cloudflared takes it");
     let stage = stage.restarted();
     let silent = [at(NAME, &[])];
     stage.run(&silent);
@@ -94,7 +95,7 @@ fn after_a_restart_an_emptied_document_opens_nothing_because_the_comment_tells()
     assert_eq!((names(&stage), stage.leaks()), (vec![NAME.to_owned()], vec![]));
 
     // Nor while Access cannot be read.
-    stage.cloudflare().put_configuration(&stage.harness.tunnel, empty).expect("cloudflared takes it");
+    stage.cloudflare().put_configuration(&stage.harness.tunnel, NO_RULES).expect("cloudflared takes it");
     let stage = stage.restarted();
     stage.cloudflare().fault_every(Matcher::call("*", "/accounts/*/access/**"), Fault::status(500));
     assert_eq!(stage.run_loop(&silent), Err(503));
@@ -134,6 +135,7 @@ fn protected_hostnames_that_are_withdrawn_at_once_leave_no_application() {
         assert_eq!(names(&stage).len(), count, "they go after their rules");
         assert_eq!(stage.harness.cnames(), []);
         stage.cloudflare().advance_clock(AGE_MIN);
+        stage.run_loop(&[]).expect("they are seen to be left");
         slow_down(&stage);
         for nth in 1..=loops {
             let (left, begun) = (names(&stage).len(), stage.cloudflare().time().now());
@@ -183,6 +185,7 @@ fn an_application_whose_deletion_fails_goes_in_the_next_loop_and_keeps_no_other_
         stage.run(&[wish("staff"), at("next.example.com", &[("access-policy", "staff")])]);
         stage.run_loop(&[]).expect("withdrawn");
         stage.cloudflare().advance_clock(AGE_MIN);
+        stage.run_loop(&[]).expect("they are seen to be left");
         stage.cloudflare().fault(Matcher::delete_application(), 1, fault.clone());
         stage.run_loop(&[]).expect("the failure is nothing that ExternalDNS asks for");
         assert!(left.is_none_or(|left| names(&stage).len() == left), "{fault:?}: {:?}", names(&stage));
@@ -202,7 +205,7 @@ fn an_application_that_goes_by_itself_is_no_change_of_another_endpoint() {
     stage.run_loop(&stays).expect("withdrawn");
     stage.cloudflare().advance_clock(AGE_MIN);
     let external_dns = stage.program.external_dns();
-    for _ in 0..2 {
+    for _ in 0..3 {
         let current = external_dns.records().expect("shown");
         stage.await_watch();
         let adjusted = external_dns.adjust(&stays).expect("adjusted");
@@ -210,6 +213,37 @@ fn an_application_that_goes_by_itself_is_no_change_of_another_endpoint() {
         assert_eq!(external_dns.registry.plan(&current, &adjusted), Changes::default());
     }
     assert_eq!(names(&stage), [NAME]);
+}
+
+/// The watch may come between any two requests of a loop. A hand deleted the record and the rule, and the endpoint that
+/// stays wanted says nothing of Access.
+#[test]
+fn an_application_stays_in_front_of_a_silent_hostname_that_a_hand_deleted_until_that_is_back() {
+    for is_failing in [false, true] {
+        let stage = Stage::protected(&[]);
+        let silent = [at(NAME, &[])];
+        stage.run_long(&silent);
+        stage.cloudflare().edit(|cloudflare| {
+            let zone = cloudflare.zones()[0].id.clone();
+            let id = cloudflare.records(&zone)[0].id.clone();
+            cloudflare.delete_record(&zone, &id).expect("a hand may");
+        });
+        stage.cloudflare().put_configuration(&stage.harness.tunnel, NO_RULES).expect("cloudflared takes it");
+        if is_failing {
+            stage.cloudflare().fault(Matcher::batch(), 2, Fault::status(500));
+        }
+        let external_dns = stage.program.external_dns();
+        for _ in 0..3 {
+            let current = external_dns.records().expect("shown");
+            stage.await_watch();
+            let adjusted = external_dns.adjust(&silent).expect("adjusted");
+            stage.await_watch();
+            let _ = external_dns.apply(&external_dns.registry.plan(&current, &adjusted));
+            stage.await_watch();
+        }
+        assert_eq!((names(&stage), stage.leaks()), (vec![NAME.to_owned()], vec![]), "{is_failing}");
+        assert!(stage.is_served_with_login(), "{is_failing}");
+    }
 }
 
 /// Two clusters with the same owner, and a tunnel each: all applications have one tag.

@@ -273,7 +273,7 @@ fn state(account: &SharedAccount) -> String {
     state + &lines.concat()
 }
 
-/// Plays loops until three in a row plan and write nothing, the second of them when nothing of what was written is
+/// Plays loops until four in a row plan and write nothing, the second of them when nothing of what was written is
 /// remembered any more, and the last when the applications have gone for which nothing answers.
 fn settle(
     program: &Playing,
@@ -292,10 +292,10 @@ fn settle(
             Ok(_) | Err(503) => (busy, idle) = (busy + 1, 0),
             Err(status) => return Err(format!("a loop without fault got {status}")),
         }
-        if idle == 3 {
+        if idle == 4 {
             return Ok(());
         }
-        cloudflare.advance_clock([INTERVAL, LISTING, AGE][idle]);
+        cloudflare.advance_clock([INTERVAL, LISTING, AGE, INTERVAL][idle]);
         last = Some((planned, writes));
     }
     Err(format!("no rest after {loops_max} loops; the last one got {last:#?}"))
