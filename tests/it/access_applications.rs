@@ -7,7 +7,8 @@ use std::time::Duration;
 use cloudflare_emulator::{Application, Cloudflare, Fault, Matcher, RuleText, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
-use test_support::harness::endpoint;
+use test_support::external_dns::exchange;
+use test_support::harness::{TOKEN, endpoint};
 
 use crate::access_strangers::{AGE_MIN, NAME, SECRET, Stage, put, wish};
 
@@ -291,6 +292,29 @@ fn an_application_that_no_list_shows_is_read_by_its_id_for_two_minutes() {
         stage.cloudflare().take_calls();
         stage.program.external_dns().records().expect("shown");
         assert_eq!(reads(&stage), [1, by_id, 1], "after {passed:?}");
+    }
+}
+
+/// The list shows for a while what was there before.
+#[test]
+fn an_application_is_not_taken_for_what_it_was_before_it_was_changed_or_deleted() {
+    for (desired, left) in [(vec![wish("on-call")], 1), (vec![wish("none")], 0)] {
+        let stage = Stage::protected(&[]);
+        let account = stage.cloudflare().account();
+        let head = format!(
+            "GET /client/v4/accounts/{account}/access/apps?page=1&per_page=1000 HTTP/1.1\r\nHost: localhost\r\n\
+             Authorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+        );
+        let before = exchange(stage.cloudflare().address(), &[head.as_bytes()]).expect("the list");
+        assert_eq!(before.status, 200);
+        for _ in 0..2 {
+            let _ = stage.run_loop(&desired);
+        }
+        let stale = Fault::Status { code: 200, headers: Vec::new(), body: before.body };
+        stage.cloudflare().fault_every(Matcher::list_applications(), stale);
+        let _ = stage.run_loop(&desired);
+        assert_eq!(stage.run_loop(&desired), Ok(Changes::default()), "{desired:?}");
+        assert_eq!(stage.applications().len(), left, "{desired:?}");
     }
 }
 

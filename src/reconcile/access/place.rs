@@ -46,10 +46,9 @@ impl Place {
             None => None,
             Some(path) => {
                 let prefix = PathPattern::parse(path).ok().and_then(|path| path.prefix());
-                // Stars are Access's own, and how it compares what is encoded, or two slashes in a row, is not known.
+                // How Access compares what is encoded, or two slashes in a row, is not known.
                 let is_plain = |prefix: &String| {
-                    prefix.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*')
-                        && !prefix.contains("//")
+                    prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//")
                 };
                 Some(prefix.filter(is_plain).ok_or(EXPRESSION)?.into())
             }

@@ -77,6 +77,34 @@ fn the_comment_says_that_something_is_protected_until_its_application_has_gone()
     assert!(!comments(&cloudflare)[0].contains('!'), "{:?}", comments(&cloudflare));
 }
 
+/// A hand changed one of them. The words are those that ask for it, so ExternalDNS asks because of the drift alone.
+#[test]
+fn what_protects_a_place_otherwise_than_it_was_made_is_shown_as_drift() {
+    type Edit = fn(&mut FakeCloudflare);
+    let edits: [(&str, Edit); 5] = [
+        ("nothing", |_| {}),
+        ("the duration", |all| all.applications_mut()[0].session_duration = Some("1.5h".into())),
+        ("lets past", |all| {
+            all.applications_mut()[0].policies = Some(vec![attached("staff", Decision::Bypass)]);
+        }),
+        ("the destinations", |all| all.applications_mut()[0].destinations.clear()),
+        ("the rule's check", |all| {
+            let audience = all.applications()[0].audience.clone();
+            all.edit_rules(HOME, |rules| rules[0] = rules[0].replace(&*audience, "another"));
+        }),
+    ];
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    for (label, edit) in edits {
+        let mut edited = cloudflare.clone();
+        edit(&mut edited);
+        let shown = &edited.shown()[0];
+        assert_eq!(shown.property("webhook/access-policy"), Some("staff"), "{label}");
+        let drift = (label != "nothing").then_some("access");
+        assert_eq!(shown.property("webhook/drift"), drift, "{label}");
+    }
+}
+
 /// A7 of the findings.
 #[test]
 fn one_namespace_does_not_get_all_applications_of_the_account() {
