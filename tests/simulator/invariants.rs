@@ -224,13 +224,15 @@ fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(),
         let first = watched.changes.first();
         first.is_some_and(|change| change.got.iter().any(|visit| service(visit) == Some(&*object.service)))
     };
-    // Of rivals either may have the path, and whoever takes the rule for a path away gives its requests to the other.
+    // Of rivals either may have the path. Where a hand took the rule for a path away, the other has its requests until all of
+    // the hostname is served again, which a refusal may put off.
+    let is_taken = |host: &str| world.is_touched(host) || world.has_drifted(host);
     let is_promised = |object: &&Object| {
         object.is_divided()
             && watched.url == url(object.host, Some(GROUP_PATH))
             && !here.has(object.host, &world.claims, &world.settings)
             && !world.claims.history(object.host).has_rivals
-            && !(world.is_touched(object.host) && has_it_at_first(object))
+            && !(is_taken(object.host) && has_it_at_first(object))
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
     let mut divided = world.objects.iter().filter(is_promised);
