@@ -522,7 +522,8 @@ fn a_hostname_is_published_protected_changed_opened_and_withdrawn() {
 /// What is made and changed is told. A deletion comes after the withdrawal of its rule, which is told.
 #[test]
 fn a_dry_run_writes_no_application() {
-    let (none, staff, on_call) = (vec![], vec![wish("staff")], vec![wish("on-call")]);
+    let with_next = |desired: &[Endpoint]| [desired, &[of(NEXT, "staff")]].concat();
+    let (none, staff, on_call) = (with_next(&[]), with_next(&[wish("staff")]), with_next(&[wish("on-call")]));
     for (before, wanted, told) in
         [(&none, &staff, "created"), (&staff, &on_call, "changed"), (&staff, &none, "deleted")]
     {
@@ -537,7 +538,7 @@ fn a_dry_run_writes_no_application() {
         let present = format!("{:?}", stage.applications());
         stage.cloudflare().take_calls();
         stage.harness.log.forget();
-        for _ in 0..2 {
+        for _ in 0..3 {
             stage.run_loop(wanted).expect("nothing is done");
         }
         assert_eq!(stage.cloudflare().count_calls().writes, 0, "{told}");

@@ -220,9 +220,14 @@ fn an_application_that_goes_by_itself_is_no_change_of_another_endpoint() {
 #[test]
 fn an_application_stays_in_front_of_a_silent_hostname_that_a_hand_deleted_until_that_is_back() {
     for is_failing in [false, true] {
-        let stage = Stage::protected(&[]);
+        let stage = Stage::new(&[]);
+        stage.run(&[wish("staff"), at("next.example.com", &[("access-policy", "staff")])]);
         let silent = [at(NAME, &[])];
-        stage.run_long(&silent);
+        stage.cloudflare().advance_clock(AGE_MIN);
+        for _ in 0..2 {
+            stage.run_loop(&silent).expect("the other one is withdrawn");
+        }
+        assert_eq!(names(&stage).len(), 2);
         stage.cloudflare().edit(|cloudflare| {
             let zone = cloudflare.zones()[0].id.clone();
             let id = cloudflare.records(&zone)[0].id.clone();
@@ -230,15 +235,20 @@ fn an_application_stays_in_front_of_a_silent_hostname_that_a_hand_deleted_until_
         });
         stage.cloudflare().put_configuration(&stage.harness.tunnel, NO_RULES).expect("cloudflared takes it");
         if is_failing {
-            stage.cloudflare().fault(Matcher::batch(), 2, Fault::status(500));
+            stage.cloudflare().fault_every(Matcher::batch(), Fault::status(500));
         }
         let external_dns = stage.program.external_dns();
-        for _ in 0..3 {
+        for nth in 1..=4 {
+            if nth == 4 {
+                stage.cloudflare().clear_faults();
+            }
             let current = external_dns.records().expect("shown");
             stage.await_watch();
             let adjusted = external_dns.adjust(&silent).expect("adjusted");
             stage.await_watch();
-            let _ = external_dns.apply(&external_dns.registry.plan(&current, &adjusted));
+            let changes = external_dns.registry.plan(&current, &adjusted);
+            assert_eq!(changes == Changes::default(), nth > 1 && !is_failing);
+            let _ = external_dns.apply(&changes);
             stage.await_watch();
         }
         assert_eq!((names(&stage), stage.leaks()), (vec![NAME.to_owned()], vec![]), "{is_failing}");
