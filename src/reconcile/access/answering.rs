@@ -7,7 +7,9 @@ use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings};
@@ -226,14 +228,12 @@ impl Standing<'_> {
     }
 }
 
-/// A publication that leads the hostname to a tunnel.
+/// What leads a hostname to a tunnel.
 pub(in crate::reconcile) struct Leading<'l> {
     pub(in crate::reconcile) tunnel: &'l TunnelId,
-    /// The paths of the rules that it has there.
-    pub(in crate::reconcile) paths: Vec<Option<&'l str>>,
-    /// The paths to be opened.
-    pub(in crate::reconcile) opened: Vec<Option<&'l str>>,
-    pub(in crate::reconcile) is_ours: &'l dyn Fn(&Rule) -> bool,
+    /// The hostname's rules that are ours, with their tunnels.
+    pub(in crate::reconcile) own: &'l [(&'l TunnelId, &'l Rule)],
+    pub(in crate::reconcile) published: Vec<&'l Publication>,
 }
 
 impl Standing<'_> {
@@ -254,7 +254,7 @@ impl Standing<'_> {
             };
             let all = rules_taking(name.as_str(), None, to);
             let is_open = |rule: &&&Rule| is_served(rule) && !rule.requires_access();
-            let mut open = all.iter().filter(|rule| is_open(rule) && !(leading.is_ours)(rule));
+            let mut open = all.iter().filter(|rule| is_open(rule) && !leading.is_ours(rule));
             let rule = open.find(|rule| !is_covered(rule.path()) && opens(rule))?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
         })
@@ -262,6 +262,10 @@ impl Standing<'_> {
 }
 
 impl Leading<'_> {
+    fn is_ours(&self, rule: &Rule) -> bool {
+        self.own.iter().any(|(_, own)| std::ptr::eq(*own, rule))
+    }
+
     /// True if what both rules take is answered by one of ours instead of the foreign one, or is to be opened.
     fn answers_before(&self, foreign: &Rule, closed: &Rule, hostname: &Hostname) -> bool {
         let takes = |path| [foreign, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
@@ -270,8 +274,14 @@ impl Leading<'_> {
             true => PathPattern::takes_all_of(foreign.path(), path),
             false => foreign.may_take(hostname.as_str(), path),
         };
-        let mut first = self.paths.iter().filter(|path| comes_first(**path));
-        first.any(|path| takes(*path)) || self.opened.iter().any(|path| takes(*path))
+        let standing = self.own.iter().filter(|(id, _)| *id == self.tunnel);
+        let mut standing = standing.map(|(_, rule)| rule.path());
+        let answers = |path| comes_first(path) && takes(path);
+        standing.any(answers)
+            || self.published.iter().any(|one| {
+                let is_open = one.access == AccessWish::Open;
+                (one.rule.is_some() && answers(one.path())) || (is_open && takes(one.path()))
+            })
     }
 }
 

@@ -114,11 +114,7 @@ impl Gate<'_> {
         wish: &ProtectionWish,
         standing: Standing<'_>,
     ) -> Result<(Access, Besides), Reason> {
-        let access = match &self.snapshot.access {
-            AccessReading::Read(access) => access,
-            AccessReading::Failed(unread) => return Err(self.unknown(publication, unread)),
-            AccessReading::NotAsked => return Err(self.unknown(publication, &"it was not read yet".into())),
-        };
+        let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
         let owner = &self.settings.policy.owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;

@@ -7,7 +7,7 @@ use crate::ingress::PathPattern;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::reconcile::access::cover::{self, Cover, Gap};
-use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
+use crate::reconcile::access::reading::{AccessSnapshot, Unread};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The reason why visitors may need no login.
@@ -33,11 +33,7 @@ pub fn required(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) ->
 
 /// What was read, if it is all that concerns the hostname; else the reason why not.
 fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, Unread> {
-    let access = match &snapshot.access {
-        AccessReading::NotAsked => return Err("nothing was read of Cloudflare Access".into()),
-        AccessReading::Failed(unread) => return Err(unread.clone()),
-        AccessReading::Read(access) => access,
-    };
+    let access = snapshot.access.known()?;
     let mut zones = snapshot.zones_around(hostname.as_str());
     match zones.find_map(|zone| access.unread_zones.iter().find(|(name, _)| *name == zone.zone.name)) {
         Some((_, unread)) => Err(unread.clone()),

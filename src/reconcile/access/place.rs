@@ -128,14 +128,9 @@ pub fn is_ours(application: &Application, owner: &str) -> bool {
     application.tags.iter().any(|one| **one == *tag) && application.name.ends_with(&name_suffix(owner))
 }
 
-/// Our applications of a place.
-pub fn of_place<'a>(
-    place: &Place,
-    applications: &'a [Application],
-    owner: &str,
-) -> impl Iterator<Item = &'a Application> + Clone {
-    let (name, owner) = (place.application_name(owner), owner.to_owned());
-    applications.iter().filter(move |one| *one.name == *name && is_ours(one, &owner))
+/// True if the application is ours and was made for the place, whatever its destinations are now.
+pub fn is_of(application: &Application, place: &Place, owner: &str) -> bool {
+    is_ours(application, owner) && *application.name == *place.application_name(owner)
 }
 
 /// An application of another owner, or ours of another place, that has one of the place's destinations.
@@ -144,10 +139,9 @@ pub fn in_the_way<'a>(
     applications: &'a [Application],
     owner: &str,
 ) -> Option<&'a Application> {
-    let (name, wanted) = (place.application_name(owner), place.destinations());
+    let wanted = place.destinations();
     applications.iter().find(|application| {
-        let is_own = *application.name == *name && is_ours(application, owner);
-        !is_own
+        !is_of(application, place, owner)
             && application.kind != ApplicationKind::Unrelated
             && application.destinations.iter().any(|destination| wanted.contains(destination))
     })
@@ -168,8 +162,7 @@ pub fn lets_past(application: &Application) -> bool {
 /// True if the application is ours and as wanted.
 pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
-    is_ours(application, owner)
-        && *application.name == *place.application_name(owner)
+    is_of(application, place, owner)
         && stands_over(application, place)
         && application.policies.is_some()
         && present.eq(wish.policies.iter().map(NamedPolicy::text))

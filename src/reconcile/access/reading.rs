@@ -51,6 +51,15 @@ impl AccessReading {
         }
     }
 
+    /// What was read, or the reason why there is nothing.
+    pub(super) fn known(&self) -> Result<&AccessSnapshot, Unread> {
+        match self {
+            Self::Read(access) => Ok(access),
+            Self::Failed(unread) => Err(unread.clone()),
+            Self::NotAsked => Err("nothing was read of Cloudflare Access".into()),
+        }
+    }
+
     /// The applications that were read.
     pub fn applications(&self) -> &[Application] {
         self.read().map(|access| access.applications.as_slice()).unwrap_or_default()

@@ -39,7 +39,8 @@ impl<'a> Standing<'a> {
     /// The application of ours that was made for the path. Of several, the one that a rule names counts.
     pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
         let place = Place::of(self.hostname, path).ok()?;
-        let mut all = place::of_place(&place, &self.access()?.applications, self.owner());
+        let applications = self.access()?.applications.iter();
+        let mut all = applications.filter(|one| place::is_of(one, &place, self.owner()));
         let named: Vec<Access> = self.rules_at(path).filter_map(|(_, rule)| rule.access()).collect();
         let is_named = |one: &&Application| named.iter().any(|access| accepts(access, one));
         all.clone().find(is_named).or_else(|| all.next())

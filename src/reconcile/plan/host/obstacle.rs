@@ -8,8 +8,6 @@ use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::answering::Leading;
 use crate::reconcile::access::standing::Standing;
-use crate::reconcile::access::wish::AccessWish;
-use crate::reconcile::canonical::Publication;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -43,12 +41,8 @@ pub(super) fn to(
 
 /// The foreign rule that would answer visitors without a login who need one now, were the hostname led to `tunnel`.
 fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[Desired<'_>]) -> Option<String> {
-    let published = || all.iter().map(|desired| desired.publication);
-    let rules = host.rules.iter().filter(|(id, _)| *id == tunnel).map(|(_, rule)| rule.path());
-    let paths = published().filter(|one| one.rule.is_some()).map(Publication::path).chain(rules);
-    let opened = published().filter(|one| one.access == AccessWish::Open).map(Publication::path);
-    let is_ours = |rule: &Rule| host.rules.iter().any(|(_, own)| std::ptr::eq(*own, rule));
-    let leading = Leading { tunnel, paths: paths.collect(), opened: opened.collect(), is_ours: &is_ours };
+    let published = all.iter().map(|desired| desired.publication).collect();
+    let leading = Leading { tunnel, own: &host.rules, published };
     Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(&leading)
 }
 
