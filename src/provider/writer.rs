@@ -160,7 +160,6 @@ impl Writer {
     fn carry_out(
         &self,
         work: &[ApplicationWork],
-        snapshot: &Snapshot,
         resolved: &Resolved,
         deadline: Deadline,
         time: Duration,
@@ -170,7 +169,7 @@ impl Writer {
         let (access, parallel) = (readings.reader().access(), readings.reader().parallel_reads());
         let writer =
             ApplicationWriter { client, clock: &**clock, metrics, access, parallel, resolved, deadline };
-        let results = writer.carry_out(work, snapshot.access.applications().len(), time);
+        let results = writer.carry_out(work, time);
         // Readings made meanwhile are outdated, too.
         readings.outdate();
         results
@@ -199,7 +198,7 @@ impl Writer {
                 let mut left = self.left_applications(&snapshot, &resolved.settings);
                 left.retain(|work| known.get(&work.key) == Some(&true));
                 let time = deadline.remaining(&*self.clock);
-                let results = self.carry_out(&left, &snapshot, resolved, deadline, time);
+                let results = self.carry_out(&left, resolved, deadline, time);
                 for reason in results.into_iter().filter_map(Result::err) {
                     debug!("an Access application that is left stays for now: {reason}");
                 }
@@ -280,7 +279,7 @@ impl Turn<'_> {
         if plan.is_empty() || self.writer.is_dry_run {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
-        self.write_applications(&mut plan, &snapshot);
+        self.write_applications(&mut plan);
         let (done, outcome) = self.execute(&plan, &snapshot);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
@@ -341,13 +340,13 @@ impl Turn<'_> {
 
     /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the
     /// reason.
-    fn write_applications(&mut self, plan: &mut Plan, snapshot: &Snapshot) {
+    fn write_applications(&mut self, plan: &mut Plan) {
         if plan.work.is_empty() {
             return;
         }
         let remaining = self.deadline.remaining(&*self.writer.clock);
         let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
-        let results = self.writer.carry_out(&plan.work, snapshot, self.resolved, self.deadline, time);
+        let results = self.writer.carry_out(&plan.work, self.resolved, self.deadline, time);
         let now = self.writer.clock.now();
         for (work, result) in plan.work.iter().zip(results) {
             let content = work.key;

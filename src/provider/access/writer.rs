@@ -16,15 +16,12 @@ use crate::provider::access::reader::AccessReader;
 use crate::provider::description::describe_application;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::reconcile::access::gate::{APPLICATIONS_MAX, ApplicationOperation, ApplicationWork};
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::access::place;
 use crate::reconcile::access::wish::ProtectionWish;
 use crate::reconcile::plan::Reason;
 
 const APPLICATIONS_EDIT: &str = "give the token the permission Account: Access: Apps and Policies: Edit";
-
-/// From this number on, new applications are a warning.
-const APPLICATIONS_WARNING: usize = 450;
 
 /// What is needed to write applications.
 pub(in crate::provider) struct ApplicationWriter<'a> {
@@ -42,17 +39,8 @@ impl ApplicationWriter<'_> {
     pub(in crate::provider) fn carry_out(
         &self,
         work: &[ApplicationWork],
-        present: usize,
         time: Duration,
     ) -> Vec<Result<(), Reason>> {
-        let makes = |work: &&ApplicationWork| matches!(work.operation, ApplicationOperation::Create(_));
-        let made = work.iter().filter(makes).count();
-        if made > 0 && present + made >= APPLICATIONS_WARNING {
-            log::warn!(
-                "the account has {present} Access applications, {made} more are made, and Cloudflare allows \
-                 {APPLICATIONS_MAX}"
-            );
-        }
         let is_written = |work: &ApplicationWork| !matches!(work.operation, ApplicationOperation::Delete(_));
         if work.iter().any(is_written)
             && let Err(reason) = self.make_tag()
