@@ -148,22 +148,6 @@ fn a_covered_hostname_requires_the_team_and_every_audience_over_it_and_is_left_a
     assert_still(&mut cloudflare, &app());
 }
 
-#[test]
-fn a_prefix_needs_itself_and_what_is_below_it() {
-    let api = [endpoint(NAME, &[SERVICE, ("tunnel-path-prefix", "/api")])];
-    let mut cloudflare = guarded(covering(&["app.example.com/api"]));
-    let plan = run(&mut cloudflare, &api);
-    assert_eq!((labels(&plan), cloudflare.writes), (vec!["unprotected"], 0));
-    let text = plan.refusals[0].to_string();
-    assert!(text.contains("app.example.com/api and app.example.com/api/*"), "{text}");
-
-    cloudflare.access = covering(&["app.example.com/api", "app.example.com/api/*"]);
-    assert_eq!(labels(&run(&mut cloudflare, &api)), Vec::<&str>::new());
-    let expected = check(&["app.example.com/api-aud", "app.example.com/api/*-aud"]);
-    assert_eq!(required(&cloudflare), [("app.example.com^/api(/|$)".to_owned(), expected)]);
-    assert_still(&mut cloudflare, &api);
-}
-
 /// Rules for all hosts may take its requests, and nothing of them is ours to change.
 #[test]
 fn a_record_alone_needs_the_whole_host() {

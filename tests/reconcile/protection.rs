@@ -314,23 +314,6 @@ fn checks_of_an_endpoints_own_and_our_application_exclude_each_other() {
     assert!(plan.refusals[0].to_string().contains("webhook-access-policy"), "{}", plan.refusals[0]);
 }
 
-/// It serves nobody, and ours is open already.
-#[test]
-fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_protects_nothing() {
-    let theirs = r#"{"hostname":"app.example.com","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(cloudflare().policies);
-    let desired = |access: &str| {
-        let mut endpoint = at(NAME, "", access);
-        endpoint.provider_specific.push(Property::new("webhook/tunnel", "office"));
-        [endpoint]
-    };
-    run(&mut cloudflare, &desired(""));
-    cloudflare.edit_rules(HOME, |rules| *rules = vec![theirs.to_owned()]);
-    for access in ["", OPEN] {
-        assert_rest(&cloudflare, &desired(access));
-    }
-}
-
 /// It stands in front of the path's rule, and takes these requests.
 #[test]
 fn a_silent_path_or_expression_within_a_path_with_a_check_requires_the_same() {
@@ -350,19 +333,6 @@ fn a_silent_path_or_expression_within_a_path_with_a_check_requires_the_same() {
         assert_eq!(required_audiences(&cloudflare, HOME), ["theirs", "theirs"], "{within}");
         assert_rest(&cloudflare, &both);
     }
-}
-
-/// Visitors of ours get no token for it.
-#[test]
-fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_closes_nothing_that_changes() {
-    let theirs = r#"{"hostname":"app.example.com","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
-    let mut cloudflare = cloudflare();
-    run(&mut cloudflare, &[in_tunnel(at(NAME, "", ""), "office")]);
-    cloudflare.edit_rules(HOME, |rules| *rules = vec![theirs.to_owned()]);
-    let changed = [in_tunnel(endpoint(NAME, &[("tunnel-service", "http://new:80")]), "office")];
-    settle(&mut cloudflare, &changed);
-    assert_eq!(required_audiences(&cloudflare, OFFICE), [""; 0]);
-    assert_rest(&cloudflare, &changed);
 }
 
 /// The words of such an application are none that an endpoint can say.

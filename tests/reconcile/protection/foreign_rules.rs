@@ -6,6 +6,7 @@ const PATH: &str = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":
 const WHOLE: &str = r#"{"hostname":"app.example.com","service":"http://theirs:80"}"#;
 const WILDCARD: &str = r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#;
 const EVERY: &str = r#"{"service":"http://theirs:80"}"#;
+const CHECKED: &str = r#"{"hostname":"app.example.com","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
 
 /// The wildcard in the tunnel `home` is closed by its rule alone, and a foreign rule stands in `office`.
 fn closed_wildcard(rule: &str) -> FakeCloudflare {
@@ -67,12 +68,11 @@ fn a_record_that_is_taken_over_leads_nothing_that_is_closed_to_an_open_foreign_r
 #[test]
 fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
     let closed = required("*.example.com");
-    let checked = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
     let refusing = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http_status:404"}"#;
     let office = |prefix: &str, access: &str| in_tunnel(at(NAME, prefix, access), "office");
     for (label, wildcard, rule, desired) in [
         ("an application", at("*.example.com", "", "staff"), PATH, vec![office("/q", "")]),
-        ("a check", closed.clone(), checked, vec![office("/q", "")]),
+        ("a check", closed.clone(), CHECKED, vec![office("/q", "")]),
         ("no service", closed.clone(), refusing, vec![office("/q", "")]),
         ("the hostname's rule", closed.clone(), WILDCARD, vec![office("", "")]),
         ("the rule beside", closed.clone(), WILDCARD, vec![office("", ""), office("/q", "")]),
@@ -87,4 +87,19 @@ fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
         assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(OFFICE)), "{label}");
         assert_rest(&cloudflare, &desired);
     }
+}
+
+/// Visitors of ours, which is open already, get no token for it.
+#[test]
+fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_closes_nothing() {
+    let mut cloudflare = cloudflare();
+    run(&mut cloudflare, &[in_tunnel(at(NAME, "", ""), "office")]);
+    cloudflare.edit_rules(HOME, |rules| *rules = vec![CHECKED.to_owned()]);
+    for access in ["", OPEN] {
+        assert_rest(&cloudflare, &[in_tunnel(at(NAME, "", access), "office")]);
+    }
+    let changed = [in_tunnel(endpoint(NAME, &[("tunnel-service", "http://new:80")]), "office")];
+    settle(&mut cloudflare, &changed);
+    assert_eq!(required_audiences(&cloudflare, OFFICE), [""; 0]);
+    assert_rest(&cloudflare, &changed);
 }
