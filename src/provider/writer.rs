@@ -164,14 +164,10 @@ impl Writer {
         deadline: Deadline,
         time: Duration,
     ) -> Vec<Result<(), Reason>> {
-        let Self { client, clock, metrics, readings, .. } = self;
-        readings.outdate();
-        let (access, parallel) = (readings.reader().access(), readings.reader().parallel_reads());
-        let writer =
-            ApplicationWriter { client, clock: &**clock, metrics, access, parallel, resolved, deadline };
-        let results = writer.carry_out(work, time);
+        self.readings.outdate();
+        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(work, time);
         // Readings made meanwhile are outdated, too.
-        readings.outdate();
+        self.readings.outdate();
         results
     }
 

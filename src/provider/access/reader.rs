@@ -12,7 +12,7 @@ use crate::locks::lock;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 use crate::model::{AccountId, Zone};
 use crate::provider::reader::in_parallel;
-use crate::reconcile::access::place;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
 pub(crate) const APPLICATIONS_READ: &str =
@@ -74,26 +74,18 @@ pub(crate) struct AccessReader {
 }
 
 impl AccessReader {
-    /// Takes note of an application that was made or changed.
-    pub(super) fn wrote(&self, place: &str, application: Application, now: Instant) {
-        let id = Some(application.id.clone());
-        self.note(Written { place: place.into(), id, application: Some(application), at: now });
-    }
-
-    /// Takes note of an application that was deleted.
-    pub(super) fn deleted(&self, place: &str, id: &str, now: Instant) {
-        self.note(Written { place: place.into(), id: Some(id.into()), application: None, at: now });
-    }
-
-    /// Takes note of an application that may have been made.
-    pub(super) fn may_have_made(&self, place: &str, now: Instant) {
-        self.note(Written { place: place.into(), id: None, application: None, at: now });
-    }
-
-    fn note(&self, write: Written) {
-        let mut written = lock(&self.written);
-        written.retain(|one| one.place != write.place || one.id != write.id);
-        written.push(write);
+    /// Takes note of an application that was made or changed, and is `None` if it was deleted. Where its id is `None`,
+    /// nothing tells whether it was made.
+    pub(super) fn note(
+        &self,
+        place: &Place,
+        id: Option<Box<str>>,
+        application: Option<Application>,
+        at: Instant,
+    ) {
+        let (mut written, place) = (lock(&self.written), place.to_string().into());
+        written.retain(|one| one.place != place || one.id != id);
+        written.push(Written { place, application, id, at });
     }
 
     /// What was written so short a time ago that the list may not show it. The lock is not held during calls.

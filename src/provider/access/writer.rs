@@ -7,29 +7,25 @@ use std::time::Duration;
 use log::Level;
 use serde_json::{Map, Value};
 
-use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Error};
+use crate::clock::Deadline;
+use crate::cloudflare::Error;
 use crate::limits;
 use crate::logging;
-use crate::observe::metrics::{Family, Metrics};
-use crate::provider::access::reader::AccessReader;
+use crate::model::access::Application;
+use crate::observe::metrics::Family;
 use crate::provider::description::describe_application;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
+use crate::provider::writer::Writer;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
-use crate::reconcile::access::place;
-use crate::reconcile::access::wish::ProtectionWish;
+use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::plan::Reason;
 
 const APPLICATIONS_EDIT: &str = "give the token the permission Account: Access: Apps and Policies: Edit";
 
 /// What is needed to write applications.
 pub(in crate::provider) struct ApplicationWriter<'a> {
-    pub(in crate::provider) client: &'a Client,
-    pub(in crate::provider) clock: &'a dyn Clock,
-    pub(in crate::provider) metrics: &'a Metrics,
-    pub(in crate::provider) access: &'a AccessReader,
-    pub(in crate::provider) parallel: usize,
+    pub(in crate::provider) writer: &'a Writer,
     pub(in crate::provider) resolved: &'a Resolved,
     pub(in crate::provider) deadline: Deadline,
 }
@@ -47,12 +43,13 @@ impl ApplicationWriter<'_> {
         {
             return vec![Err(reason); work.len()];
         }
-        let end = Deadline::after(self.clock, time);
+        let Writer { client, clock, readings, .. } = self.writer;
+        let end = Deadline::after(&**clock, time);
         // What the token may not do once, it may not do a hundred times.
         let forbidden = OnceLock::new();
-        let results = in_parallel(self.parallel, work, |work| {
-            let has_time = end.remaining(self.clock) >= limits::STEP_MINIMUM.min(time / 4);
-            let has_calls = self.client.calls_left() >= limits::SHARED_CALLS_LEFT_MIN;
+        let results = in_parallel(readings.reader().parallel_reads(), work, |work| {
+            let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
+            let has_calls = client.calls_left() >= limits::SHARED_CALLS_LEFT_MIN;
             let result = match forbidden.get() {
                 Some(reason) => Err(Reason::clone(reason)),
                 None if has_time && has_calls => self.do_one(work).map_err(|error| {
@@ -72,76 +69,73 @@ impl ApplicationWriter<'_> {
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
-        let (account, place) = (&self.resolved.account, work.place.to_string());
-        match &work.operation {
-            ApplicationOperation::Create(wish) => {
-                let body = self.body(work, wish, None);
-                match self.client.create_access_application(account, &body, self.deadline) {
-                    Ok(made) => self.access.wrote(&place, made, self.clock.now()),
-                    Err(error) => {
-                        if error.may_have_been_done() {
-                            self.access.may_have_made(&place, self.clock.now());
-                        }
-                        return Err(error);
-                    }
+        let Writer { clock, metrics, readings, .. } = self.writer;
+        let note = |id, application| {
+            readings.reader().access().note(&work.place, id, application, clock.now());
+        };
+        match self.write(work) {
+            Ok((id, application)) => note(Some(id), application),
+            Err(error) => {
+                if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
+                    note(None, None);
                 }
-            }
-            ApplicationOperation::Replace(id, wish) => self.replace(id, work, wish)?,
-            ApplicationOperation::Delete(id) => {
-                self.client.delete_access_application(account, id, self.deadline)?;
-                self.access.deleted(&place, id, self.clock.now());
+                return Err(error);
             }
         }
         logging::log(Level::Info, module_path!(), &describe_application(work));
-        let mut values = self.metrics.update();
+        let mut values = metrics.update();
         values.add(Family::Changes, &[work.operation.label()], 1);
-        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+        values.set(Family::LastWrite, &[], clock.unix_seconds());
         Ok(())
     }
 
-    fn replace(&self, id: &str, work: &ApplicationWork, wish: &ProtectionWish) -> Result<(), Error> {
-        let (account, place) = (&self.resolved.account, work.place.to_string());
-        let Some(present) = self.client.access_application(account, id, self.deadline)? else {
-            // The next reading shows that it has gone.
-            self.access.deleted(&place, id, self.clock.now());
-            return Ok(());
-        };
-        let members: Map<String, Value> = serde_json::from_str(present.get()).unwrap_or_default();
-        log_inline_policies(&place, &members);
-        let body = self.body(work, wish, Some(members));
-        let made = self.client.replace_access_application(account, id, &body, self.deadline)?;
-        self.access.wrote(&place, made, self.clock.now());
-        Ok(())
-    }
-
-    fn body(
-        &self,
-        work: &ApplicationWork,
-        wish: &ProtectionWish,
-        present: Option<Map<String, Value>>,
-    ) -> Vec<u8> {
-        place::body(&work.place, wish, &self.resolved.settings.policy.owner, present)
+    /// Returns the id and the application as it stands then.
+    fn write(&self, work: &ApplicationWork) -> Result<(Box<str>, Option<Application>), Error> {
+        let (client, account) = (&self.writer.client, &self.resolved.account);
+        let owner = &self.resolved.settings.policy.owner;
+        match &work.operation {
+            ApplicationOperation::Create(wish) => {
+                let body = place::body(&work.place, wish, owner, None);
+                let made = client.create_access_application(account, &body, self.deadline)?;
+                Ok((made.id.clone(), Some(made)))
+            }
+            ApplicationOperation::Replace(id, wish) => {
+                let Some(present) = client.access_application(account, id, self.deadline)? else {
+                    // The next reading shows that it has gone.
+                    return Ok((id.clone(), None));
+                };
+                let members: Map<String, Value> = serde_json::from_str(present.get()).unwrap_or_default();
+                log_inline_policies(&work.place, &members);
+                let body = place::body(&work.place, wish, owner, Some(members));
+                let made = client.replace_access_application(account, id, &body, self.deadline)?;
+                Ok((id.clone(), Some(made)))
+            }
+            ApplicationOperation::Delete(id) => {
+                client.delete_access_application(account, id, self.deadline)?;
+                Ok((id.clone(), None))
+            }
+        }
     }
 
     /// Makes the tag of our applications, unless it is there.
     fn make_tag(&self) -> Result<(), Reason> {
-        let account = &self.resolved.account;
+        let (client, account) = (&self.writer.client, &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.policy.owner);
-        let tags = self.client.access_tags(account, self.deadline).map_err(|error| told(&error))?;
+        let tags = client.access_tags(account, self.deadline).map_err(|error| told(&error))?;
         if !tags.iter().any(|one| **one == *tag) {
-            self.client.create_access_tag(account, &tag, self.deadline).map_err(|error| told(&error))?;
+            client.create_access_tag(account, &tag, self.deadline).map_err(|error| told(&error))?;
         }
         Ok(())
     }
 }
 
 /// Logs the policies that belong to this application alone, because they are gone for good once they are taken off it.
-fn log_inline_policies(place: &str, members: &Map<String, Value>) {
+fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     let policies = members.get("policies").and_then(Value::as_array).into_iter().flatten();
     let inline = policies.filter(|policy| policy.get("reusable").and_then(Value::as_bool) != Some(true));
     for policy in inline {
         log::warn!(
-            hostname = place, policy = policy.to_string();
+            hostname = place.to_string(), policy = policy.to_string();
             "this policy was made in the Access application itself and goes, as the endpoint does not name it"
         );
     }
