@@ -1,7 +1,7 @@
 //! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
 
 use crate::ingress::access::Access;
-use crate::ingress::{PathPattern, Rule};
+use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
@@ -228,61 +228,44 @@ impl Standing<'_> {
     }
 }
 
-/// What leads a hostname to a tunnel.
-pub(in crate::reconcile) struct Leading<'l> {
-    pub(in crate::reconcile) tunnel: &'l TunnelId,
-    /// The hostname's rules that are ours, with their tunnels.
-    pub(in crate::reconcile) own: &'l [(&'l TunnelId, &'l Rule)],
-    pub(in crate::reconcile) published: Vec<&'l Publication>,
-}
-
 impl Standing<'_> {
-    /// The hostname and path of a foreign rule that would answer visitors without a login who need one now: they meet the
-    /// check of a rule, and no application of ours.
-    pub(in crate::reconcile) fn opened_by(self, leading: &Leading<'_>) -> Option<String> {
+    /// The hostname and path of a foreign rule that would answer visitors without a login who need one now, were the
+    /// hostname led to a tunnel for what is `published`: they meet the check of a rule, and no application of ours.
+    pub(in crate::reconcile) fn opened_by(
+        self,
+        tunnel: &TunnelId,
+        published: &[&Publication],
+    ) -> Option<String> {
         let Self { hostname, snapshot, settings } = self;
-        let led_to = snapshot.led_to(hostname.as_str()).filter(|led_to| led_to != leading.tunnel)?;
-        let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(leading.tunnel)?);
+        let led_to = snapshot.led_to(hostname.as_str()).filter(|led_to| led_to != tunnel)?;
+        let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(tunnel)?);
         names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let standing = Standing::of(&name, snapshot, settings);
-            let is_covered = |path| !standing.over(path).is_empty();
-            let opens = |rule: &&&Rule| {
+            let mut open = rules_taking(name.as_str(), None, to).into_iter();
+            let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from).into_iter();
-                let mut closed = closed.filter(|one| one.requires_access() && !is_covered(one.path()));
-                closed.any(|one| !leading.answers_before(rule, one, hostname))
-            };
-            let all = rules_taking(name.as_str(), None, to);
-            let is_open = |rule: &&&Rule| is_served(rule) && !rule.requires_access();
-            let mut open = all.iter().filter(|rule| is_open(rule) && !leading.is_ours(rule));
-            let rule = open.find(|rule| !is_covered(rule.path()) && opens(rule))?;
+                let mut closed =
+                    closed.filter(|one| one.requires_access() && standing.over(one.path()).is_empty());
+                let mut opens =
+                    || closed.any(|one| !published.iter().any(|ours| is_settled(ours, rule, one)));
+                is_served(rule) && !rule.requires_access() && opens()
+            })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
         })
     }
 }
 
-impl Leading<'_> {
-    fn is_ours(&self, rule: &Rule) -> bool {
-        self.own.iter().any(|(_, own)| std::ptr::eq(*own, rule))
-    }
-
-    /// True if what both rules take is answered by one of ours instead of the foreign one, or is to be opened.
-    fn answers_before(&self, foreign: &Rule, closed: &Rule, hostname: &Hostname) -> bool {
-        let takes = |path| [foreign, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
-        // A rule for more names comes later, as does one of the hostname for more paths.
-        let comes_first = |path| match foreign.has_hostname(hostname) {
-            true => PathPattern::takes_all_of(foreign.path(), path),
-            false => foreign.may_take(hostname.as_str(), path),
-        };
-        let standing = self.own.iter().filter(|(id, _)| *id == self.tunnel);
-        let mut standing = standing.map(|(_, rule)| rule.path());
-        let answers = |path| comes_first(path) && takes(path);
-        standing.any(answers)
-            || self.published.iter().any(|one| {
-                let is_open = one.access == AccessWish::Open;
-                (one.rule.is_some() && answers(one.path())) || (is_open && takes(one.path()))
-            })
-    }
+/// True if what both rules take is answered by the publication's rule before the one that is open, or is to be opened.
+fn is_settled(Publication { hostname, rule, access, .. }: &Publication, open: &Rule, closed: &Rule) -> bool {
+    let path = rule.as_ref().and_then(WantedRule::path_text);
+    // A rule for more names comes later, as does one of the hostname for more paths.
+    let comes_first = match open.has_hostname(hostname) {
+        true => PathPattern::takes_all_of(open.path(), path),
+        false => open.may_take(hostname.as_str(), path),
+    };
+    let takes_all = [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
+    takes_all && (*access == AccessWish::Open || rule.is_some() && comes_first)
 }
 
 /// The names that are led with a hostname: its own, and those below a wildcard that its record answers for.

@@ -20,7 +20,11 @@ fn closed_wildcard(rule: &str) -> FakeCloudflare {
 fn a_silent_record_leads_nothing_that_is_closed_to_an_open_foreign_rule() {
     for (rule, prefix) in [(PATH, ""), (PATH, "/q"), (WHOLE, "/q"), (WILDCARD, "/q"), (EVERY, "/q")] {
         for adopt in [&[][..], &["all"]] {
-            for access in ["", "staff"] {
+            for access in ["", "staff", OPEN] {
+                if access == OPEN && prefix.is_empty() {
+                    // Its word is for everything that the foreign rule takes.
+                    continue;
+                }
                 let mut cloudflare = closed_wildcard(rule).adopting(adopt);
                 let desired = [required("*.example.com"), in_tunnel(at(NAME, prefix, access), "office")];
                 let plan = settle(&mut cloudflare, &desired);
@@ -48,6 +52,20 @@ fn a_hostname_does_not_move_in_silence_to_where_a_foreign_rule_answers_a_part_of
     }
 }
 
+/// The name has a record of its own.
+#[test]
+fn a_wildcard_moves_where_a_foreign_rule_answers_a_name_that_is_not_led_with_it() {
+    let below = r#"{"hostname":"b.app.example.com","service":"http://theirs:80"}"#;
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required("*.app.example.com")]);
+    cloudflare.add("b.app.example.com", "CNAME", &tunnel_id(OFFICE).hostname(), "");
+    cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, below.to_owned()));
+    let moved = [in_tunnel(required("*.app.example.com"), "office")];
+    settle(&mut cloudflare, &moved);
+    assert_rest(&cloudflare, &moved);
+    assert_eq!(cloudflare.snapshot().led_to("*.app.example.com"), Some(tunnel_id(OFFICE)));
+}
+
 /// The record is another owner's, with the closed rule that it names.
 #[test]
 fn a_record_that_is_taken_over_leads_nothing_that_is_closed_to_an_open_foreign_rule() {
@@ -72,6 +90,7 @@ fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
     let office = |prefix: &str, access: &str| in_tunnel(at(NAME, prefix, access), "office");
     for (label, wildcard, rule, desired) in [
         ("an application", at("*.example.com", "", "staff"), PATH, vec![office("/q", "")]),
+        ("an application of a part", at("*.example.com", "/p", "staff"), WHOLE, vec![office("/q", "")]),
         ("a check", closed.clone(), CHECKED, vec![office("/q", "")]),
         ("no service", closed.clone(), refusing, vec![office("/q", "")]),
         ("the hostname's rule", closed.clone(), WILDCARD, vec![office("", "")]),

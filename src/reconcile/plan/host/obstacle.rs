@@ -6,7 +6,6 @@ use super::decide::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::access::answering::Leading;
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -41,9 +40,8 @@ pub(super) fn to(
 
 /// The foreign rule that would answer visitors without a login who need one now, were the hostname led to `tunnel`.
 fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[Desired<'_>]) -> Option<String> {
-    let published = all.iter().map(|desired| desired.publication).collect();
-    let leading = Leading { tunnel, own: &host.rules, published };
-    Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(&leading)
+    let published: Vec<_> = all.iter().map(|desired| desired.publication).collect();
+    Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(tunnel, &published)
 }
 
 /// The obstacle in the tunnel's document to a rule.
