@@ -1,6 +1,7 @@
 //! A hostname is decided on as a whole: what is refused of it, what waits with that, and what goes on.
 
 use external_dns_cloudflare_tunnel_webhook::model::Record;
+use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
@@ -13,6 +14,17 @@ const WEB: &str = "http://web:80";
 
 fn on(tunnel: &str, path: &str) -> Endpoint {
     endpoint_of(OBJECT, NAME, &[("tunnel", tunnel), ("tunnel-path", path), ("tunnel-service", WEB)])
+}
+
+/// A path that needs an Access application.
+fn for_staff(path: &str) -> Endpoint {
+    let access = [("access-policy", "staff"), ("tunnel-path-prefix", path), ("tunnel-service", WEB)];
+    endpoint_of(OBJECT, NAME, &access)
+}
+
+fn with_staff() -> FakeCloudflare {
+    let staff = ReusablePolicy { id: "staff".into(), name: "staff".into(), decision: Decision::Allow };
+    FakeCloudflare::new(&[], &[]).with_access(vec![staff])
 }
 
 fn rule(hostname: &str, path: &str) -> String {
@@ -91,6 +103,21 @@ fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/new")));
     let plan = cloudflare.run_loop(&[bank], usize::MAX);
     assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec!["rule_held"], vec![]));
+}
+
+/// Invariant 5 of docs/how-it-works.md, for what only waits: the old path would be gone a loop before the new one comes.
+#[test]
+fn a_protected_path_that_changes_stays_until_the_application_of_the_new_one_stands() {
+    let mut cloudflare = with_staff();
+    for _ in 0..2 {
+        cloudflare.run_loop(&[for_staff("/admin")], usize::MAX);
+    }
+    let before = paths(&cloudflare, HOME);
+    let plan = cloudflare.run_loop(&[for_staff("/admins")], usize::MAX);
+    assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec!["withheld", "waiting"], before.clone()));
+    let plan = cloudflare.run_loop(&[for_staff("/admins")], usize::MAX);
+    assert_eq!((labels(&plan), paths(&cloudflare, HOME).len()), (vec![], 1));
+    assert_ne!(paths(&cloudflare, HOME), before);
 }
 
 /// With the rule for `/admin` missing, the other one of its object would take its requests.
