@@ -326,6 +326,17 @@ mod tests {
         }
     }
 
+    /// Of a hostname with an A and an AAAA record each may have a stamp.
+    #[test]
+    fn merged_claims_are_those_of_both() {
+        let claims = |run: &str| Claims::parse(run).expect("claims");
+        for (one, other) in [("-k3f", "!xyz"), ("!xyz", "-k3f")] {
+            let mut merged = claims(one);
+            merged.merge(&claims(other));
+            assert_eq!(merged, claims("!-k3fxyz"), "{one} {other}");
+        }
+    }
+
     #[test]
     fn what_this_program_does_not_write_is_no_stamp() {
         for comment in [

@@ -4,7 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint_of;
 
@@ -118,6 +118,31 @@ fn a_protected_path_that_changes_stays_until_the_application_of_the_new_one_stan
     let plan = cloudflare.run_loop(&[for_staff("/admins")], usize::MAX);
     assert_eq!((labels(&plan), paths(&cloudflare, HOME).len()), (vec![], 1));
     assert_ne!(paths(&cloudflare, HOME), before);
+}
+
+/// Told as a mistake, it would not be asked for again by some registries.
+#[test]
+fn what_is_beside_an_endpoint_that_waits_waits_as_well() {
+    let mut cloudflare = with_staff();
+    let plan = cloudflare.run_loop(&[for_staff("/admin"), on("home", "^/b")], usize::MAX);
+    assert_eq!((labels(&plan), cloudflare.records.len()), (vec!["waiting"; 2], 0));
+}
+
+#[test]
+fn the_stamp_of_two_objects_rules_names_neither_of_them_whichever_changes() {
+    let changed = |service| {
+        endpoint_of("ingress/bank/web", NAME, &[("tunnel-path", "^/bank"), ("tunnel-service", service)])
+    };
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    for service in ["http://old:80", "http://new:80"] {
+        cloudflare.run_loop(&[on("home", "^/a"), changed(service)], usize::MAX);
+        let stamp = Stamp::parse(&own_record(&mut cloudflare).comment).expect("it is ours");
+        assert_eq!((stamp.claims.rules.len(), stamp.resource), (2, None), "{service}");
+    }
+    cloudflare.run_loop(&[changed("http://new:80"), on("home", "^/b")], usize::MAX);
+    cloudflare.run_loop(&[changed("http://newer:80"), on("home", "^/b")], usize::MAX);
+    let stamp = Stamp::parse(&own_record(&mut cloudflare).comment).expect("it is ours");
+    assert_eq!(stamp.resource, None, "another path of the other object");
 }
 
 /// With the rule for `/admin` missing, the other one of its object would take its requests.

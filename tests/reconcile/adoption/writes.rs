@@ -167,3 +167,47 @@ fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
         assert_eq!(found.service(), service, "{mode}");
     }
 }
+
+/// Under a longer owner the stamp of 24 rules is too long for the comment.
+#[test]
+fn what_another_owners_stamp_claims_is_not_taken_over_where_ours_has_no_room_for_it() {
+    let paths: Vec<String> = (0..24).map(|number| format!("^/{number}$")).collect();
+    let rules = paths
+        .iter()
+        .map(|path| format!(r#"{{"hostname":"{NAME}","path":"{path}","service":"http://theirs:80"}}"#));
+    let digests = paths.iter().map(|path| Digest::of(&tunnel_id(HOME), Some(path)).to_string());
+    let mut cloudflare = FakeCloudflare::new(&rules.collect::<Vec<_>>(), &[]).adopting(&["owner=o"]);
+    let comment = format!("external-dns owner=o rules={}", digests.collect::<String>());
+    cloudflare.add(NAME, "CNAME", &target(HOME), &comment);
+    let before = cloudflare.clone();
+    let wanted = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", &paths[0])])];
+    let plan = cloudflare.run_loop(&wanted, usize::MAX);
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert_eq!((&labels[..], &cloudflare), (&["stamp_full"][..], &before));
+}
+
+/// Visitors of our own record reach it, so it would go with the move.
+#[test]
+fn a_move_takes_over_no_foreign_rule_of_the_tunnel_that_our_own_record_leads_to() {
+    let through = |tunnel, path| {
+        endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel", tunnel), ("tunnel-path-prefix", path)])
+    };
+    let theirs = format!(r#"{{"hostname":"{NAME}","path":"^/x(/|$)","service":"http://theirs:80"}}"#);
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);
+    settle(&mut cloudflare, &[through("office", "/w")]);
+    cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, theirs));
+    let before = cloudflare.clone();
+    let plan = cloudflare.run_loop(&[through("home", "/w"), through("home", "/x")], usize::MAX);
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert_eq!((&labels[..], &cloudflare), (&["rule_left_behind"; 2][..], &before));
+}
+
+/// It is taken over only together with the record.
+#[test]
+fn a_rule_beside_a_foreign_record_is_named_by_the_value_that_takes_both() {
+    let mut cloudflare = FakeCloudflare::new(&[rule("http://theirs:80")], &[]).adopting(&["tunnel"]);
+    cloudflare.add(NAME, "CNAME", &target(HOME), "external-dns owner=other rules=-");
+    let plan = cloudflare.run_loop(&desired(), usize::MAX);
+    let text = plan.refusals[0].to_string();
+    assert!(text.contains("set ADOPT=owner=other,tunnel to take it over"), "{text}");
+}

@@ -47,7 +47,8 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
         let named = theirs.as_ref().map(|stamp| rules_named(&host, stamp)).unwrap_or_default();
         host.rules.extend(&named);
         host.adopted_rules.extend(named);
-        host.stamp = Some(merged_stamp(host.stamp.take(), theirs, record, &host.policy().owner));
+        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(theirs, record, &host.policy().owner));
+        host.stamp = Some(stamp);
         host.records.push(record);
         host.adopted_records.push(record);
     }
@@ -61,25 +62,15 @@ fn rules_named<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
-/// Another owner's claims become ours, and a person's text in the comment becomes our stamp's remark.
-fn merged_stamp(stamp: Option<Stamp>, theirs: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
-    match (stamp, theirs) {
-        (Some(mut stamp), theirs) => {
-            if let Some(theirs) = theirs {
-                stamp.claims.merge(&theirs.claims);
-            }
-            stamp
-        }
-        (None, Some(mut theirs)) => {
-            theirs.owner = owner.into();
-            theirs
-        }
-        (None, None) => {
-            let mut stamp = Stamp::new(owner);
-            stamp.set_remark(&record.comment);
-            stamp
-        }
-    }
+/// Another owner's stamp becomes ours, and a person's text in the comment becomes our stamp's remark.
+fn stamp_for(theirs: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
+    let mut stamp = theirs.unwrap_or_else(|| {
+        let mut stamp = Stamp::new(owner);
+        stamp.set_remark(&record.comment);
+        stamp
+    });
+    stamp.owner = owner.into();
+    stamp
 }
 
 /// The rules to take over where one is desired: in its tunnel, and in the one that visitors are led to now.

@@ -208,8 +208,7 @@ impl Records<'_, '_> {
         let comment = |claims: &Claims| self.comments.with(claims);
         match host.records.iter().find(|record| is_cname(record)) {
             Some(record) => {
-                let only_goes = first != last && claims_exactly(host, record, first);
-                let stamped = comment(first).filter(|text| !only_goes && self.changes_stamp(record, text));
+                let stamped = comment(first).filter(|text| self.changes_stamp(record, text));
                 let before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped = comment(last).filter(|text| self.meaning(&before) != self.meaning(text));
                 stamp.extend(patch(record, self.target_in(Lead::First), self.repaired(record), stamped));
@@ -263,12 +262,6 @@ impl Records<'_, '_> {
         stamp.bind_to(self.host.name());
         Some(stamp)
     }
-}
-
-/// True if the record's own comment claims these rules and no others.
-fn claims_exactly(host: &Host<'_>, record: &Record, claims: &Claims) -> bool {
-    host.adopted_records.is_empty()
-        && Stamp::parse(&record.comment).is_some_and(|stamp| stamp.claims == *claims)
 }
 
 /// The patch of a record; `None` if it changes nothing.
