@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};
@@ -183,6 +184,31 @@ fn foreign_records_excuse_no_mass_deletion() {
     let mut cloudflare = FakeCloudflare::new(&[], &foreign);
     run(&mut cloudflare, &hosts(OLD, 0..LIMIT + 1));
     assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1);
+}
+
+/// Else a namespace that deletes as many as it likes keeps the others from ever withdrawing anything.
+#[test]
+fn with_the_guard_the_mass_of_one_namespace_withholds_nothing_of_another() {
+    let of_namespace = |namespace: &str, numbers: Range<usize>| -> Vec<Endpoint> {
+        let service = format!("http://web.{namespace}.svc:80");
+        let (resource, service) = (format!("ingress/{namespace}/web"), [("tunnel-service", &*service)]);
+        let name = |number| format!("h{number}.{namespace}.example.com");
+        numbers.map(|number| harness::endpoint_of(&resource, &name(number), &service)).collect()
+    };
+    let small: Vec<Endpoint> = (0..10).flat_map(|number| of_namespace(&format!("n{number}"), 0..2)).collect();
+    let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
+    for (guard, beside, stay) in [(None, 41, 2), (Some(guard), 40, 1)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.namespace_guard = guard;
+        let mut failing = cloudflare.clone();
+        let shop = of_namespace("shop", 0..2);
+        run(&mut cloudflare, &shop);
+        run(&mut cloudflare, &of(&[&shop, &of_namespace("evil", 0..40)]));
+        let plan = run(&mut cloudflare, &shop[1..]);
+        assert_eq!((withheld(&plan), standing(&cloudflare, "shop.example.com")), (beside, stay));
+        run(&mut failing, &small);
+        assert_eq!(withheld(&run(&mut failing, &[])), 20, "a source that fails for all");
+    }
 }
 
 /// Nothing of them says that they are old or young, so they are taken for whatever withholds more.

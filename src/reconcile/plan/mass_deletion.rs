@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 
 use super::{HostPlan, Plan, Reason, Refusal};
 use crate::ordered::inserted;
-use crate::reconcile::Settings;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::{Settings, namespace};
 
 /// One of our hostnames.
 struct Published {
+    /// The digest of the namespace that has it, if namespaces are kept apart.
+    namespace: Option<Box<str>>,
     created_unix_seconds: u32,
     /// The hostname would be gone.
     goes: bool,
@@ -21,9 +23,8 @@ struct Published {
     place: Option<usize>,
 }
 
-/// The plan without deletions that exceed the limit and also outnumber the hostnames that stay and are as old. Each age
-/// is judged by itself: a young hostname is compared with more hostnames than an old one, and allowing its deletion is
-/// no reason to allow the others.
+/// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself first, so the
+/// deletions of one withhold none of another.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
@@ -31,7 +32,28 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
         return plan;
     }
     let mut published = published(&plan, snapshot, settings);
+    published.sort_unstable_by(|one, other| {
+        (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
+    });
+    let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
+    let mut withheld: BTreeSet<usize> =
+        inserted(of_one_namespace.flat_map(|published| mass(published, limit)));
+    published.retain(|one| one.place.is_none_or(|place| !withheld.contains(&place)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
+    withheld.extend(mass(&published, limit));
+    let mut places = 0..;
+    let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
+    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
+    plan.refusals.extend(
+        withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion)),
+    );
+    Plan { hosts, ..plan }
+}
+
+/// The places of deletions that exceed the limit and also outnumber the hostnames that stay and are as old. Each age of
+/// the sorted hostnames is judged by itself: a young hostname is compared with more hostnames than an old one, and
+/// allowing its deletion is no reason to allow the others.
+fn mass(published: &[Published], limit: usize) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
         let going_now = of_one_age.iter().filter(|one| one.goes).count();
@@ -41,15 +63,7 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
             withheld = going + staying;
         }
     }
-    let withheld = published.iter().take(withheld).filter(|one| one.goes);
-    let withheld: BTreeSet<usize> = inserted(withheld.filter_map(|one| one.place));
-    let mut places = 0..;
-    let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
-    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
-    plan.refusals.extend(
-        withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion)),
-    );
-    Plan { hosts, ..plan }
+    published.iter().take(withheld).filter(|one| one.goes).filter_map(|one| one.place)
 }
 
 /// All hostnames that are served or go, each once. A record without a date counts as the
@@ -72,7 +86,9 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
-            let of = |created_unix_seconds| Published { created_unix_seconds, goes, place };
+            let holder = || namespace::holder(&own.first()?.stamp);
+            let namespace = settings.policy.namespace_guard.as_ref().and_then(|_| holder());
+            let of = |created_unix_seconds| Published { namespace, created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }
     }
