@@ -144,12 +144,8 @@ impl Writer {
         if done.is_all_forbidden() {
             return Err(RequestError::Forbidden);
         }
-        // Without writes, no work gets any further.
-        let is_left = |refusal: &&Refusal| {
-            refusal.reason.is_unfinished()
-                && !(self.is_dry_run && matches!(refusal.reason, Reason::Moving(_)))
-        };
-        let left = plan.refusals.iter().chain(&done.refusals).filter(is_left).count();
+        let refusals = plan.refusals.iter().chain(&done.refusals);
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count();
         if left > 0 || done.is_unfinished {
             return Err(RequestError::Unfinished { changes: left.max(1) });
         }

@@ -70,7 +70,7 @@ pub struct Earlier {
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// Nothing is written, so what waits for its application is planned as well.
+    /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
     pub is_preview: bool,
 }
 

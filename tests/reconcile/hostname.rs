@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -217,6 +217,26 @@ fn a_wildcard_goes_at_once_whatever_becomes_of_a_name_below_it() {
     let plan = cloudflare.run_loop(&[on("home", "^/a")], usize::MAX);
     assert_eq!(labels(&plan), ["rule_held"]);
     assert_eq!((cloudflare.records.len(), paths(&cloudflare, HOME)), (0, vec![]));
+}
+
+/// `DRY_RUN` told the first step of a move alone.
+#[test]
+fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", ""), on("home", "^/gone")], usize::MAX);
+    let desired = [on("office", "")];
+    let earlier = Earlier { is_preview: true, ..Earlier::default() };
+    let (changes, settings) = (cloudflare.changes(&desired), cloudflare.settings());
+    let previewed = plan(&changes, &cloudflare.snapshot(), &earlier, &settings).expect("the owner is ours");
+    assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
+    let mut at_once = cloudflare.clone();
+    at_once.apply(&previewed, usize::MAX);
+    for _ in 0..3 {
+        cloudflare.run_loop(&desired, usize::MAX);
+    }
+    cloudflare.writes = at_once.writes;
+    assert_eq!(at_once, cloudflare);
+    assert_eq!((paths(&at_once, HOME), paths(&at_once, OFFICE)), (vec![], vec![String::new()]));
 }
 
 /// A record that stood in for the wildcard's was never looked at again while the new tunnel had no connector.

@@ -180,6 +180,11 @@ impl<'a> Host<'a> {
         TunnelId::from_hostname(&self.records.first()?.content)
     }
 
+    /// True if nothing is written, so that no step waits for an earlier one.
+    fn is_preview(&self) -> bool {
+        self.situation.earlier.is_preview
+    }
+
     /// Whether a tunnel that is not configured was deleted; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
         self.situation.earlier.deleted.get(tunnel)

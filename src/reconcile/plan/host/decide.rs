@@ -153,7 +153,7 @@ fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> 
     for one in asked.iter_mut().filter(|one| one.outcome.is_ok()) {
         if let Besides::First(work) = &one.wanted.besides {
             first.push(work.clone());
-            if !host.situation.earlier.is_preview {
+            if !host.is_preview() {
                 one.outcome = Err(Reason::Waiting(FIRST.to_owned()));
             }
         }

@@ -82,6 +82,7 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target)) {
         None => Lead::Here,
+        Some(_) if host.is_preview() => Lead::Last,
         // The next request would take its record for another instance's.
         Some(_) if !may_stay(host) => Lead::Last,
         Some(target) if stands && !host.situation.earlier.unready.contains_key(target) => Lead::First,
@@ -149,7 +150,8 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, is_moving: bool) -> Leav
         } else {
             !host.is_settled()
         };
-        let leaves = if is_visited && !ends { &mut leaving.later } else { &mut leaving.now };
+        let leaves =
+            if is_visited && !ends && !host.is_preview() { &mut leaving.later } else { &mut leaving.now };
         leaves.push((*tunnel, *rule));
     }
     leaving
