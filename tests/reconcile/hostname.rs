@@ -4,6 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -237,6 +238,25 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
     cloudflare.writes = at_once.writes;
     assert_eq!(at_once, cloudflare);
     assert_eq!((paths(&at_once, HOME), paths(&at_once, OFFICE)), (vec![], vec![String::new()]));
+}
+
+/// The move was neither young enough for the grace nor old enough for the patience, and answered 503 for ever.
+#[test]
+fn a_move_of_a_record_without_a_date_is_not_waited_for() {
+    for (is_dated, label) in [(true, "moving"), (false, "not_moved")] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[on("home", "")], usize::MAX);
+        if !is_dated {
+            own_record(&mut cloudflare).modified_unix_seconds = None;
+        }
+        let desired = [on("office", "")];
+        cloudflare.run_loop(&desired, usize::MAX);
+        let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
+        let earlier = Earlier { unready, ..Earlier::default() };
+        let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
+        let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, &cloudflare.settings());
+        assert_eq!(labels(&plan.expect("the owner is ours")), [label]);
+    }
 }
 
 /// A record that stood in for the wildcard's was never looked at again while the new tunnel had no connector.

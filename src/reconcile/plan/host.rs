@@ -244,24 +244,23 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// The seconds since a record was changed last; `None` if Cloudflare does not tell.
-    fn age(&self) -> Option<i64> {
-        let now = self.snapshot().date_unix_seconds?;
-        let changed = self.records.iter().filter_map(|record| record.modified_unix_seconds).max()?;
-        // Both are cut to whole seconds, so one of them may not have passed yet.
-        Some((now - i64::from(changed) - 1).max(0))
+    /// True if no record was changed for so long; also if Cloudflare does not tell.
+    fn is_older_than(&self, duration: Duration) -> bool {
+        let changed = self.records.iter().filter_map(|record| record.modified_unix_seconds).max();
+        // Both times are cut to whole seconds, so one of them may not have passed yet.
+        let age =
+            self.snapshot().date_unix_seconds.zip(changed).map(|(now, changed)| now - i64::from(changed) - 1);
+        age.is_none_or(|age| age.max(0) >= i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
     }
 
     /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.
     fn is_settled(&self) -> bool {
-        let grace = self.policy().move_grace.as_secs();
-        self.age().is_none_or(|age| age >= i64::try_from(grace).unwrap_or(i64::MAX))
+        self.is_older_than(self.policy().move_grace)
     }
 
     /// True if a move has made no progress for so long that nothing waits for it any more.
     fn is_overdue(&self) -> bool {
-        let patience = (self.policy().move_grace + MOVE_PATIENCE).as_secs();
-        self.age().is_some_and(|age| age >= i64::try_from(patience).unwrap_or(i64::MAX))
+        self.is_older_than(self.policy().move_grace + MOVE_PATIENCE)
     }
 
     /// What is told of a move that goes on in a later request. Once it is overdue, requests do not fail for it.

@@ -39,6 +39,9 @@ pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 pub const INNER_ZONE: &str = "a.example.com";
 pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 
+/// So many seconds after the last write the next plan is made: past the grace, and within the patience.
+const AFTER_WRITES: usize = 60;
+
 /// So many seconds later an application whose rule has not come is left over.
 const BETWEEN_REQUESTS: i64 = 1_000;
 
@@ -422,7 +425,8 @@ impl FakeCloudflare {
 
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
-        let (snapshot, settings) = (self.snapshot(), self.settings());
+        let date_unix_seconds = i64::try_from(self.writes + AFTER_WRITES).ok();
+        let (snapshot, settings) = (Snapshot { date_unix_seconds, ..self.snapshot() }, self.settings());
         plan(changes, &snapshot, &self.earlier(), &settings).expect("the owner is ours")
     }
 
