@@ -28,6 +28,10 @@ use crate::provider::writer::Writer;
 use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
+/// What helps where a zone holds as many records as it may.
+const ZONE_IS_FULL: &str =
+    ": delete records of the zone that are not needed, or take a plan that allows more";
+
 /// One run over a plan.
 pub(super) struct Execution<'a> {
     writer: &'a Writer,
@@ -237,9 +241,11 @@ impl<'a> Execution<'a> {
         if let Some(reason) = no_verdict(answer) {
             return self.leave_out_all(pieces, &reason);
         }
+        let mut text = answer.to_string();
         let quota = match step.1 {
             Place::Zone(zone) if answer.is_record_quota() => {
                 self.full_zones.insert(zone.clone(), answer.clone());
+                text.push_str(ZONE_IS_FULL);
                 Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
             }
             _ => None,
@@ -247,7 +253,7 @@ impl<'a> Execution<'a> {
         // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
         self.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
-            let reason = Reason::Cloudflare(answer.to_string());
+            let reason = Reason::Cloudflare(text.clone());
             self.leave_out(piece.hostname, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));

@@ -78,6 +78,13 @@ pub fn is_torn(name: &str, group: &str) -> bool {
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
 
+/// The properties that share the word by which a name near to none of them was taken for one of ours.
+pub fn with_word_of(name: &str) -> Vec<&'static str> {
+    let name = folded(name);
+    let words = OWN_WORDS.into_iter().filter(|word| name.contains(word));
+    words.flat_map(|word| names().filter(move |known| known.contains(word))).collect()
+}
+
 /// The property that is meant: the one that is near, or that has this name without the prefix or the first word.
 fn nearest(spelling: &str) -> Option<&'static str> {
     let is_shortened = |known: &&str| {
@@ -103,7 +110,12 @@ fn spellings(name: &str) -> Vec<String> {
     };
     let texts = [name, part].into_iter().flat_map(without_group);
     let texts = texts.filter(|text| text.len() <= limits::PROPERTY_NAME_MAX_BYTES);
-    texts.map(|text| text.trim().to_ascii_lowercase().replace(['_', ' '], "-")).collect()
+    texts.map(|text| folded(&text)).collect()
+}
+
+/// In lower case, with dashes only.
+fn folded(text: &str) -> String {
+    text.trim().to_ascii_lowercase().replace(['_', ' '], "-")
 }
 
 #[cfg(test)]
@@ -140,6 +152,7 @@ mod tests {
             "webhook/origin-ip_rules:api",
         ] {
             assert_eq!(meaning(name), Meaning::Misspelled(None), "{name}");
+            assert!(!with_word_of(name).is_empty(), "{name}");
         }
     }
 

@@ -203,8 +203,11 @@ impl PartReader<'_, '_> {
     pub(super) fn names(&mut self) {
         for (name, _) in &self.part.said {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
-                let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-                self.fault(name, format!("is unknown{hint}"));
+                let hint = match nearest {
+                    Some(nearest) => format!("did you mean {nearest}?"),
+                    None => format!("there are {}", property_name::with_word_of(name).join(", ")),
+                };
+                self.fault(name, format!("is unknown; {hint}"));
             }
         }
         // They are sorted and without duplicates. Properties of others are not kept, so they cannot conflict.

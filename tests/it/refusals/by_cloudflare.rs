@@ -149,6 +149,9 @@ fn a_full_zone_is_tried_again_as_soon_as_it_holds_fewer_records() {
     let external_dns = program.external_dns();
     external_dns.run_loop(&desired).expect("the rest is done");
     assert_eq!(stamped(&account).len(), fit + 1, "as many as fit, and the other zone's");
+    let told =
+        account.harness.log.lines_with(&["refused=cloudflare", "81045", ": delete records of the zone"]);
+    assert!(!told.is_empty(), "the line says what to do");
     assert_eq!(ruled(&account), stamped(&account));
     assert_costs_nothing(external_dns, account.cloudflare(), &desired, "the zone is full");
 

@@ -40,6 +40,19 @@ fn an_invalid_endpoint_stays_and_says_what_is_wrong() {
     }
 }
 
+#[test]
+fn a_property_that_is_near_to_none_is_told_which_there_are() {
+    let service = ("webhook/tunnel-service", "http://web:80");
+    for (name, known) in [
+        ("webhook/access-policies", "; there are webhook/access-required, webhook/access-team-name, "),
+        ("webhook/access", "webhook/access-policy, webhook/access-session-duration"),
+        ("webhook/tunnel-foo", "; there are webhook/tunnel-service, webhook/tunnel-path, "),
+    ] {
+        let problem = problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &[(name, "x"), service]));
+        assert!(problem.contains("is unknown") && problem.contains(known), "{name}: {problem}");
+    }
+}
+
 /// Who copies an annotation from one object to another may leave the old tunnel in one of the two places.
 #[test]
 fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
