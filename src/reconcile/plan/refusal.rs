@@ -372,8 +372,9 @@ impl fmt::Display for Reason {
             Self::StampFull { rules, limit_bytes } => write!(
                 formatter,
                 "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
-                 bytes): shorten OWNER_ID or the text after the bar, publish fewer paths on the hostname, or change \
-                 them in two steps"
+                 bytes), where a path that changes or moves to another tunnel counts twice: publish fewer paths on \
+                 the hostname, change them in two steps, shorten OWNER_ID or the text after the bar, or take a paid \
+                 plan for the zone, whose comments hold 500 bytes"
             ),
             Self::Edit(text)
             | Self::Undecided(text)
