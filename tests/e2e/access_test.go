@@ -128,7 +128,7 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 		})
 		t.Run("withdrawn it stays closed, and only what is foreign is left besides", func(t *testing.T) {
 			become(t)
-			cloudflare.passTime(t, 11*time.Minute)
+			cloudflare.loses(t, name+"staff")
 			pod.settles(t)
 			cloudflare.isClosed(t, web, "/")
 			cloudflare.isClosed(t, web, "/admin")
