@@ -76,15 +76,10 @@ pub const CALL_MINIMUM: Duration = Duration::from_millis(100);
 /// A lookup of the API's name. In an image without /etc/resolv.conf, musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The wait for a lookup if there are old addresses. A lookup that takes longer will usually not answer in the three
-/// seconds that a request would lose, either.
-pub const RESOLVE_PATIENCE: Duration = Duration::from_secs(1);
+/// Addresses tried for one connection: the first and the last of the family that begins, and one of the other.
+pub const ADDRESSES_MAX: usize = 3;
 
-/// Addresses tried for one connection: two of each family, if both exist.
-pub const ADDRESSES_MAX: usize = 4;
-
-/// The time for one address to answer while others are left. A way around the world takes a third of it, and of
-/// `ADDRESSES_MAX` addresses even the last one gets a second.
+/// A connection that takes longer lets later ones begin with another address. A way around the world takes a third of it.
 pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.

@@ -25,7 +25,7 @@ use crate::observe::metrics::{Family, Metrics};
 /// Checks the contents of [`ClientSettings::ca_file`].
 ///
 /// # Errors
-/// When they hold no certificate, or a damaged one.
+/// When they are not PEM, or hold no certificate that can be read.
 pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     transport::check_authorities(pem)
 }

@@ -1,7 +1,6 @@
 //! Sends HTTP requests. Only this folder and the resolver know ureq.
 
 mod base_url;
-mod connect;
 mod crypto;
 mod failure;
 pub(super) mod proxy;
@@ -19,7 +18,6 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::connect::AddressesInTurn;
 use self::seats::{Seat, Seats};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
@@ -34,14 +32,11 @@ pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::{Proxy, ProxyError};
 
-/// The head of an answer; Cloudflare's have about 1 KiB. It must be less than `CONNECTION_BUFFER_BYTES`, because a head
-/// that fills the buffer would look like a lost connection.
-const ANSWER_HEAD_MAX_BYTES: usize = 8 * 1024;
-
 /// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 
-/// The buffer per connection and direction. ureq's 128 KiB would be half of the idle process's memory.
+/// The buffer per connection and direction, and so the largest head of an answer; Cloudflare's have about 1 KiB. ureq's
+/// 128 KiB would be half of the idle process's memory.
 const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +112,8 @@ impl HttpTransport {
         if HeaderValue::from_str(&settings.user_agent).is_err() {
             return Err(ClientError::UserAgent);
         }
-        let tls = TlsConnector::new(trust::roots(settings.ca_file.as_deref())?);
+        let roots = trust::roots(settings.ca_file.as_deref())?;
+        let tls = TlsConnector::new(roots, resolver.clone());
         let agent = agent(&base, settings, tls, resolver.clone());
         let seats = Seats::new(ANSWERS_HELD_MAX);
         Ok(Self { base: base.text, agent, resolver, seats, clock })
@@ -148,12 +144,13 @@ impl HttpTransport {
 
 impl Transport for HttpTransport {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
+        let front = self.resolver.front();
         let outcome = self.send_once(request);
         if let Err(error) = &outcome
             && (!error.was_sent() || error.kind() == TransportErrorKind::TimedOut)
         {
             // The API may have moved, or this address accepts connections and then stays silent.
-            self.resolver.forget();
+            self.resolver.give_up(front);
         }
         outcome
     }
@@ -161,7 +158,7 @@ impl Transport for HttpTransport {
 
 /// See [`crate::cloudflare::check_authorities`].
 pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
-    trust::parse_certificates(pem).map(drop)
+    trust::roots(Some(pem)).map(drop)
 }
 
 fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver: CachingResolver) -> Agent {
@@ -178,15 +175,15 @@ fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver:
         .timeout_send_body(Some(SEND_TIMEOUT))
         .timeout_recv_response(Some(RESPONSE_TIMEOUT))
         .timeout_recv_body(Some(BODY_TIMEOUT))
-        .max_response_header_size(ANSWER_HEAD_MAX_BYTES)
+        // With less, what stands behind an interim answer (1xx) would be measured as if it were a head.
+        .max_response_header_size(CONNECTION_BUFFER_BYTES)
         .input_buffer_size(CONNECTION_BUFFER_BYTES)
         .output_buffer_size(CONNECTION_BUFFER_BYTES)
         .max_idle_connections(PARALLEL_READS)
         .max_idle_connections_per_host(PARALLEL_READS)
         .max_idle_age(CONNECTION_MAX_IDLE)
         .build();
-    let tcp = AddressesInTurn { resolver: resolver.clone(), tcp: TcpConnector::default() };
-    let connector = ().chain(ConnectProxyConnector::default()).chain(tcp).chain(tls);
+    let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
     Agent::with_parts(config, connector, resolver)
 }
 

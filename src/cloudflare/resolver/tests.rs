@@ -7,6 +7,9 @@ use crate::cloudflare::testing::FakeClock;
 
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
+/// Longer than anything here takes.
+const WAIT: Duration = Duration::from_secs(60);
+
 /// The names asked for, in order.
 type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -47,46 +50,6 @@ fn problem(outcome: Result<Vec<SocketAddr>, ureq::Error>) -> String {
     error.downcast_ref::<LookupError>().unwrap().to_string()
 }
 
-/// Otherwise each call would cost a thread and, in a cluster, eight queries.
-#[test]
-fn the_name_is_looked_up_once_a_minute() {
-    let (clock, asked) = (FakeClock::new(), Asked::default());
-    let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, |_| Ok(vec![ADDRESS])));
-    for _ in 0..3 {
-        let resolved = resolve(&resolver, "https://api.cloudflare.com/client/v4/zones").unwrap();
-        assert_eq!(resolved, [SocketAddr::new(ADDRESS, 443)]);
-    }
-    assert_eq!(asked.lock().unwrap().len(), 1);
-    clock.advance(RESOLVE_MAX_AGE);
-    resolve(&resolver, "https://api.cloudflare.com/").unwrap();
-    assert_eq!(asked.lock().unwrap().len(), 2);
-}
-
-#[test]
-fn calls_side_by_side_share_one_lookup() {
-    let asked = Asked::default();
-    let (release, released) = mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let resolver = CachingResolver::with_lookup(
-        FakeClock::new(),
-        recording(&asked, move |_| {
-            released.lock().unwrap().recv().unwrap();
-            Ok(vec![ADDRESS])
-        }),
-    );
-    thread::scope(|scope| {
-        let calls: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| resolve(&resolver, "https://api.cloudflare.com/").unwrap()))
-            .collect();
-        // A second lookup would wait here for ever, and its caller would time out.
-        release.send(()).unwrap();
-        for call in calls {
-            assert_eq!(call.join().unwrap(), [SocketAddr::new(ADDRESS, 443)]);
-        }
-    });
-    assert_eq!(asked.lock().unwrap().len(), 1);
-}
-
 /// The trailing dot avoids the cluster's search domains.
 #[test]
 fn absolute_names_are_asked_for_first() {
@@ -111,157 +74,48 @@ fn absolute_names_are_asked_for_first() {
     }
 }
 
+/// Otherwise each call would cost a thread, and a slow name server a request's time.
 #[test]
-fn the_port_is_the_addresses_own_or_the_schemes() {
-    let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(vec![ADDRESS]));
-    for (uri, port) in [
-        ("https://a.example/", 443),
-        ("http://a.example/", 80),
-        ("https://a.example:8443/", 8443),
-        ("http://[::1]:8080/", 8080),
-    ] {
-        assert_eq!(resolve(&resolver, uri).unwrap()[0].port(), port, "{uri}");
+fn the_name_is_looked_up_once_a_minute_behind_the_calls_and_its_addresses_are_used_for_an_hour() {
+    let (clock, asked) = (FakeClock::new(), Asked::default());
+    let (answer, answers) = mpsc::channel();
+    let answers = Mutex::new(answers);
+    let next = move |_: &str| answers.lock().unwrap().recv().unwrap();
+    let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, next));
+    let settle = || drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_asking));
+    let resolved = || resolve(&resolver, "http://localhost/").map(|found| found[0].ip());
+    let lookups = || asked.lock().unwrap().len();
+    let other = IpAddr::from([192, 0, 2, 8]);
+
+    answer.send(Ok(vec![ADDRESS])).unwrap();
+    for _ in 0..3 {
+        assert_eq!((resolved().unwrap(), lookups()), (ADDRESS, 1));
     }
-}
-
-#[test]
-fn a_failure_is_not_kept_and_says_what_it_is() {
-    let asked = Asked::default();
-    let fails_first = {
-        let asked = Arc::clone(&asked);
-        move |_: &str| {
-            if asked.lock().unwrap().len() == 1 {
-                Err(io::Error::other("try again"))
-            } else {
-                Ok(vec![ADDRESS])
-            }
+    clock.advance(LOOKUP_PERIOD);
+    // It is asked, and nothing answers yet.
+    assert_eq!(resolved().unwrap(), ADDRESS);
+    answer.send(Ok(vec![other])).unwrap();
+    settle();
+    assert_eq!((resolved().unwrap(), lookups()), (other, 2));
+    for outcome in [Err(io::Error::other("try again")), Ok(Vec::new())] {
+        clock.advance(LOOKUP_PERIOD);
+        answer.send(outcome).unwrap();
+        for _ in 0..2 {
+            assert_eq!(resolved().unwrap(), other);
+            settle();
         }
-    };
-    let resolver = CachingResolver::with_lookup(FakeClock::new(), recording(&asked, fails_first));
-    let error = problem(resolve(&resolver, "http://localhost/"));
-    assert_eq!(error, "localhost: try again");
-    resolve(&resolver, "http://localhost/").unwrap();
-}
-
-#[test]
-fn a_name_without_an_address_is_an_error() {
-    let resolver = CachingResolver::with_lookup(FakeClock::new(), |_| Ok(Vec::new()));
-    resolve(&resolver, "http://a.example/").unwrap_err();
-}
-
-/// Each address is written as its end: 4x is IPv4, 6x is IPv6.
-#[test]
-fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_one_that_connected_last() {
-    let address = |name: &str| -> IpAddr {
-        let ending = &name[1..];
-        if name.starts_with('4') { format!("192.0.2.{ending}") } else { format!("2001:db8::{ending}") }
-            .parse()
-            .unwrap()
-    };
-    let addresses = |names: &str| -> Vec<IpAddr> { names.split_whitespace().map(address).collect() };
-    for (known, connected, given_up, expected) in [
-        ("61 62 63 64 65 66 41 42 43 44 45 46", "", "", "61 41 62 42"),
-        ("41 42 43 61 62 63", "", "", "61 41 62 42"),
-        ("61 62 63 41 42 43", "42", "", "42 61 41 62"),
-        ("61 62 63 41 42 43", "43", "", "43 61 41 62"),
-        ("61 62 63 41 42 43", "62", "", "62 41 61 42"),
-        // It is no longer one of the addresses, but what it says about the families still holds.
-        ("61 62 41 42", "49", "", "41 61 42 62"),
-        ("61 62 41 42", "69", "", "61 41 62 42"),
-        ("61 62 63 64 65", "", "", "61 62 63 64"),
-        ("61 62 63 64 65", "41", "", "61 62 63 64"),
-        ("41 42 43 44 45", "44", "", "44 41 42 43"),
-        ("61 41 42 43 44", "", "", "61 41 42 43"),
-        ("61 41", "41", "", "41 61"),
-        ("41", "", "", "41"),
-        ("", "", "", ""),
-        // It accepts connections and then stays silent; its family may do the same.
-        ("61 62 41 42", "", "61", "41 62 42 61"),
-        ("61 62 41 42", "", "41", "61 42 62 41"),
-        ("61 62 41 42", "42", "61", "42 62 41 61"),
-        ("61 62 41 42", "61", "61", "61 41 62 42"),
-        ("61", "", "61", "61"),
-    ] {
-        let [connected, given_up] = [connected, given_up].map(|name| addresses(name).first().copied());
-        let ordered = in_turn(&addresses(known), connected, given_up);
-        assert_eq!(ordered, addresses(expected), "{known}, {connected:?}, {given_up:?}");
     }
-}
-
-#[test]
-fn the_address_that_connected_stays_in_front_after_the_next_lookup() {
-    let (clock, other) = (FakeClock::new(), IpAddr::from([192, 0, 2, 8]));
-    let resolver = CachingResolver::with_lookup(clock.clone(), move |_| Ok(vec![ADDRESS, other]));
-    let first = || resolve(&resolver, "http://a.example/").unwrap()[0].ip();
-    assert_eq!(first(), ADDRESS);
-    resolver.connected(other);
-    assert_eq!(first(), other);
-    clock.advance(RESOLVE_MAX_AGE);
-    assert_eq!(first(), other);
-    resolver.forget();
-    assert_eq!(first(), ADDRESS, "no call came through");
-}
-
-/// With ExternalDNS's default interval of a minute, every loop looks up.
-#[test]
-fn addresses_are_used_for_an_hour_where_the_name_cannot_be_looked_up_any_more() {
-    for hangs in [false, true] {
-        let (clock, asked) = (FakeClock::new(), Asked::default());
-        let (begun, begins) = mpsc::channel();
-        let answers = {
-            let asked = Arc::clone(&asked);
-            move |_: &str| {
-                let lookups = asked.lock().unwrap().len();
-                match lookups {
-                    1 => Ok(vec![ADDRESS]),
-                    _ if hangs => loop {
-                        let _ = begun.send(());
-                        thread::park();
-                    },
-                    _ => Err(io::Error::other("try again")),
-                }
-            }
-        };
-        let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, answers));
-        resolve(&resolver, "http://localhost/").unwrap();
-        let patience = if hangs { Duration::from_millis(20) } else { RESOLVE_TIMEOUT };
-        let resolved = || resolve_within(&resolver, "http://localhost/", patience);
-        for is_in_doubt in [false, true] {
-            if is_in_doubt {
-                resolver.forget();
-            }
-            clock.advance(RESOLVE_MAX_AGE);
-            assert_eq!(resolved().unwrap(), [SocketAddr::new(ADDRESS, 80)], "{hangs}");
-        }
-        clock.advance(RESOLVE_OLD_MAX_AGE);
-        let expected = if hangs { "localhost: timed out" } else { "localhost: try again" };
-        assert_eq!(problem(resolved()), expected);
-        if hangs {
-            begins.recv().unwrap();
-        }
-        assert_eq!(asked.lock().unwrap().len(), if hangs { 2 } else { 4 });
-    }
-}
-
-/// The time of a request is for its calls.
-#[test]
-fn a_lookup_that_hangs_is_waited_for_once_where_there_are_addresses() {
-    let now = FakeClock::new().now();
-    let mut name = Name::new("a.example");
-    assert_eq!(name.patience(now), RESOLVE_TIMEOUT);
-    name.lookup_begun_at = Some(now);
-    assert_eq!(name.patience(now), RESOLVE_TIMEOUT);
-    name.end_lookup(Ok(vec![ADDRESS]), now);
-    let begun = now + RESOLVE_MAX_AGE;
-    name.lookup_begun_at = Some(begun);
-    assert_eq!(name.patience(begun), RESOLVE_PATIENCE);
-    assert_eq!(name.patience(begun + RESOLVE_PATIENCE), Duration::ZERO);
-    assert_eq!(name.patience(now + RESOLVE_OLD_MAX_AGE), RESOLVE_TIMEOUT);
+    assert_eq!(lookups(), 4);
+    clock.advance(ADDRESSES_MAX_AGE);
+    answer.send(Err(io::Error::other("try again"))).unwrap();
+    assert_eq!(problem(resolve(&resolver, "http://localhost/")), "localhost: try again");
+    answer.send(Ok(vec![ADDRESS])).unwrap();
+    assert_eq!((resolved().unwrap(), lookups()), (ADDRESS, 6), "a failure is not kept");
 }
 
 /// A silent name server must not collect a thread for each call.
 #[test]
-fn a_lookup_that_hangs_ends_calls_in_time_and_is_not_begun_twice() {
+fn calls_side_by_side_share_one_lookup_and_end_in_time() {
     let asked = Asked::default();
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
@@ -276,17 +130,54 @@ fn a_lookup_that_hangs_ends_calls_in_time_and_is_not_begun_twice() {
         let error = problem(resolve_within(&resolver, "http://localhost/", Duration::from_millis(10)));
         assert_eq!(error, "localhost: timed out");
     }
-    drop(release);
-    assert_eq!(resolve(&resolver, "http://localhost/").unwrap().len(), 1);
+    thread::scope(|scope| {
+        let calls: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| resolve_within(&resolver, "http://localhost/", WAIT))).collect();
+        drop(release);
+        for call in calls {
+            assert_eq!(call.join().unwrap().unwrap(), [SocketAddr::new(ADDRESS, 80)]);
+        }
+    });
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
+/// Each address is written as its end: 4x is IPv4, 6x is IPv6.
 #[test]
-fn addresses_where_nobody_could_be_reached_are_forgotten() {
-    let asked = Asked::default();
-    let resolver = CachingResolver::with_lookup(FakeClock::new(), recording(&asked, |_| Ok(vec![ADDRESS])));
-    resolve(&resolver, "http://localhost/").unwrap();
-    resolver.forget();
-    resolve(&resolver, "http://localhost/").unwrap();
-    assert_eq!(asked.lock().unwrap().len(), 2);
+fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_family_that_connected_last() {
+    let address = |name: &str| -> IpAddr {
+        let ending = &name[1..];
+        if name.starts_with('4') { format!("192.0.2.{ending}") } else { format!("2001:db8::{ending}") }
+            .parse()
+            .unwrap()
+    };
+    let addresses = |names: &str| -> Vec<IpAddr> { names.split_whitespace().map(address).collect() };
+    for (found, front, expected) in [
+        ("61 62 63 41 42 43", "", "41 61 42"),
+        ("61 62 63 41 42 43", "42", "42 61 41"),
+        ("61 62 63 41 42 43", "62", "62 41 61"),
+        // It is no longer one of the addresses, but what it says about the families still holds.
+        ("41 42 61 62", "69", "61 41 62"),
+        ("61 62 63 64", "", "61 62 63"),
+        ("61 41 42", "", "41 61 42"),
+        ("41 61 62", "", "41 61 62"),
+        ("61", "41", "61"),
+    ] {
+        let front = addresses(front).first().copied();
+        assert_eq!(in_turn(addresses(found), front), addresses(expected), "{found}, {front:?}");
+    }
+}
+
+#[test]
+fn an_address_that_is_given_up_comes_last_however_many_calls_give_it_up() {
+    let [first, second] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
+    let (clock, asked) = (FakeClock::new(), Asked::default());
+    let resolver = CachingResolver::with_lookup(clock, recording(&asked, move |_| Ok(vec![first, second])));
+    resolve(&resolver, "http://a.example/").unwrap();
+    for _ in 0..3 {
+        resolver.give_up(Some(first));
+        assert_eq!(resolver.front(), Some(second));
+    }
+    resolve(&resolver, "http://a.example/").unwrap();
+    drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_asking));
+    assert_eq!((resolver.front(), asked.lock().unwrap().len()), (Some(second), 2), "it is looked up again");
 }

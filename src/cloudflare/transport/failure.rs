@@ -92,7 +92,6 @@ pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
         ureq::Error::ConnectProxyFailed(_) => (Kind::Connect, "the proxy refused or did not answer".into()),
         ureq::Error::InvalidProxyUrl => (Kind::Connect, "the proxy's address is invalid".into()),
         ureq::Error::BodyExceedsLimit(limit) => (Kind::TooLarge, format!("more than {limit} bytes").into()),
-        ureq::Error::LargeResponseHeader(..) => (Kind::TooLarge, "its head".into()),
         ureq::Error::Io(error) => describe_io(error),
         ureq::Error::Tls(text) => (Kind::Tls, (*text).into()),
         ureq::Error::TlsRequired => (Kind::Tls, "not set up".into()),
@@ -112,7 +111,10 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
         | io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::NetworkDown
-        | io::ErrorKind::AddrNotAvailable => (Kind::Connect, text.into()),
+        | io::ErrorKind::AddrNotAvailable
+        // A route that is prohibited, and a black hole.
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::InvalidInput => (Kind::Connect, text.into()),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => (Kind::TimedOut, text.into()),
         _ => (Kind::Disconnected, text.into()),
     }

@@ -6,17 +6,21 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use ureq::unversioned::transport::time::Instant;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
 
-use super::connect::time_left;
 use super::crypto;
+use crate::cloudflare::resolver::CachingResolver;
+use crate::limits::ADDRESS_PATIENCE;
 
 /// TLS sessions kept for resumption: the API's and, if it has a certificate, a proxy's. rustls counts eight tickets for
 /// each.
@@ -24,17 +28,20 @@ const TLS_SESSIONS_KEPT: usize = 16;
 
 /// Adds TLS to the connections of `https` addresses.
 #[derive(Debug)]
-pub(super) struct TlsConnector(Arc<ClientConfig>);
+pub(super) struct TlsConnector {
+    config: Arc<ClientConfig>,
+    resolver: CachingResolver,
+}
 
 impl TlsConnector {
-    pub(super) fn new(roots: RootCertStore) -> Self {
+    pub(super) fn new(roots: RootCertStore, resolver: CachingResolver) -> Self {
         let mut config = ClientConfig::builder_with_provider(Arc::new(crypto::provider()))
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .expect("the provider has suites of both versions")
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_KEPT);
-        Self(Arc::new(config))
+        Self { config: Arc::new(config), resolver }
     }
 }
 
@@ -49,21 +56,34 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let Some(transport) = chained else {
             return Ok(None);
         };
+        let spent = spent(details);
+        if spent > ADDRESS_PATIENCE {
+            self.resolver.give_up(details.addrs.first().map(SocketAddr::ip));
+        }
         if !details.needs_tls() || transport.is_tls() {
             return Ok(Some(Either::A(transport)));
         }
         let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| ureq::Error::Tls("the host cannot be in a certificate"))?;
-        let mut connection = ClientConnection::new(Arc::clone(&self.0), name)
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), name)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let transport: Box<dyn Transport> = Box::new(transport);
         let mut socket = TransportAdapter::new(transport, Arc::clone(&details.current_time));
-        socket.set_timeout(time_left(details));
+        let after = (*details.timeout.after).saturating_sub(spent).into();
+        socket.set_timeout(NextTimeout { after, ..details.timeout });
         connection.complete_io(&mut socket)?;
         let config = details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
         Ok(Some(Either::B(TlsTransport { stream: StreamOwned::new(connection, socket), buffers })))
+    }
+}
+
+/// The time since connecting began.
+fn spent(details: &ConnectionDetails<'_>) -> Duration {
+    match (details.now, (details.current_time)()) {
+        (Instant::Exact(begun), Instant::Exact(now)) => now.saturating_duration_since(begun),
+        _ => Duration::ZERO,
     }
 }
 
