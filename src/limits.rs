@@ -220,6 +220,9 @@ pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 /// than 16 KiB, and escapes make them longer.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
+/// The time that log lines wait for a full stderr, until it has taken all of them. It is a part of `REQUEST_TIMEOUT`.
+pub const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The time that the end of the process waits for log lines to be read. A live reader takes milliseconds.
 pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -1,27 +1,25 @@
 //! Writes log lines to stderr, as text or as one JSON object per line. Neither has a time, because container runtimes
 //! stamp each line.
 //!
-//! A line stays one line whatever it contains. Libraries log warnings and errors only, because ureq-proto's traces show
-//! the token.
+//! A line stays one line whatever it contains, and shows no secret. Libraries log warnings and errors only, because
+//! ureq-proto's traces show the token.
 
 mod queue;
 mod record;
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::thread;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use miniserde::ser::{Fragment, Map};
-use miniserde::{Serialize, json};
+use miniserde::json;
 use simple_logger::SimpleLogger;
 
 use self::queue::{Entry, Queue};
 pub use self::record::{line_of, log};
-use crate::limits;
+use crate::limits::{LISTENER_STACK_BYTES, LOG_FLUSH_TIMEOUT};
 use crate::model::log_line::{LogLine, Pair};
+use crate::model::text::one_line;
 
 /// The name of the only thread that writes.
 const WRITER: &str = "log";
@@ -31,7 +29,7 @@ static QUEUE: Queue = Queue::new();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `LEVEL [target] key=value … text`.
+    /// `LEVEL [target] text key=value …`.
     #[default]
     Text,
     /// An object with `level`, `target`, `message` for the text, and a member for each pair.
@@ -41,13 +39,13 @@ pub enum Format {
 /// Starts to log: this program's lines up to `level`, and warnings and errors of everything else. Panics become lines,
 /// too.
 ///
-/// Nobody who logs waits for stderr: a separate thread writes, and [`Log::flush`] waits for it within bounds.
+/// A separate thread writes. What logs waits for it within bounds, and so does [`Log::flush`].
 pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     // A program that embeds the library may have set a logger already.
     if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
         thread::Builder::new()
             .name(WRITER.to_owned())
-            .stack_size(limits::LISTENER_STACK_BYTES)
+            .stack_size(LISTENER_STACK_BYTES)
             .spawn(move || write_lines(format))?;
         panic::set_hook(Box::new(move |panicked| {
             // If the writer itself panics, stderr is gone.
@@ -62,7 +60,7 @@ pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of lines dropped because nobody read stderr.
+/// The number of lines dropped because stderr did not take them.
 pub fn lost_lines() -> i64 {
     QUEUE.lost()
 }
@@ -84,14 +82,14 @@ impl Log for Logger {
     }
 
     fn flush(&self) {
-        QUEUE.flush(limits::LOG_FLUSH_TIMEOUT);
+        QUEUE.flush(LOG_FLUSH_TIMEOUT);
     }
 }
 
 fn write_lines(format: Format) -> ! {
     let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     QUEUE.drain(|entry| {
-        // simple_logger panics when stderr is gone. Nobody can be told.
+        // simple_logger panics when stderr is gone. Nothing can be told then.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
             Format::Text => write_text(&text, entry),
             Format::Json => write_json(entry),
@@ -100,10 +98,12 @@ fn write_lines(format: Format) -> ! {
 }
 
 fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
-    let line = line.to_string();
-    let mut builder = Record::builder();
-    let builder = builder.level(*level).target(target);
-    logger.log(&builder.args(format_args!("{}", one_line(&line))).build());
+    let line = text_line(line);
+    logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
+}
+
+fn text_line(line: &LogLine) -> String {
+    one_line(&line.to_string(), usize::MAX).to_string()
 }
 
 /// Writes the line in one call, so that it comes out whole.
@@ -113,67 +113,21 @@ fn write_json(entry: &Entry) {
 
 fn json_line(Entry { level, target, line }: &Entry) -> String {
     let level = level.as_str().to_ascii_lowercase();
-    let mut members =
-        vec![("level", Cow::from(level)), ("target", (&**target).into()), ("message", one_line(&line.text))];
+    let mut members = vec![("level", &*level), ("target", target), ("message", &line.text)];
     for Pair { key, value, is_quoted: _ } in &line.pairs {
         // Readers differ in which of two members of one name counts.
         if members.iter().all(|(known, _)| **known != **key) {
-            members.push((key, value.into()));
+            members.push((key, value));
         }
     }
-    let object = json::to_string(&Object(members));
-    let mut text = String::with_capacity(object.len() + 1);
-    for character in object.chars() {
-        if character.is_ascii() {
-            text.push(character);
-        } else {
-            // Some readers take U+2028, among others, for the end of a line.
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                let _ = write!(text, "\\u{unit:04x}");
-            }
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// Escapes everything in `text` that could end a line or change how the rest is shown, and cuts it.
-fn one_line(text: &str) -> Cow<'_, str> {
-    let is_plain = |character: char| character == ' ' || character.is_ascii_graphic();
-    if text.len() <= limits::LOG_MESSAGE_MAX_CHARS && text.chars().all(is_plain) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len());
-    for (index, character) in text.chars().enumerate() {
-        if index == limits::LOG_MESSAGE_MAX_CHARS {
-            escaped.push('…');
-            break;
-        }
-        if is_plain(character) {
-            escaped.push(character);
-        } else {
-            let _ = write!(escaped, "{}", character.escape_debug());
-        }
-    }
-    Cow::Owned(escaped)
-}
-
-/// A JSON object whose members keep their order.
-struct Object<'a>(Vec<(&'a str, Cow<'a, str>)>);
-
-struct Members<'a>(std::slice::Iter<'a, (&'a str, Cow<'a, str>)>);
-
-impl Serialize for Object<'_> {
-    fn begin(&self) -> Fragment<'_> {
-        Fragment::Map(Box::new(Members(self.0.iter())))
-    }
-}
-
-impl Map for Members<'_> {
-    fn next(&mut self) -> Option<(Cow<'_, str>, &dyn Serialize)> {
-        let (key, value) = self.0.next()?;
-        Some((Cow::Borrowed(key), value))
-    }
+    let members: Vec<String> = members
+        .into_iter()
+        .map(|(key, value)| {
+            let value = one_line(value, usize::MAX).to_string();
+            format!("{}:{}", json::to_string(key), json::to_string(&value))
+        })
+        .collect();
+    format!("{{{}}}\n", members.join(","))
 }
 
 #[cfg(test)]
@@ -181,6 +135,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::limits;
+    use crate::secret::Secret;
 
     /// The members of a JSON line, in their order.
     fn json(line: LogLine) -> Vec<(String, String)> {
@@ -212,7 +168,7 @@ mod tests {
                 "",
                 &[("tunnels", "home (1),two words (2)")],
             ),
-            (line().quoted("note", "tab\tend\u{2028}"), "", &[("note", "tab\tend\u{2028}")]),
+            (line().quoted("note", "tab\tend\u{2028}"), "", &[("note", r"tab\tend\u{2028}")]),
             (line().quoted("note", None).text("x"), "x", &[]),
         ] {
             let own = [("level", "warn"), ("target", "here"), ("message", message)];
@@ -226,28 +182,28 @@ mod tests {
     fn what_somebody_wrote_makes_no_pair() {
         let line = || LogLine::default().quoted("hostname", "a.test");
         for (label, line, text) in [
-            ("in prose", line().text("web refused=no_zone"), r#"hostname="a.test" web refused=no_zone"#),
+            ("in prose", line().text("web refused=no_zone"), r#"web refused=no_zone hostname="a.test""#),
             (
                 "in quotation marks",
                 LogLine::default().quoted("hostname", "a.test\" refused=no_zone \"").text("x"),
-                r#"hostname="a.test\" refused=no_zone \"" x"#,
+                r#"x hostname="a.test\" refused=no_zone \"""#,
             ),
             (
                 "in a word",
                 LogLine::default().word("hostname", &"a.test refused=no_zone").text("x"),
-                r#"hostname="a.test refused=no_zone" x"#,
+                r#"x hostname="a.test refused=no_zone""#,
             ),
             (
                 "in a word that begins like a text",
                 LogLine::default().word("hostname", &"\"a.test").text("x"),
-                r#"hostname="\"a.test" x"#,
+                r#"x hostname="\"a.test""#,
             ),
             (
                 "a key that every line has",
                 line().word("target", &"elsewhere").word("level", &"info").text("x"),
-                r#"hostname="a.test" target=elsewhere level=info x"#,
+                r#"x hostname="a.test" target=elsewhere level=info"#,
             ),
-            ("a key twice", line().word("hostname", &"b").text("x"), r#"hostname="a.test" hostname=b x"#),
+            ("a key twice", line().word("hostname", &"b").text("x"), r#"x hostname="a.test" hostname=b"#),
         ] {
             assert_eq!(line.to_string(), text, "{label}");
             let keys: Vec<String> = json(line).into_iter().map(|(key, _)| key).collect();
@@ -259,22 +215,29 @@ mod tests {
     fn a_message_is_one_line_in_both_formats_and_is_cut() {
         let forged = "web\r\nERROR [x] all is lost\u{2028}\u{85}\u{1b}[31m\u{202e}";
         let line = LogLine::default().quoted("path", forged).word("tunnel", &forged).text(forged);
-        let text = line.to_string();
-        let json = json_line(&Entry::new(Level::Info, "here", line));
-        for inner in [json.strip_suffix('\n').expect("a line ends"), &one_line(&text), &one_line(forged)] {
-            assert!(
-                inner.chars().all(|character| character.is_ascii_graphic() || character == ' '),
-                "{inner}"
-            );
+        let json = json_line(&Entry::new(Level::Info, "here", line.clone()));
+        for inner in [json.strip_suffix('\n').expect("a line ends"), &text_line(&line)] {
+            let is_plain = |character: char| character.is_ascii_graphic() || character == ' ';
+            assert!(inner.chars().all(is_plain), "{inner}");
         }
-        assert_eq!(one_line("Grüße"), "Grüße");
         let long = "ä".repeat(limits::LOG_MESSAGE_MAX_CHARS + 1);
-        assert_eq!(one_line(&long).chars().count(), limits::LOG_MESSAGE_MAX_CHARS + 1);
-        assert!(one_line(&long).ends_with('…'));
         let line = LogLine::default().quoted("path", &*long).text(&*long);
         let cut = Entry::new(Level::Info, "here", line.clone()).line;
-        assert_eq!(cut.to_string(), format!("path={:?} …", one_line(&long)), "both share the room");
+        let shown = format!("{}…", "ä".repeat(limits::LOG_MESSAGE_MAX_CHARS));
+        assert_eq!(cut.to_string(), format!("… path={shown:?}"), "both share the room");
         assert_eq!(line.cut(usize::MAX).text, long);
+    }
+
+    #[test]
+    fn no_line_shows_a_secret() {
+        Secret::parse("a-token-that-was-pasted").expect("a secret");
+        let pasted = "x\"A-Token-That-Was-Pasted";
+        let line = LogLine::default().quoted("path", pasted).word("owner", &pasted).text(pasted);
+        let entry = Entry::new(Level::Info, "here", line);
+        for said in [text_line(&entry.line), json_line(&entry)] {
+            assert_eq!(said.matches("[redacted]").count(), 3, "{said}");
+            assert!(!said.to_ascii_lowercase().contains("pasted"), "{said}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Variables};
 use external_dns_cloudflare_tunnel_webhook::logging;
+use external_dns_cloudflare_tunnel_webhook::secret::redact;
 use external_dns_cloudflare_tunnel_webhook::serve;
 
 /// The configuration is invalid: EX_USAGE of sysexits.h.
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     log::logger().flush();
     let Err((code, said)) = outcome else { return ExitCode::SUCCESS };
     for problem in said {
-        let _ = writeln!(io::stderr(), "{}", problem.trim_end());
+        let _ = writeln!(io::stderr(), "{}", redact(problem.trim_end()));
     }
     ExitCode::from(code)
 }
@@ -73,7 +74,7 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
 /// Says what an operator should know although nothing is wrong. `serve` logs it, and `check` lists it.
 fn warned(config: Config) -> Config {
     for warning in &config.warnings {
-        let _ = writeln!(io::stderr(), "{warning}");
+        let _ = writeln!(io::stderr(), "{}", redact(warning));
     }
     config
 }

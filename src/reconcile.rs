@@ -125,7 +125,7 @@ impl Note {
         LogLine::default()
             .quoted("hostname", &**hostname)
             .quoted("resource", resource.as_deref())
-            .text(one_line(text, limits::PROBLEM_MAX_CHARS).to_string())
+            .text(format!("{hostname:?}: {}", one_line(text, limits::PROBLEM_MAX_CHARS)))
     }
 }
 

@@ -1,17 +1,30 @@
-//! Keeps text that must not be seen.
+//! Keeps text that must not be seen, and blots it out of every other text.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Mutex;
+
+use crate::locks::lock;
 
 /// The text shown in place of a secret.
 const REDACTED: &str = "[redacted]";
+
+/// What is shorter may be a word of a message. Cloudflare's keys and tokens have 37 characters or more.
+const KNOWN_MIN_BYTES: usize = 16;
+
+/// A secret that was replaced stays known through as many later ones.
+const KNOWN_MAX: usize = 100;
+
+/// The secrets of this process, the latest one last.
+static KNOWN: Mutex<Vec<Secret>> = Mutex::new(Vec::new());
 
 /// A token or a key. It has no `Display`, its `Debug` says nothing, and only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Parses a secret from an environment variable or a file. Surrounding blanks and line ends are removed.
+    /// Parses a secret from an environment variable or a file. Surrounding blanks and line ends are removed. From then
+    /// on [`redact`] knows it.
     ///
     /// # Errors
     /// When nothing is left, when a character could not be sent in a header, or when there is a quotation mark.
@@ -26,7 +39,14 @@ impl Secret {
         if text.bytes().any(|byte| matches!(byte, b'"' | b'\'')) {
             return Err(SecretError::Quoted);
         }
-        Ok(Self(text.into()))
+        let secret = Self(text.into());
+        let mut known = lock(&KNOWN);
+        if text.len() >= KNOWN_MIN_BYTES && !known.contains(&secret) {
+            let surplus = (known.len() + 1).saturating_sub(KNOWN_MAX);
+            known.drain(..surplus);
+            known.push(secret.clone());
+        }
+        Ok(secret)
     }
 
     /// The secret itself, for the header in which it is sent.
@@ -35,7 +55,7 @@ impl Secret {
     }
 
     /// `text` with every occurrence of the secret replaced, in upper or lower case.
-    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         // ASCII case folding moves no byte, so a match in one is a match in the other. A match consists of ASCII alone,
         // so both its ends are character boundaries.
         let folded = text.to_ascii_lowercase();
@@ -53,6 +73,18 @@ impl Secret {
         redacted.push_str(text.get(done..).unwrap_or_default());
         Cow::Owned(redacted)
     }
+}
+
+/// `text` with every occurrence of every known secret replaced. What cuts a text redacts it first, because half a secret
+/// would not be found.
+pub fn redact(text: &str) -> Cow<'_, str> {
+    let mut redacted = Cow::Borrowed(text);
+    for secret in lock(&KNOWN).iter() {
+        if let Cow::Owned(text) = secret.redact(&redacted) {
+            redacted = Cow::Owned(text);
+        }
+    }
+    redacted
 }
 
 impl fmt::Debug for Secret {
@@ -129,5 +161,13 @@ mod tests {
         ] {
             assert_eq!(secret.redact(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn every_secret_that_was_parsed_is_known_unless_it_could_be_a_word() {
+        for text in ["a-known-secret-no-1", "A-Known-Secret-No-2", "a-word"] {
+            Secret::parse(text).unwrap();
+        }
+        assert_eq!(redact("a-known-secret-no-2 a-word a-known-secret-no-1"), "[redacted] a-word [redacted]");
     }
 }

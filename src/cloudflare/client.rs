@@ -343,7 +343,7 @@ impl Client {
     ) -> Result<PageInfo, Error> {
         let credentials = self.credentials();
         let response = self.exchange(call, &credentials, connection_max_idle, deadline)?;
-        self.context(call.resource, &credentials, &response)
+        self.context(call.resource, &response)
             .read(&response.body, take)
             .map_err(|error| self.remembered(error))
     }
@@ -394,12 +394,7 @@ impl Client {
     }
 
     /// Takes note of the rate limit that an answer tells, and returns what its body is read with.
-    fn context<'a>(
-        &self,
-        resource: Resource,
-        credentials: &'a Credentials,
-        response: &Response,
-    ) -> Context<'a> {
+    fn context(&self, resource: Resource, response: &Response) -> Context {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
@@ -411,7 +406,6 @@ impl Client {
             resource,
             status: response.status,
             retry_after: retry_after.and_then(|value| retry::retry_after(value, response.date.as_deref())),
-            secret: credentials.secret(),
         }
     }
 

@@ -13,7 +13,6 @@ use super::error::{self, ApiRejection, Cause, Error};
 use super::error_class::{self, ErrorClass, Resource};
 use super::transport::{TransportError, TransportErrorKind};
 use crate::model::json::null_is_default;
-use crate::secret::Secret;
 
 /// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
@@ -108,15 +107,13 @@ enum Message {
 
 /// The context needed to read an answer's body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Context<'a> {
+pub(super) struct Context {
     pub(super) resource: Resource,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
-    /// Must not appear in an error, whoever put it into the answer.
-    pub(super) secret: &'a Secret,
 }
 
-impl Context<'_> {
+impl Context {
     /// Reads an answer. A failure may have a `result` of any shape; only its errors count.
     pub(super) fn read(self, body: &[u8], take: &mut Take<'_>) -> Result<PageInfo, Error> {
         let envelope: WireEnvelope<'_> = match serde_json::from_slice(body) {
@@ -137,7 +134,7 @@ impl Context<'_> {
         if let Some(result) = envelope.result {
             take(result.get()).map_err(|error| Error::Unreadable {
                 status: self.status,
-                reason: self.clean(&error.to_string()),
+                reason: error::shown(&error.to_string()),
             })?;
         }
         Ok(envelope.result_info)
@@ -185,7 +182,7 @@ impl Context<'_> {
     /// Flattens an error and its chain; the error itself comes first.
     fn collect(self, problem: WireError, causes: &mut Vec<Cause>) {
         match problem {
-            WireError::Text(message) => causes.push(Cause { code: None, message: self.clean(&message) }),
+            WireError::Text(message) => causes.push(Cause { code: None, message: error::shown(&message) }),
             WireError::Object { code, message, error_chain } => {
                 causes.push(Cause {
                     code: match code {
@@ -194,7 +191,7 @@ impl Context<'_> {
                         Code::Other(_) | Code::Absent => None,
                     },
                     message: match message {
-                        Message::Text(text) => self.clean(&text),
+                        Message::Text(text) => error::shown(&text),
                         Message::Other(_) | Message::Absent => "no message".into(),
                     },
                 });
@@ -205,27 +202,19 @@ impl Context<'_> {
             WireError::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
         }
     }
-
-    /// Redacts before cutting, because a cut could leave half a secret that redaction would not find.
-    fn clean(self, text: &str) -> Box<str> {
-        error::cut(&self.secret.redact(text))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+    use crate::secret::Secret;
 
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
 
     fn read(status: u16, body: &str) -> Result<Envelope<Vec<u32>>, Error> {
-        let context = Context {
-            resource: Resource::Records,
-            status,
-            retry_after: None,
-            secret: &Secret::parse(TOKEN).unwrap(),
-        };
+        Secret::parse(TOKEN).unwrap();
+        let context = Context { resource: Resource::Records, status, retry_after: None };
         let mut result = None;
         let page = context.read(body.as_bytes(), &mut |json| {
             result = Some(serde_json::from_str(json)?);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::transport::{TransportError, TransportErrorKind};
 use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
-use crate::model::text::beginning;
+use crate::model::text::cut;
 
 /// The reason why a call of Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,10 +224,9 @@ impl fmt::Display for ApiRejection {
     }
 }
 
-/// Cuts text from outside to a length that suits a log line.
-pub(super) fn cut(text: &str) -> Box<str> {
-    beginning(text, ERROR_TEXT_MAX_CHARS)
-        .map_or_else(|| text.into(), |beginning| format!("{beginning}…").into())
+/// Text from outside, without a secret, and of a length that suits a log line.
+pub(super) fn shown(text: &str) -> Box<str> {
+    cut(text, ERROR_TEXT_MAX_CHARS).into()
 }
 
 /// Keeps the causes that will be shown.
@@ -268,10 +267,10 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(&*cut("short"), "short");
+        assert_eq!(&*shown("short"), "short");
         let text = "é".repeat(ERROR_TEXT_MAX_CHARS);
-        assert_eq!(&*cut(&text), text);
-        assert_eq!(&*cut(&format!("{text}é")), format!("{text}…"));
+        assert_eq!(&*shown(&text), text);
+        assert_eq!(&*shown(&format!("{text}é")), format!("{text}…"));
     }
 
     #[test]

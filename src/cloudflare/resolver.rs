@@ -106,7 +106,9 @@ impl CachingResolver {
             if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
                 let problem = if name.is_asking { "timed out" } else { &name.failure };
                 let error = LookupError(format!("{host}: {problem}").into());
-                name.asked_at = None;
+                if !name.is_asking {
+                    name.asked_at = None;
+                }
                 return Err(error);
             }
         }

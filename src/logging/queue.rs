@@ -1,5 +1,5 @@
-//! Holds log lines on their way to stderr, so that nobody who logs waits for a slow reader. One thread writes; lines
-//! that it cannot write in time are dropped and counted.
+//! Holds log lines on their way to stderr. One thread writes; lines that it cannot write in time are dropped and
+//! counted.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use log::Level;
 
-use crate::limits;
+use crate::clock::{Clock as _, SystemClock};
+use crate::limits::{LOG_MESSAGE_MAX_CHARS, LOG_PATIENCE};
 use crate::locks::{lock, wait, wait_while};
 use crate::model::LogLine;
 
-/// The size of all waiting lines together. A burst of a thousand lines fits; lines beyond it are lost.
+/// The size of all waiting lines together: a thousand of them.
 const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
 
 /// A line before it is formatted.
@@ -28,8 +29,8 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// A line came.
     filled: Condvar,
-    /// Everything is written.
-    emptied: Condvar,
+    /// A line was taken, or everything is written.
+    taken: Condvar,
 }
 
 struct State {
@@ -37,6 +38,8 @@ struct State {
     bytes: usize,
     /// The writer is writing a line.
     is_writing: bool,
+    /// What is left of the time to wait for room. It is whole again once everything is written.
+    patience: Duration,
     /// Dropped lines not reported yet. While there are any, new lines are dropped too, so that there is one gap and the
     /// line at its end reports all of it.
     untold: i64,
@@ -46,7 +49,7 @@ struct State {
 
 impl Entry {
     pub(super) fn new(level: Level, target: &str, line: LogLine) -> Self {
-        Self { level, target: target.into(), line: line.cut(limits::LOG_MESSAGE_MAX_CHARS) }
+        Self { level, target: target.into(), line: line.cut(LOG_MESSAGE_MAX_CHARS) }
     }
 
     /// Its approximate size in memory.
@@ -57,20 +60,34 @@ impl Entry {
 
 impl Queue {
     pub(super) const fn new() -> Self {
-        let state = State { lines: VecDeque::new(), bytes: 0, is_writing: false, untold: 0, lost: 0 };
-        Self { state: Mutex::new(state), filled: Condvar::new(), emptied: Condvar::new() }
+        let state = State {
+            lines: VecDeque::new(),
+            bytes: 0,
+            is_writing: false,
+            patience: LOG_PATIENCE,
+            untold: 0,
+            lost: 0,
+        };
+        Self { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() }
     }
 
-    /// Queues a line or drops it, without waiting for the writer.
+    /// Queues a line as soon as there is room, or drops it once `LOG_PATIENCE` is used up.
     pub(super) fn push(&self, entry: Entry) {
+        let bytes = entry.bytes();
+        let is_full = |state: &State| state.bytes + bytes > LOG_QUEUE_MAX_BYTES;
         let mut state = self.lock();
-        let bytes = state.bytes + entry.bytes();
-        if state.untold > 0 || bytes > LOG_QUEUE_MAX_BYTES {
+        if state.untold == 0 && is_full(&state) {
+            let (begun, patience) = (SystemClock.now(), state.patience);
+            state = wait_while(&self.taken, state, patience, |state| is_full(state));
+            // Several that wait at once use the same time.
+            state.patience = state.patience.min(patience.saturating_sub(SystemClock.now() - begun));
+        }
+        if state.untold > 0 || is_full(&state) {
             state.untold += 1;
             state.lost += 1;
             return;
         }
-        state.bytes = bytes;
+        state.bytes += bytes;
         state.lines.push_back(entry);
         drop(state);
         self.filled.notify_one();
@@ -89,18 +106,20 @@ impl Queue {
 
     /// Waits until all lines are written, for at most `limit`.
     pub(super) fn flush(&self, limit: Duration) {
-        drop(wait_while(&self.emptied, self.lock(), limit, |state| !state.is_idle()));
+        drop(wait_while(&self.taken, self.lock(), limit, |state| !state.is_idle()));
     }
 
     fn next(&self) -> Entry {
         let mut state = self.lock();
         state.is_writing = false;
         loop {
-            if let Some(entry) = state.take() {
-                state.is_writing = true;
+            let taken = state.take();
+            state.is_writing = taken.is_some();
+            self.taken.notify_all();
+            if let Some(entry) = taken {
                 return entry;
             }
-            self.emptied.notify_all();
+            state.patience = LOG_PATIENCE;
             state = wait(&self.filled, state);
         }
     }
@@ -120,7 +139,8 @@ impl State {
         let untold = mem::take(&mut self.untold);
         (untold > 0).then(|| {
             let line = LogLine::default().word("lost", &untold);
-            Entry::new(Level::Warn, module_path!(), line.text("lines here, as nobody read them from stderr"))
+            let text = "log lines were lost here, as nothing read them from stderr";
+            Entry::new(Level::Warn, module_path!(), line.text(text))
         })
     }
 
@@ -143,29 +163,50 @@ mod tests {
         std::iter::from_fn(|| state.take()).map(|entry| entry.line.to_string()).collect()
     }
 
-    #[test]
-    fn a_full_queue_drops_what_comes_and_says_how_much_once_it_is_empty() {
+    /// A queue with lines that leave no room for another one of them, and their number.
+    fn full() -> (Queue, usize) {
         let queue = Queue::new();
-        let long = "x".repeat(limits::LOG_MESSAGE_MAX_CHARS);
-        let fit = LOG_QUEUE_MAX_BYTES / line(&long).bytes();
+        let fit = LOG_QUEUE_MAX_BYTES / long().bytes();
         for _ in 0..fit {
-            queue.push(line(&long));
+            queue.push(long());
         }
+        (queue, fit)
+    }
+
+    fn long() -> Entry {
+        line(&"x".repeat(LOG_MESSAGE_MAX_CHARS))
+    }
+
+    #[test]
+    fn a_full_queue_that_nothing_takes_from_drops_what_comes_and_says_how_much_once_it_is_empty() {
+        let (queue, fit) = full();
+        queue.lock().patience = Duration::from_millis(1);
         for _ in 0..3 {
-            queue.push(line(&long));
+            queue.push(long());
         }
         // It would fit, but it would stand before the lines that were lost.
         queue.push(line("short"));
-        assert_eq!(queue.lost(), 4);
+        assert_eq!((queue.lost(), queue.lock().patience), (4, Duration::ZERO));
         let lines = written(&queue);
         assert_eq!(lines.len(), fit + 1);
-        assert!(lines[..fit].iter().all(|line| *line == long));
-        assert!(lines[fit].contains("lost=4 "), "{}", lines[fit]);
+        assert!(lines[fit].ends_with(" lost=4"), "{}", lines[fit]);
 
         queue.push(line("afterwards"));
         assert_eq!(written(&queue), ["afterwards"]);
         assert_eq!(queue.lost(), 4, "a counter never falls");
         assert_eq!(queue.lock().bytes, 0);
+    }
+
+    #[test]
+    fn nothing_is_dropped_while_lines_are_taken() {
+        let (queue, fit) = full();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..fit).for_each(|_| queue.push(long())));
+            for _ in 0..2 * fit {
+                assert_eq!(queue.next(), long());
+            }
+        });
+        assert_eq!((queue.lost(), queue.lock().bytes), (0, 0));
     }
 
     #[test]

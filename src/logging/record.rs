@@ -59,7 +59,7 @@ mod tests {
             ("calls", Value::from(3)),
             ("name", Value::from_display(&"two words")),
         ];
-        let said = "zone=\"example.com\" id=z1 calls=3 name=\"two words\" is seen";
+        let said = "is seen zone=\"example.com\" id=z1 calls=3 name=\"two words\"";
         let line = line_of(&Record::builder().key_values(&pairs).args(format_args!("is seen")).build());
         assert_eq!(line.to_string(), said);
         assert_eq!(line_of(&Record::builder().key_values(&line).args(format_args!("is seen")).build()), line);

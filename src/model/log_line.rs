@@ -1,11 +1,11 @@
-//! What a log line says: pairs of a key and a value, and a text. Readers of the log find a line by its pairs, so no
+//! What a log line says: a text, and pairs of a key and a value. Readers of the log find a line by its pairs, so no
 //! value and no text of others can look like one.
 
 use std::fmt;
 
 use crate::model::text::cut;
 
-/// What a log line says. Its text form is `key=value key="any text" text`.
+/// What a log line says. Its text form is `text key=value key="any text"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLine {
     pub(crate) pairs: Vec<Pair>,
@@ -36,12 +36,12 @@ impl LogLine {
         }
     }
 
-    /// Sets the text that follows the pairs.
+    /// Sets the text, which can be understood without the pairs.
     pub(crate) fn text(self, text: impl Into<String>) -> Self {
         Self { text: text.into(), ..self }
     }
 
-    /// Cuts what exceeds `max_chars` in values and text together.
+    /// Blots out secrets, and cuts what exceeds `max_chars` in values and text together.
     pub(crate) fn cut(mut self, max_chars: usize) -> Self {
         let mut room = max_chars;
         for part in self.pairs.iter_mut().map(|pair| &mut pair.value).chain([&mut self.text]) {
@@ -65,14 +65,15 @@ impl LogLine {
 
 impl fmt::Display for LogLine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)?;
         for Pair { key, value, is_quoted } in &self.pairs {
             if *is_quoted {
-                write!(formatter, "{key}={value:?} ")?;
+                write!(formatter, " {key}={value:?}")?;
             } else {
-                write!(formatter, "{key}={value} ")?;
+                write!(formatter, " {key}={value}")?;
             }
         }
-        formatter.write_str(&self.text)
+        Ok(())
     }
 }
 

@@ -6,6 +6,8 @@ use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 use std::mem::swap;
 
+use crate::secret::redact;
+
 /// The longest part of a value that is shown within a message.
 pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 
@@ -31,17 +33,24 @@ pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     })
 }
 
-/// Shows `text` in quotation marks, escaped and cut.
+/// Shows `text` in quotation marks, escaped and cut, and without a secret.
 pub(crate) fn quoted(text: &str) -> impl fmt::Display {
-    fmt::from_fn(move |formatter| match beginning(text, QUOTED_MAX_CHARS) {
-        Some(beginning) => write!(formatter, "{beginning:?}…"),
-        None => write!(formatter, "{text:?}"),
+    fmt::from_fn(move |formatter| {
+        let text = redact(text);
+        match beginning(&text, QUOTED_MAX_CHARS) {
+            Some(beginning) => write!(formatter, "{beginning:?}…"),
+            None => write!(formatter, "{text:?}"),
+        }
     })
 }
 
-/// `text`, or its beginning and an ellipsis if it has more characters.
+/// `text` without a secret, or its beginning and an ellipsis if it has more characters.
 pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
-    beginning(text, max_chars).map_or(Cow::Borrowed(text), |beginning| Cow::Owned(format!("{beginning}…")))
+    let text = redact(text);
+    match beginning(&text, max_chars) {
+        Some(beginning) => Cow::Owned(format!("{beginning}…")),
+        None => text,
+    }
 }
 
 /// A fingerprint of texts. It distinguishes `["ab", "c"]` from `["a", "bc"]`.

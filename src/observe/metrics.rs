@@ -101,7 +101,7 @@ families! {
         "Connectors (replicas of cloudflared) at the last look, two minutes ago at most; absent where that failed.",
     ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel"]
         "Lowest version of the configuration that a connector of the tunnel has applied.",
-    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as nobody read them from stderr.",
+    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as stderr did not take them.",
 }
 
 /// The counted values, shared by everything that counts.

@@ -85,7 +85,7 @@ fn debug_unnamed(endpoint: &Endpoint) {
         let Endpoint { dns_name, record_type, .. } = endpoint;
         debug!(
             hostname = dns_name, resource, "type":% = record_type;
-            "names no service and is not published"
+            "an endpoint names no service and is not published"
         );
     }
 }

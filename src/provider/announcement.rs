@@ -31,7 +31,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         account:%,
         owner,
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
-        "are managed: ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
+        "tunnels and zones are managed: ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
     );
 }
 
@@ -63,7 +63,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);
-            "are left alone: they belong to another account than the tunnels, and no record there can lead to these"
+            "zones are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
     let of_zones = if settings.policy.access_guard { served.len() } else { 0 };

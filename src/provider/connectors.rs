@@ -62,7 +62,7 @@ impl ConnectorWatch {
             let connectors = match connectors {
                 Ok(connectors) => connectors,
                 Err(error) => {
-                    debug!(tunnel:% = id; "its connectors cannot be seen: {error}");
+                    debug!(tunnel:% = id; "the connectors of a tunnel cannot be seen: {error}");
                     continue;
                 }
             };
@@ -70,7 +70,7 @@ impl ConnectorWatch {
             let line = |text| LogLine::default().word("tunnel", id).text(text);
             if connectors.is_empty() {
                 lines.push(line(format!(
-                    "({name:?}) has no connector: nobody reaches its hostnames until a cloudflared runs for it"
+                    "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
                 )));
             }
             let applied = connectors.iter().filter_map(|one| Some((one.config_version?, &one.id)));
@@ -78,7 +78,7 @@ impl ConnectorWatch {
             values.set(Family::ConnectorVersion, &[name], lowest);
             if let Some(awaited) = awaited.get(id).filter(|awaited| lowest < **awaited) {
                 lines.push(line(format!(
-                    "({name:?}) has the connector {slowest:?}, which serves version {lowest} and not {awaited}: its log \
+                    "the tunnel {name:?} has the connector {slowest:?}, which serves version {lowest} and not {awaited}: its log \
                      says what keeps it"
                 )));
             }

@@ -139,15 +139,15 @@ mod tests {
         let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(
             line(None, ApplicationOperation::Create(wish())),
-            r#"hostname="a.example.com" application="a.example.com" Access application created"#
+            r#"Access application created hostname="a.example.com" application="a.example.com""#
         );
         assert_eq!(
             line(Some("^/a(/|$)"), ApplicationOperation::Replace("id".into(), wish())),
-            r#"hostname="a.example.com" application="a.example.com/a" Access application changed"#
+            r#"Access application changed hostname="a.example.com" application="a.example.com/a""#
         );
         assert_eq!(
             line(Some("^/a(/|$)"), ApplicationOperation::Delete("id".into())),
-            r#"hostname="a.example.com" application="a.example.com/a" Access application deleted"#
+            r#"Access application deleted hostname="a.example.com" application="a.example.com/a""#
         );
     }
 
@@ -166,14 +166,14 @@ mod tests {
             let subject = Subject { kind: kind.into(), name: "x.a.example.com".into() };
             RecordOperation::Delete(RecordId::new("id"), subject)
         };
-        let start = "hostname=a.example.com";
-        assert_eq!(line(&post), format!(r#"{start} record created, target="content""#));
+        let end = "hostname=a.example.com";
+        assert_eq!(line(&post), format!(r#"record created, target="content" {end}"#));
         assert_eq!(
             line(&patch(Some("content"), Some(true), Some("comment"))),
-            format!(r#"{start} record changed, target="content", comment="comment", proxied"#)
+            format!(r#"record changed, target="content", comment="comment", proxied {end}"#)
         );
-        assert_eq!(line(&delete("CNAME")), format!("{start} record deleted"));
-        assert_eq!(line(&delete("TXT")), format!(r#"{start} TXT record deleted, name="x.a.example.com""#));
+        assert_eq!(line(&delete("CNAME")), format!("record deleted {end}"));
+        assert_eq!(line(&delete("TXT")), format!(r#"TXT record deleted, name="x.a.example.com" {end}"#));
     }
 
     #[test]

@@ -208,8 +208,10 @@ impl<'a> Execution<'a> {
             },
         }?;
         if let Sent::Refused(answer) = &sent {
-            let line =
-                self.line_of(place).word("hostnames", &pieces.len()).text(format!("refused: {answer}"));
+            let line = self
+                .line_of(place)
+                .word("hostnames", &pieces.len())
+                .text(format!("a write was refused: {answer}"));
             logging::log(Level::Debug, module_path!(), &line);
         }
         Ok(sent)

@@ -36,7 +36,7 @@ impl log::Log for Recorder {
             &LEAKS
         } else if line.contains("file of the credentials") {
             &FILES
-        } else if line.ends_with("call of Cloudflare's API") && line.contains("path=/zones/logged/") {
+        } else if line.contains("call of Cloudflare's API") && line.contains("path=/zones/logged/") {
             &CALLS
         } else {
             return;

@@ -219,7 +219,7 @@ fn each_write_of_an_application_is_told_with_its_path_and_counted() {
         stage.run(&desired);
         assert!(metrics().contains(&format!("_changes_total{{kind=\"application_{verb}\"}} 2\n")), "{verb}");
         let line = |name: &str, place: &str| {
-            format!("INFO hostname=\"{name}\" application=\"{place}\" Access application {verb}")
+            format!("INFO Access application {verb} hostname=\"{name}\" application=\"{place}\"")
         };
         let mut told = stage.harness.log.lines_with(&[&format!("Access application {verb}")]);
         told.sort_unstable();
@@ -231,7 +231,7 @@ fn each_write_of_an_application_is_told_with_its_path_and_counted() {
 #[test]
 fn a_policy_that_goes_with_a_replacement_is_told_if_it_stands_nowhere_else() {
     let stage = Stage::protected(&[]);
-    let told = || stage.harness.log.lines_with(&["was made in the Access application itself and goes"]);
+    let told = || stage.harness.log.lines_with(&["was made in the Access application itself goes"]);
     assert_eq!(writes(&stage, &[wish("on-call")]), [format!("PUT {NAME}")]);
     assert_eq!(told(), [""; 0]);
     stage.cloudflare().edit(|cloudflare| {

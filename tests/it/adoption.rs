@@ -90,10 +90,10 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     let tunnel = &harness.tunnel;
     let expected = [
         format!(
-            "INFO hostname={name} taken over, was=record CNAME \"{tunnel}.cfargotunnel.com\" with the comment \"Jo's\""
+            "INFO taken over, was=record CNAME \"{tunnel}.cfargotunnel.com\" with the comment \"Jo's\" hostname={name}"
         ),
         format!(
-            "INFO hostname={name} taken over, was=rule of tunnel {tunnel} with service \"http://theirs:80\""
+            "INFO taken over, was=rule of tunnel {tunnel} with service \"http://theirs:80\" hostname={name}"
         ),
     ];
     // The page is told as well.

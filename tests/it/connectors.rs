@@ -160,7 +160,7 @@ fn a_connector_that_does_not_take_a_version_from_one_look_to_the_next_is_named()
             eventually("a look", || looks() > before);
             clock.await_watch();
         };
-        let told = || harness.log.lines_with(&["WARN", "(\"home\")", "serves version"]);
+        let told = || harness.log.lines_with(&["WARN", "the tunnel \"home\"", "serves version"]);
         run(&program, &[published("before.example.com", "http://web:80")]);
         pass(limits::CONNECTORS_PERIOD);
 

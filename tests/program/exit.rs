@@ -85,6 +85,22 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
         ("a proxy of another kind", &[], &[("ALL_PROXY", &*format!("socks5://jo:{TOKEN}@proxy.test"))], 64),
         ("a proxy that is none", &[], &[("HTTPS_PROXY", &*format!("http://jo:#{TOKEN}@proxy.test"))], 64),
         ("a proxy, and a port that is taken", &[], &with_proxy, 1),
+        ("the token as a level", &[], &[("LOG_LEVEL", TOKEN)], 64),
+        (
+            "the token where a long value is cut",
+            &[],
+            &[("LOG_LEVEL", &*format!("{}{TOKEN}", "x".repeat(110)))],
+            64,
+        ),
+        ("the token as a port", &[], &[("SERVER_PORT", TOKEN)], 64),
+        ("the token as a zone", &[], &[("ZONE_ID_FILTER", TOKEN)], 64),
+        ("the token beside an address", &[], &[("CF_API_EMAIL", &*format!("jo@example.com {TOKEN}"))], 64),
+        (
+            "the token as a domain, and a port that is taken",
+            &[],
+            &[("DOMAIN_FILTER", TOKEN), ("SERVER_HOST", "127.0.0.1"), ("SERVER_PORT", &port)],
+            1,
+        ),
         ("a token in two lines", &[], &[("CF_API_TOKEN", &*format!("{TOKEN}\n{TOKEN}"))], 64),
         ("a token for a file", &[], &[("CF_API_TOKEN", ""), ("CF_API_TOKEN_FILE", TOKEN)], 64),
         ("a token and a key", &[], &[("CF_API_KEY", TOKEN)], 64),
@@ -104,7 +120,8 @@ fn what_is_wrong_from_the_start_is_told_by_its_exit_code_and_shows_no_secret() {
         let output = output(command.envs(variables.iter().copied()));
         assert_eq!(output.status.code(), Some(code), "{label}");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!said.is_empty() && !said.contains(TOKEN), "{label}: {said}");
+        let shows_half = said.contains(&TOKEN[..10]);
+        assert!(!said.is_empty() && !shows_half, "{label}: {said}");
         assert_eq!(
             said.contains(" proxy=proxy.test:443"),
             label.starts_with("a proxy, and"),

@@ -136,7 +136,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     for policy in inline {
         log::warn!(
             hostname = place.to_string(), policy = policy.to_string();
-            "this policy was made in the Access application itself and goes, as the endpoint does not name it"
+            "a policy that was made in the Access application itself goes, as the endpoint does not name it"
         );
     }
 }

@@ -225,7 +225,7 @@ impl Refusal {
                     .word("hostnames", &refusals.len())
                     .quoted("names", &*names)
                     .word("refused", &reason.label())
-                    .text(reason.to_string())
+                    .text(format!("{} hostnames: {reason}", refusals.len()))
             }
         }));
         lines
@@ -238,7 +238,7 @@ impl Refusal {
             .quoted("path", set_identifier.as_deref().filter(|path| !path.is_empty()))
             .quoted("resource", resource.as_deref())
             .word("refused", &reason.label())
-            .text(reason.to_string())
+            .text(format!("{hostname:?}: {reason}"))
     }
 }
 
@@ -439,13 +439,16 @@ mod tests {
         let lines = Refusal::lines(refusals.iter());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let [one, another, withheld, gone, who] = &lines[..] else { panic!("{lines:#?}") };
-        assert!(one.starts_with("hostname=\"h10.example.com\" refused=no_zone "), "{one}");
-        assert!(another.starts_with("hostname=\"h11.example.com\" refused=no_zone "), "{another}");
-        assert_eq!(gone, "hostname=\"h12.example.com\" refused=undecided gone");
-        assert!(who.starts_with("hostnames=10 names=\"h0.example.com, h1.example.com, "), "{who}");
-        assert!(who.ends_with("h7.example.com and 2 more\" refused=undecided who?"), "{who}");
-        let names = "hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion ";
-        assert!(withheld.starts_with(names), "{withheld}");
+        assert!(one.ends_with(" hostname=\"h10.example.com\" refused=no_zone"), "{one}");
+        assert!(another.ends_with(" hostname=\"h11.example.com\" refused=no_zone"), "{another}");
+        assert_eq!(gone, r#""h12.example.com": gone hostname="h12.example.com" refused=undecided"#);
+        assert!(
+            who.starts_with("10 hostnames: who? hostnames=10 names=\"h0.example.com, h1.example.com, "),
+            "{who}"
+        );
+        assert!(who.ends_with("h7.example.com and 2 more\" refused=undecided"), "{who}");
+        let names = " hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion";
+        assert!(withheld.ends_with(names), "{withheld}");
         for way_out in ["wanted again", "fewer at once", "MASS_DELETION_LIMIT=0"] {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
@@ -472,11 +475,23 @@ mod tests {
             };
             refusal.to_string()
         };
-        let start =
-            r#"hostname="a.example.com" refused=record_held the name has a record A "192.0.2.1" that is"#;
-        assert!(held("", "").starts_with(start), "{}", held("", ""));
-        let start = r#"hostname="a.example.com" path="^/a" refused=record_held the name has a record A "192.0.2.1" with the comment "ask Jo" that is"#;
-        assert!(held("^/a", "ask Jo").starts_with(start), "{}", held("^/a", "ask Jo"));
+        for (path, comment, start, end) in [
+            (
+                "",
+                "",
+                r#""a.example.com": the name has a record A "192.0.2.1" that is"#,
+                r#" hostname="a.example.com" refused=record_held"#,
+            ),
+            (
+                "^/a",
+                "ask Jo",
+                r#""a.example.com": the name has a record A "192.0.2.1" with the comment "ask Jo" that is"#,
+                r#" hostname="a.example.com" path="^/a" refused=record_held"#,
+            ),
+        ] {
+            let line = held(path, comment);
+            assert!(line.starts_with(start) && line.ends_with(end), "{line}");
+        }
     }
 
     #[test]
