@@ -234,7 +234,7 @@ impl Client {
     }
 
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
-        self.admit(deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
+        self.admit(true, deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
         let outcome = self.call(call, self.write_connection_max_idle(), deadline, take);
         if let Err(error) = &outcome {
@@ -313,9 +313,9 @@ impl Client {
         })
     }
 
-    /// Waits until the rate limit admits a call, if that is soon enough.
+    /// Waits until the rate limit admits a read, if that is soon enough.
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
-        while let Err(wait) = self.admit(deadline)? {
+        while let Err(wait) = self.admit(false, deadline)? {
             if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
                 return Err(Error::Limited { retry_after: wait });
             }
@@ -326,11 +326,11 @@ impl Client {
     }
 
     /// Counts a call that is about to be sent, or returns the time until calls are admitted again.
-    fn admit(&self, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
+    fn admit(&self, is_write: bool, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
         if deadline.remaining(&*self.clock) < CALL_MINIMUM {
             return Err(Error::OutOfTime);
         }
-        Ok(self.limiter().admit(self.clock.now()))
+        Ok(self.limiter().admit(is_write, self.clock.now()))
     }
 
     /// Sends an admitted request, and reads its answer.

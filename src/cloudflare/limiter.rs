@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{RATE_CALLS, RATE_LIMIT_PAUSE_MAX, RATE_RESERVE, RATE_WINDOW};
+use crate::limits::{RATE_CALLS, RATE_KEPT_FOR_WRITES, RATE_LIMIT_PAUSE_MAX, RATE_RESERVE, RATE_WINDOW};
 
 /// The calls that this program allows itself per window.
 const CALLS: usize = RATE_CALLS - RATE_RESERVE;
@@ -27,10 +27,9 @@ struct Grant {
 }
 
 impl Limiter {
-    /// Counts a call that is about to be sent, or returns the time until one may be sent.
-    pub(super) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
-        self.forget(now);
-        if let Some(wait) = self.blocked_for(now) {
+    /// Counts a call that is about to be sent, or returns the time until one may be sent. Reads stop before writes do.
+    pub(super) fn admit(&mut self, is_write: bool, now: Instant) -> Result<(), Duration> {
+        if let Some(wait) = self.blocked_for(is_write, now) {
             return Err(wait);
         }
         self.calls.push_back(now);
@@ -50,14 +49,13 @@ impl Limiter {
         self.grant.map_or(own, |grant| own.min(grant.calls))
     }
 
-    /// The time until calls are possible again, if they are blocked.
-    fn blocked_for(&mut self, now: Instant) -> Option<Duration> {
+    /// The time until such calls are possible again, if they are blocked.
+    fn blocked_for(&mut self, is_write: bool, now: Instant) -> Option<Duration> {
         self.forget(now);
+        let allowed = if is_write { CALLS } else { CALLS - RATE_KEPT_FOR_WRITES };
         let window_full = || {
-            if self.calls.len() < CALLS {
-                return None;
-            }
-            self.calls.front().map(|oldest| *oldest + RATE_WINDOW)
+            let surplus = self.calls.len().checked_sub(allowed)?;
+            self.calls.get(surplus).map(|sent| *sent + RATE_WINDOW)
         };
         let grant_used = || self.grant.filter(|grant| grant.calls == 0).map(|grant| grant.until);
         [self.blocked_until, window_full(), grant_used()]
@@ -128,16 +126,33 @@ mod tests {
     #[test]
     fn the_window_slides_call_by_call() {
         let (mut limiter, start) = (Limiter::default(), start());
-        limiter.admit(start).unwrap();
+        limiter.admit(true, start).unwrap();
         for _ in 1..CALLS {
-            limiter.admit(start + 10 * SECOND).unwrap();
+            limiter.admit(true, start + 10 * SECOND).unwrap();
         }
         let late = start + 299 * SECOND;
-        assert_eq!(limiter.admit(late), Err(SECOND));
+        assert_eq!(limiter.admit(true, late), Err(SECOND));
         let over = start + 300 * SECOND;
-        assert_eq!(limiter.admit(over), Ok(()));
-        assert_eq!(limiter.admit(over), Err(10 * SECOND));
+        assert_eq!(limiter.admit(true, over), Ok(()));
+        assert_eq!(limiter.admit(true, over), Err(10 * SECOND));
         assert_eq!(limiter.calls_left(start + 310 * SECOND), CALLS - 1);
+    }
+
+    #[test]
+    fn reads_leave_calls_for_the_writes_that_they_lead_to() {
+        let (mut limiter, start) = (Limiter::default(), start());
+        let reads = CALLS - RATE_KEPT_FOR_WRITES;
+        limiter.admit(false, start).unwrap();
+        for _ in 1..reads {
+            limiter.admit(false, start + SECOND).unwrap();
+        }
+        let later = start + 100 * SECOND;
+        assert_eq!(limiter.admit(false, later), Err(200 * SECOND));
+        for _ in 0..RATE_KEPT_FOR_WRITES {
+            assert_eq!(limiter.admit(true, later), Ok(()));
+        }
+        assert_eq!(limiter.admit(true, later), Err(200 * SECOND), "all are used");
+        assert_eq!(limiter.admit(false, later), Err(201 * SECOND), "as many calls have to leave the window");
     }
 
     #[test]
@@ -145,7 +160,7 @@ mod tests {
         let (mut limiter, start) = (Limiter::default(), start());
         limiter.block(SECOND, start);
         for _ in 0..2_000 {
-            limiter.admit(start).unwrap_err();
+            limiter.admit(true, start).unwrap_err();
         }
         assert_eq!(limiter.calls_left(start + SECOND), CALLS);
     }
@@ -155,11 +170,11 @@ mod tests {
         let (mut limiter, start) = (Limiter::default(), start());
         assert_eq!(limiter.block(60 * SECOND, start), 60 * SECOND);
         assert_eq!(limiter.block(5 * SECOND, start + SECOND), 59 * SECOND);
-        assert_eq!(limiter.admit(start + 59 * SECOND), Err(SECOND));
-        assert_eq!(limiter.blocked_for(start + 59 * SECOND), Some(SECOND));
+        assert_eq!(limiter.admit(true, start + 59 * SECOND), Err(SECOND));
+        assert_eq!(limiter.blocked_for(true, start + 59 * SECOND), Some(SECOND));
         assert_eq!(limiter.calls_left(start + 59 * SECOND), 0);
-        assert_eq!(limiter.admit(start + 60 * SECOND), Ok(()));
-        assert_eq!(limiter.blocked_for(start + 60 * SECOND), None);
+        assert_eq!(limiter.admit(true, start + 60 * SECOND), Ok(()));
+        assert_eq!(limiter.blocked_for(true, start + 60 * SECOND), None);
     }
 
     #[test]
