@@ -26,7 +26,7 @@ mod tunnel;
 mod zone;
 
 pub use access::{AccessScope, parse_application};
-pub use client::{Client, check_authorities};
+pub use client::Client;
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
 pub use error_class::Resource;
@@ -34,5 +34,5 @@ pub use record::{Batch, PostedRecord};
 pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};
-pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind};
+pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind, check_authorities};
 pub use tunnel::{ConfigSource, Connector, Tunnel, is_name_taken};

@@ -106,14 +106,6 @@ pub const ANSWERS_HELD_MAX: usize = 2;
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.
 pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);
 
-/// A write uses a fresh connection or one used this recently. If the server closed an idle one just as the request
-/// arrives, the write would get no answer.
-pub const WRITE_CONNECTION_MAX_IDLE: Duration = Duration::from_secs(5);
-
-/// After a write was lost with its connection, writes open new connections for this long, because whatever closed one
-/// early will close the next. A handshake per write costs little.
-pub const WRITE_FRESH_PERIOD: Duration = Duration::from_secs(600);
-
 /// Zones per page; the API allows no more.
 pub const ZONES_PER_PAGE: u32 = 50;
 

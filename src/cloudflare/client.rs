@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -14,21 +14,11 @@ use super::error_class::Resource;
 use super::limiter::Limiter;
 use super::retry::{self, Jitter};
 use super::settings::{ClientError, ClientSettings, Credentials};
-use super::transport::{self, HttpTransport, Method, Request, Response, Transport};
+use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
-use crate::limits::{
-    CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX, WRITE_CONNECTION_MAX_IDLE, WRITE_FRESH_PERIOD,
-};
+use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
 use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics};
-
-/// Checks the contents of [`ClientSettings::ca_file`].
-///
-/// # Errors
-/// When they are not PEM, or hold no certificate that can be read.
-pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
-    transport::check_authorities(pem)
-}
 
 /// One call, which may be sent several times.
 #[derive(Clone, Copy)]
@@ -55,8 +45,6 @@ pub struct Client {
     limiter: Mutex<Limiter>,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
-    /// The time of the last write that was lost with its connection.
-    write_lost_at: Mutex<Option<Instant>>,
     jitter: Jitter,
     metrics: Arc<Metrics>,
 }
@@ -83,7 +71,6 @@ impl Client {
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
             date: AtomicI64::new(0),
-            write_lost_at: Mutex::default(),
             jitter,
             metrics: Arc::default(),
         }
@@ -236,29 +223,13 @@ impl Client {
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
         self.admit(true, deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        let outcome = self.call(call, self.write_connection_max_idle(), deadline, take);
+        // On a connection of its own: what the server does with a kept one, just as the write arrives, could not be told
+        // from a write that was done. A handshake costs little.
+        let outcome = self.call(call, Duration::ZERO, deadline, take);
         if let Err(error) = &outcome {
             self.has_other_credentials(call.resource, error, &used);
-            if error.is_connection_lost() {
-                *self.write_lost_at() = Some(self.clock.now());
-            }
         }
         outcome
-    }
-
-    /// The longest time that a connection may have been idle before a write uses it. A read that is lost is repeated on
-    /// a fresh connection, which the next write would reuse; so a peer that closes kept connections would hit every
-    /// attempt at a write.
-    fn write_connection_max_idle(&self) -> Duration {
-        let now = self.clock.now();
-        match *self.write_lost_at() {
-            Some(at) if now.saturating_duration_since(at) < WRITE_FRESH_PERIOD => Duration::ZERO,
-            _ => WRITE_CONNECTION_MAX_IDLE,
-        }
-    }
-
-    fn write_lost_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        lock(&self.write_lost_at)
     }
 
     /// Reads all pages of a list. `query` is empty or ends in `&`. Each page's bytes are freed before the next page is

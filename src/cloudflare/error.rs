@@ -99,15 +99,6 @@ impl Error {
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind() == TransportErrorKind::Disconnected)
     }
-
-    /// There was a connection, but no complete answer came on it.
-    pub(super) fn is_connection_lost(&self) -> bool {
-        match self {
-            Self::Unanswered(_) => true,
-            Self::Unreachable(error) => error.kind() == TransportErrorKind::Disconnected,
-            _ => false,
-        }
-    }
 }
 
 impl fmt::Display for Error {

@@ -48,18 +48,6 @@ struct Name {
     failure: String,
 }
 
-/// A failed lookup. ureq's own errors would not tell it from a connection that failed or took too long.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LookupError(Box<str>);
-
-impl fmt::Display for LookupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LookupError {}
-
 impl CachingResolver {
     /// Makes a resolver that asks the machine's own.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
@@ -89,7 +77,7 @@ impl CachingResolver {
     }
 
     /// The addresses, in the order in which they are to be tried.
-    fn addresses(&self, host: &str, patience: Duration) -> Result<Vec<IpAddr>, LookupError> {
+    fn addresses(&self, host: &str, patience: Duration) -> io::Result<Vec<IpAddr>> {
         let now = self.clock.now();
         let is_younger =
             |at: Option<Instant>, age| at.is_some_and(|at| now.saturating_duration_since(at) < age);
@@ -105,7 +93,8 @@ impl CachingResolver {
             name = wait_while(changed, name, patience, |name| name.is_asking);
             if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
                 let problem = if name.is_asking { "timed out" } else { &name.failure };
-                let error = LookupError(format!("{host}: {problem}").into());
+                // No other error has this kind.
+                let error = io::Error::new(io::ErrorKind::NotFound, format!("{host}: {problem}"));
                 if !name.is_asking {
                     name.asked_at = None;
                 }
@@ -146,7 +135,9 @@ impl CachingResolver {
 fn in_turn(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
     let begins = |address: &IpAddr| address.is_ipv4() == front.is_none_or(|front| front.is_ipv4());
     let (mut first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(begins);
-    first.sort_by_key(|address| Some(*address) != front);
+    if let Some(index) = first.iter().position(|address| Some(*address) == front) {
+        first.swap(0, index);
+    }
     let pairs = (0..ADDRESSES_MAX).flat_map(|index| [first.get(index), second.get(index)]);
     pairs.flatten().copied().take(ADDRESSES_MAX).collect()
 }
@@ -181,9 +172,7 @@ impl Resolver for CachingResolver {
         let port = uri.port_u16().unwrap_or(port_of_scheme);
         let addresses = match host.trim_start_matches('[').trim_end_matches(']').parse() {
             Ok(address) => vec![address],
-            Err(_) => {
-                self.addresses(host, *timeout.after).map_err(|error| ureq::Error::Other(Box::new(error)))?
-            }
+            Err(_) => self.addresses(host, *timeout.after)?,
         };
         let mut resolved = self.empty();
         addresses.into_iter().for_each(|address| resolved.push(SocketAddr::new(address, port)));

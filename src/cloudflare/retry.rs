@@ -1,6 +1,6 @@
 //! Decides if a read is repeated, and after what time. Writes never are.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -66,13 +66,9 @@ impl Jitter {
 
     /// A number from 0 to 1.
     pub(super) fn fraction(&self) -> f64 {
-        // SplitMix64: a counter whose bits are mixed.
-        let mut bits =
-            self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^= bits >> 31;
-        f64::from(u32::try_from(bits >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0.fetch_add(1, Ordering::Relaxed));
+        f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
     }
 }
 

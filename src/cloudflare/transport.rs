@@ -120,7 +120,7 @@ impl HttpTransport {
     }
 
     fn send_once(&self, request: &Request<'_>) -> Result<Response, TransportError> {
-        let mut body = request.body.map(ObservedBody::new);
+        let mut body = request.body.map(|rest| ObservedBody { rest, begun: false });
         let deadline = Deadline::after(&*self.clock, request.timeout);
         let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
         let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
@@ -156,8 +156,11 @@ impl Transport for HttpTransport {
     }
 }
 
-/// See [`crate::cloudflare::check_authorities`].
-pub(super) fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
+/// Checks the contents of [`ClientSettings::ca_file`].
+///
+/// # Errors
+/// When they are not PEM, or hold no certificate that can be read.
+pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
     trust::roots(Some(pem)).map(drop)
 }
 
@@ -277,12 +280,6 @@ fn receive(
 struct ObservedBody<'a> {
     rest: &'a [u8],
     begun: bool,
-}
-
-impl<'a> ObservedBody<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, begun: false }
-    }
 }
 
 impl Read for ObservedBody<'_> {

@@ -88,7 +88,7 @@ impl SnapshotReader {
             return Ok(zones);
         }
         let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-        debug!(zones = zones.len(); "zones, records and tunnels are read");
+        debug!(zones = zones.len(); "the zones are read");
         *lock(&self.zones) = Some((Arc::clone(&zones), self.clock.now()));
         Ok(zones)
     }

@@ -44,10 +44,10 @@ fn resolve_within(
 
 /// The text of a failed lookup.
 fn problem(outcome: Result<Vec<SocketAddr>, ureq::Error>) -> String {
-    let Err(ureq::Error::Other(error)) = outcome else {
+    let Err(ureq::Error::Io(error)) = outcome else {
         panic!("{outcome:?}");
     };
-    error.downcast_ref::<LookupError>().unwrap().to_string()
+    error.to_string()
 }
 
 /// The trailing dot avoids the cluster's search domains.

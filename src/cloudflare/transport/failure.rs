@@ -5,8 +5,6 @@ use std::io;
 
 use ureq::Timeout;
 
-use crate::cloudflare::resolver::LookupError;
-
 /// The reason why no answer came. Its text holds neither the credentials of addresses nor headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
@@ -83,11 +81,6 @@ pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
     match error {
         ureq::Error::Timeout(Timeout::Connect) => (Kind::Connect, "timed out".into()),
         ureq::Error::Timeout(phase) => (Kind::TimedOut, phase.to_string().into()),
-        ureq::Error::HostNotFound => (Kind::Lookup, "no address".into()),
-        ureq::Error::Other(other) => match other.downcast_ref::<LookupError>() {
-            Some(error) => (Kind::Lookup, error.to_string().into()),
-            None => (Kind::Protocol, "other".into()),
-        },
         ureq::Error::ConnectionFailed => (Kind::Connect, "failed".into()),
         ureq::Error::ConnectProxyFailed(_) => (Kind::Connect, "the proxy refused or did not answer".into()),
         ureq::Error::InvalidProxyUrl => (Kind::Connect, "the proxy's address is invalid".into()),
@@ -107,6 +100,8 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
     match error.kind() {
         // rustls reports its errors with this kind.
         io::ErrorKind::InvalidData => describe_tls(&text),
+        // The resolver's.
+        io::ErrorKind::NotFound => (Kind::Lookup, text.into()),
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
@@ -141,7 +136,7 @@ mod tests {
             (ureq::Error::Timeout(Timeout::Connect), Kind::Connect),
             (ureq::Error::Timeout(Timeout::Global), Kind::TimedOut),
             (ureq::Error::Timeout(Timeout::RecvBody), Kind::TimedOut),
-            (ureq::Error::HostNotFound, Kind::Lookup),
+            (io(io::ErrorKind::NotFound, "x"), Kind::Lookup),
             (ureq::Error::ConnectionFailed, Kind::Connect),
             (ureq::Error::ConnectProxyFailed("x".to_owned()), Kind::Connect),
             (io(io::ErrorKind::ConnectionRefused, "x"), Kind::Connect),
