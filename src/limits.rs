@@ -123,8 +123,9 @@ pub const RATE_CALLS: usize = 1_200;
 pub const RATE_RESERVE: usize = 100;
 
 /// The calls of a window that only writes may use. A loop reads everything and then writes a few times; without them,
-/// reads would use up each call that becomes free, and nothing would ever be written.
-pub const RATE_KEPT_FOR_WRITES: usize = 100;
+/// reads would use up each call that becomes free, and nothing would ever be written. A hundred zones that change in
+/// every minute are read with the others.
+pub const RATE_KEPT_FOR_WRITES: usize = 50;
 
 /// The window in which Cloudflare counts calls.
 pub const RATE_WINDOW: Duration = Duration::from_secs(300);

@@ -16,7 +16,7 @@ use miniserde::json;
 use simple_logger::SimpleLogger;
 
 use self::queue::{Entry, Queue};
-pub use self::record::{line_of, log};
+pub use self::record::{debug, line_of, log};
 use crate::limits::{LISTENER_STACK_BYTES, LOG_FLUSH_TIMEOUT};
 use crate::model::log_line::{LogLine, Pair};
 use crate::model::text::one_line;

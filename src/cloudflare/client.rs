@@ -18,6 +18,8 @@ use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
 use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
 use crate::observe::metrics::{Family, Metrics};
 
 /// One call, which may be sent several times.
@@ -337,9 +339,6 @@ impl Client {
             connection_max_idle,
         });
         let duration = self.clock.now().saturating_duration_since(begun);
-        let milliseconds = duration.as_millis();
-        // The query is left out, because it does not help.
-        let shown_path = path.split('?').next().unwrap_or_default();
         let method = method.as_str();
         let status = outcome.as_ref().map_or_else(|_| "none".to_owned(), |answer| answer.status.to_string());
         let label = resource.label();
@@ -347,16 +346,16 @@ impl Client {
         values.add(Family::Calls, &[label, method, &status], 1);
         values.observe(Family::CallDuration, &[label], duration);
         drop(values);
-        match &outcome {
-            Ok(_) => log::debug!(
-                method:%, path:% = shown_path, status:%, milliseconds;
-                "call of Cloudflare's API"
-            ),
-            Err(error) => log::debug!(
-                method:%, path:% = shown_path, error = error.to_string(), milliseconds;
-                "call of Cloudflare's API"
-            ),
-        }
+        logging::debug(module_path!(), || {
+            // The query is left out, because it does not help.
+            let path = path.split('?').next().unwrap_or_default();
+            let line = LogLine::default().word("method", &method).word("path", &path);
+            let line = match &outcome {
+                Ok(_) => line.word("status", &status),
+                Err(error) => line.quoted("error", &*error.to_string()),
+            };
+            line.word("milliseconds", &duration.as_millis()).text("call of Cloudflare's API")
+        });
         outcome.map_err(
             |error| {
                 if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) }

@@ -15,6 +15,14 @@ pub fn log(level: Level, target: &str, line: &LogLine) {
     }
 }
 
+/// Logs a line at debug level. The macro of `log` is compiled out of releases, together with the libraries' debug lines,
+/// which nothing shows.
+pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {
+    if log::max_level() >= Level::Debug {
+        log(Level::Debug, target, &line());
+    }
+}
+
 /// What a record says. Strings among its key-values are quoted, and what was given as `key:% = value` is a word.
 pub fn line_of(record: &Record<'_>) -> LogLine {
     let mut pairs = Pairs(LogLine::default());

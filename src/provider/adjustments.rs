@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use log::{Level, debug, info, log_enabled};
+use log::{Level, info};
 
 use crate::clock::{Clock, Deadline};
 use crate::limits;
@@ -80,12 +80,12 @@ impl Adjustments {
 }
 
 fn debug_unnamed(endpoint: &Endpoint) {
-    if log_enabled!(Level::Debug) {
-        let resource = resource_of(endpoint);
-        let Endpoint { dns_name, record_type, .. } = endpoint;
-        debug!(
-            hostname = dns_name, resource, "type":% = record_type;
-            "an endpoint names no service and is not published"
-        );
-    }
+    let Endpoint { dns_name, record_type, .. } = endpoint;
+    logging::debug(module_path!(), || {
+        LogLine::default()
+            .quoted("hostname", dns_name.as_str())
+            .quoted("resource", resource_of(endpoint))
+            .word("type", record_type)
+            .text("an endpoint names no service and is not published")
+    });
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use log::{Level, debug};
+use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
@@ -46,7 +46,9 @@ impl ConnectorWatch {
         }
         self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
         if client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
-            debug!("few calls are left, so nobody looks at connectors");
+            logging::debug(module_path!(), || {
+                LogLine::default().text("connectors are not looked at, as few calls are left")
+            });
             return;
         }
         let awaited = std::mem::take(&mut self.awaited);
@@ -62,7 +64,10 @@ impl ConnectorWatch {
             let connectors = match connectors {
                 Ok(connectors) => connectors,
                 Err(error) => {
-                    debug!(tunnel:% = id; "the connectors of a tunnel cannot be seen: {error}");
+                    logging::debug(module_path!(), || {
+                        let text = format!("the connectors of a tunnel cannot be seen: {error}");
+                        LogLine::default().word("tunnel", id).text(text)
+                    });
                     continue;
                 }
             };

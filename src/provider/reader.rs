@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use log::debug;
-
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::{Document, DocumentError};
 
 use crate::locks::lock;
-use crate::model::{AccountId, Record, TunnelId, Zone, ZoneId};
+use crate::logging;
+use crate::model::{AccountId, LogLine, Record, TunnelId, Zone, ZoneId};
 use crate::ordered::inserted;
 use crate::provider::access::reader::{AccessReader, Source};
 use crate::provider::settings::{ProviderSettings, is_in_scope};
@@ -88,7 +87,9 @@ impl SnapshotReader {
             return Ok(zones);
         }
         let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-        debug!(zones = zones.len(); "the zones are read");
+        logging::debug(module_path!(), || {
+            LogLine::default().word("zones", &zones.len()).text("the zones are read")
+        });
         *lock(&self.zones) = Some((Arc::clone(&zones), self.clock.now()));
         Ok(zones)
     }
@@ -304,7 +305,9 @@ pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
-                debug!("cannot start a thread: {error}");
+                logging::debug(module_path!(), || {
+                    LogLine::default().text(format!("cannot start a thread: {error}"))
+                });
             }
         }
         work();

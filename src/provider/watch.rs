@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use log::{debug, warn};
+use log::warn;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
 use crate::observe::health::{Health, Missing};
 use crate::observe::metrics::Metrics;
 use crate::provider::announcement::announce;
@@ -139,14 +141,17 @@ impl Watch {
     /// Logs why the check failed. A failure that may pass does not contradict what was found before.
     fn report(&self, problem: &Unresolved) {
         if problem.may_pass() && self.known().is_some() {
-            debug!("the token and the tunnels cannot be looked at again: {problem}");
+            logging::debug(module_path!(), || {
+                let text = format!("the token and the tunnels cannot be looked at again: {problem}");
+                LogLine::default().text(text)
+            });
             return;
         }
         let (why, remedy) = (problem.to_string().into(), problem.remedy());
         if self.health.set_missing(Missing { why, remedy }) {
             warn!("not ready: {problem}; {remedy}; it is tried again by itself");
         } else {
-            debug!("not ready: {problem}");
+            logging::debug(module_path!(), || LogLine::default().text(format!("not ready: {problem}")));
         }
     }
 }

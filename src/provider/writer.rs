@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use log::{Level, debug};
+use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
@@ -192,10 +192,16 @@ impl Writer {
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
                 for reason in results.into_iter().filter_map(Result::err) {
-                    debug!("an Access application that is left stays for now: {reason}");
+                    logging::debug(module_path!(), || {
+                        LogLine::default()
+                            .text(format!("an Access application that is left stays for now: {reason}"))
+                    });
                 }
             }
-            Err(error) => debug!("what is left of Access applications is not looked for: {error}"),
+            Err(error) => logging::debug(module_path!(), || {
+                LogLine::default()
+                    .text(format!("what is left of Access applications is not looked for: {error}"))
+            }),
         }
     }
 

@@ -33,6 +33,8 @@ use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::listener::{self, BindError};
+use crate::logging;
+use crate::model::LogLine;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::observe::metrics::{Family, Metrics};
 use crate::shutdown::Shutdown;
@@ -397,14 +399,15 @@ impl Common {
         }))
         .unwrap_or_else(|_| Failure::internal("internal error").into());
         let duration = self.clock.now().saturating_duration_since(taken);
-        log::debug!(
-            method = cut(request.method().as_str(), QUOTED_MAX_CHARS),
-            path = cut(request.url(), QUOTED_MAX_CHARS),
-            status = answer.status,
-            bytes = answer.body.len(),
-            milliseconds = duration.as_millis();
-            "answered"
-        );
+        logging::debug(module_path!(), || {
+            LogLine::default()
+                .quoted("method", &*cut(request.method().as_str(), QUOTED_MAX_CHARS))
+                .quoted("path", &*cut(request.url(), QUOTED_MAX_CHARS))
+                .word("status", &answer.status)
+                .word("bytes", &answer.body.len())
+                .word("milliseconds", &duration.as_millis())
+                .text("a request is answered")
+        });
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
         // Sending also drains the rest of the body.
