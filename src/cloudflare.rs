@@ -32,7 +32,7 @@ pub use error::{ApiRejection, Cause, Error};
 pub use error_class::Resource;
 pub use record::{Batch, PostedRecord};
 pub use run_token::{RunToken, RunTokenError};
-pub use settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
+pub use settings::{ClientError, ClientSettings, Credentials};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, ProxyError, TransportError, TransportErrorKind, check_authorities};
 pub use tunnel::{ConfigSource, Connector, Tunnel, is_name_taken};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use log::LevelFilter;
 
 use self::reader::Reader;
-use crate::cloudflare::{ClientSettings, USER_AGENT};
+use crate::cloudflare::ClientSettings;
 use crate::limits;
 use crate::logging::Format;
 use crate::model::ZoneId;
@@ -172,14 +172,7 @@ impl Config {
             return Err(mistakes);
         };
         Ok(Self {
-            client: ClientSettings {
-                base_url,
-                credentials,
-                ca_file,
-                proxy,
-                user_agent: USER_AGENT.to_owned(),
-                jitter_seed: None,
-            },
+            client: ClientSettings { base_url, credentials, ca_file, proxy, jitter_seed: None },
             credential_file,
             provider,
             request_timeout,

@@ -190,16 +190,15 @@ impl Client {
                 continue;
             }
             let remaining = deadline.remaining(&*self.clock);
-            let Some(retry) = retry::retry(&error, retries, remaining, self.jitter.fraction()) else {
+            let Some(pause) = retry::retry(&error, retries, remaining, self.jitter.fraction()) else {
                 return Err(error);
             };
-            if retry.fresh {
-                connection_max_idle = Duration::ZERO;
-            }
-            if !retry.pause.is_zero() {
-                self.clock.sleep(retry.pause);
+            if !pause.is_zero() {
+                self.clock.sleep(pause);
             }
             retries += 1;
+            // What closed or spoiled one kept connection has done so with the others.
+            connection_max_idle = Duration::ZERO;
         }
     }
 

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::error::{self, ApiRejection, Cause, Error};
@@ -16,6 +15,9 @@ use crate::model::json::null_is_default;
 
 /// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Errors and causes that are read of one answer. Each is one level deeper at most.
+const CAUSES_READ_MAX: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Envelope<T> {
@@ -62,47 +64,23 @@ pub(super) type Take<'a> = dyn FnMut(&str) -> serde_json::Result<()> + 'a;
 #[derive(Deserialize)]
 struct WireEnvelope<'a> {
     success: bool,
-    #[serde(default, deserialize_with = "null_is_default")]
-    errors: Vec<WireError>,
+    #[serde(borrow)]
+    errors: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "null_is_default")]
     result_info: PageInfo,
 }
 
-/// An item of `errors`: an object in the API's description, a plain string in some services.
+/// An item of `errors` or of `error_chain`. What is in it has any form.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum WireError {
-    Text(Box<str>),
-    Object {
-        #[serde(default)]
-        code: Code,
-        #[serde(default)]
-        message: Message,
-        #[serde(default, deserialize_with = "null_is_default")]
-        error_chain: Vec<Self>,
-    },
-    Other(IgnoredAny),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum Code {
-    Number(u32),
-    Text(Box<str>),
-    Other(IgnoredAny),
-    #[default]
-    Absent,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum Message {
-    Text(Box<str>),
-    Other(IgnoredAny),
-    #[default]
-    Absent,
+struct WireError<'a> {
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error_chain: Option<Vec<&'a RawValue>>,
 }
 
 /// The context needed to read an answer's body.
@@ -126,10 +104,10 @@ impl Context {
                     "the answer ends in the middle",
                 )));
             }
-            Err(_) => return Err(self.refuse(Vec::new())),
+            Err(_) => return Err(self.refuse(&[])),
         };
         if !envelope.success || !self.is_success() {
-            return Err(self.refuse(envelope.errors));
+            return Err(self.refuse(&envelope.errors.unwrap_or_default()));
         }
         if let Some(result) = envelope.result {
             take(result.get()).map_err(|error| Error::Unreadable {
@@ -144,10 +122,10 @@ impl Context {
         (200..300).contains(&self.status)
     }
 
-    fn refuse(self, errors: Vec<WireError>) -> Error {
+    fn refuse(self, errors: &[&RawValue]) -> Error {
         let mut causes = Vec::new();
         for problem in errors {
-            self.collect(problem, &mut causes);
+            collect(problem, &mut causes);
         }
         let mut causes = causes.into_iter();
         let first = causes.next();
@@ -178,29 +156,26 @@ impl Context {
             ErrorClass::Intercepted => Error::Intercepted(refusal),
         }
     }
+}
 
-    /// Flattens an error and its chain; the error itself comes first.
-    fn collect(self, problem: WireError, causes: &mut Vec<Cause>) {
-        match problem {
-            WireError::Text(message) => causes.push(Cause { code: None, message: error::shown(&message) }),
-            WireError::Object { code, message, error_chain } => {
-                causes.push(Cause {
-                    code: match code {
-                        Code::Number(code) => Some(code),
-                        Code::Text(text) => text.trim().parse().ok(),
-                        Code::Other(_) | Code::Absent => None,
-                    },
-                    message: match message {
-                        Message::Text(text) => error::shown(&text),
-                        Message::Other(_) | Message::Absent => "no message".into(),
-                    },
-                });
-                for cause in error_chain {
-                    self.collect(cause, causes);
-                }
-            }
-            WireError::Other(_) => causes.push(Cause { code: None, message: "no message".into() }),
-        }
+/// Flattens an error and its chain; the error itself comes first. It is an object in the API's description, and a plain
+/// string in some services.
+fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
+    if causes.len() == CAUSES_READ_MAX {
+        return;
+    }
+    let WireError { code, message, error_chain } = serde_json::from_str(problem.get()).unwrap_or(WireError {
+        code: None,
+        message: Some(problem),
+        error_chain: None,
+    });
+    let text = message.and_then(|message| serde_json::from_str::<Box<str>>(message.get()).ok());
+    causes.push(Cause {
+        code: code.and_then(|code| code.get().trim_matches(['"', ' ']).parse().ok()),
+        message: text.map_or_else(|| "no message".into(), |text| error::shown(&text)),
+    });
+    for cause in error_chain.into_iter().flatten() {
+        collect(cause, causes);
     }
 }
 
@@ -284,6 +259,14 @@ mod tests {
             ],"messages":[],"result":null}"#,
         );
         assert_eq!(refusal.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
+    }
+
+    /// The stack would end before the body does.
+    #[test]
+    fn a_chain_without_an_end_is_read_to_a_depth() {
+        let deep = r#"{"code":1004,"error_chain":["#.repeat(10_000) + &"]}".repeat(10_000);
+        let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
+        assert_eq!((refusal.code, refusal.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
     }
 
     #[test]

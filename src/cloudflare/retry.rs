@@ -17,17 +17,9 @@ const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 /// The longest pause before a repetition.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Retry {
-    /// The time to wait first.
-    pub(super) pause: Duration,
-    /// Uses a fresh connection.
-    pub(super) fresh: bool,
-}
-
-/// Decides how a failed read is repeated, if at all. `retries` is the number of retries so far, `remaining` the time
+/// The pause before a failed read is repeated, if it is. `retries` is the number of retries so far, `remaining` the time
 /// left of the deadline, and `fraction`, from 0 to 1, spreads clients that failed together.
-pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: f64) -> Option<Retry> {
+pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: f64) -> Option<Duration> {
     if retries >= READ_RETRIES_MAX || !error.is_retryable() {
         return None;
     }
@@ -38,10 +30,7 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: 
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
         _ => backoff(retries, fraction),
     };
-    if pause + CALL_MINIMUM > remaining {
-        return None;
-    }
-    Some(Retry { pause, fresh: matches!(error, Error::Unanswered(_)) })
+    (pause + CALL_MINIMUM <= remaining).then_some(pause)
 }
 
 /// A pause that doubles with each retry, of which `fraction` picks between a half and all.

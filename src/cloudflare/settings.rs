@@ -6,7 +6,7 @@ use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
 /// The name that this program gives Cloudflare.
-pub const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
@@ -17,8 +17,6 @@ pub struct ClientSettings {
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
     pub proxy: Option<Proxy>,
-    /// Normally [`USER_AGENT`].
-    pub user_agent: String,
     /// Where the random part of the pauses between attempts comes from; `None` leaves it to the machine.
     pub jitter_seed: Option<u64>,
 }
@@ -58,8 +56,6 @@ pub enum ClientError {
     BaseUrl,
     /// The PEM file, and the problem with it.
     Certificates(&'static str),
-    /// It cannot be sent in a header.
-    UserAgent,
 }
 
 impl fmt::Display for ClientError {
@@ -68,7 +64,6 @@ impl fmt::Display for ClientError {
             Self::BaseUrl => formatter
                 .write_str("the API's address must look like https://api.cloudflare.com/client/v4, without user or query"),
             Self::Certificates(problem) => write!(formatter, "the file of certificate authorities {problem}"),
-            Self::UserAgent => formatter.write_str("the user agent cannot be sent in a header"),
         }
     }
 }

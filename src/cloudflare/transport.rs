@@ -21,7 +21,7 @@ use ureq::{Agent, SendBody, Timeout};
 use self::seats::{Seat, Seats};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
-use super::settings::{ClientError, ClientSettings, Credentials};
+use super::settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     ANSWER_MAX_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, PARALLEL_READS,
@@ -109,9 +109,6 @@ impl HttpTransport {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClientError> {
         let base = BaseUrl::parse(&settings.base_url)?;
-        if HeaderValue::from_str(&settings.user_agent).is_err() {
-            return Err(ClientError::UserAgent);
-        }
         let roots = trust::roots(settings.ca_file.as_deref())?;
         let tls = TlsConnector::new(roots, resolver.clone());
         let agent = agent(&base, settings, tls, resolver.clone());
@@ -171,7 +168,7 @@ fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver:
         .http_status_as_error(false)
         .https_only(base.is_https())
         .max_redirects(0)
-        .user_agent(&settings.user_agent)
+        .user_agent(USER_AGENT)
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
         .timeout_connect(Some(CONNECT_TIMEOUT))
         .timeout_send_request(Some(SEND_TIMEOUT))
@@ -312,7 +309,6 @@ mod tests {
             credentials: token(TOKEN),
             ca_file: None,
             proxy: None,
-            user_agent: "test".to_owned(),
             jitter_seed: None,
         };
         (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)

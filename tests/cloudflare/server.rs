@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials, USER_AGENT};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::clock::ManualClock;
 
@@ -79,7 +79,6 @@ pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
         credentials,
         ca_file: None,
         proxy: None,
-        user_agent: USER_AGENT.to_owned(),
         jitter_seed: None,
     };
     Client::new(settings, Arc::<ManualClock>::default()).unwrap()

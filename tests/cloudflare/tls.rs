@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
-    Client, ClientSettings, Credentials, Error, TransportErrorKind, USER_AGENT,
+    Client, ClientSettings, Credentials, Error, TransportErrorKind,
 };
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
@@ -99,7 +99,6 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         ca_file: Some(authorities),
         proxy: None,
-        user_agent: USER_AGENT.to_owned(),
         jitter_seed: None,
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials, USER_AGENT};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Client, ClientSettings, Credentials};
 use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::own_process::{is_own_process, own_process};
@@ -90,7 +90,6 @@ fn measure_calls() {
         credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
         ca_file: None,
         proxy: None,
-        user_agent: USER_AGENT.to_owned(),
         jitter_seed: None,
     };
     let client = Client::new(settings, Arc::new(SystemClock)).expect("the settings are right");
