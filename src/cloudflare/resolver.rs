@@ -66,12 +66,12 @@ impl CachingResolver {
         lock(&self.name.0).addresses.first().copied()
     }
 
-    /// The address was slow, or no call got through: if it is still in front, the next one comes there. Addresses are
-    /// looked up again.
+    /// The address was slow, or no call got through: if it is still in front, the next one comes there. `None` stands for
+    /// a call that was begun before there were addresses. They are looked up again.
     pub(super) fn give_up(&self, front: Option<IpAddr>) {
         let mut name = lock(&self.name.0);
         name.asked_at = None;
-        if name.addresses.first().is_some_and(|first| Some(*first) == front) {
+        if name.addresses.first().is_some_and(|first| front.is_none_or(|front| front == *first)) {
             name.addresses.rotate_left(1);
         }
     }

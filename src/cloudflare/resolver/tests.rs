@@ -177,6 +177,9 @@ fn an_address_that_is_given_up_comes_last_however_many_calls_give_it_up() {
         resolver.give_up(Some(first));
         assert_eq!(resolver.front(), Some(second));
     }
+    resolver.give_up(None);
+    assert_eq!(resolver.front(), Some(first), "the call did not know any");
+    resolver.give_up(Some(first));
     resolve(&resolver, "http://a.example/").unwrap();
     drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_asking));
     assert_eq!((resolver.front(), asked.lock().unwrap().len()), (Some(second), 2), "it is looked up again");

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,8 +56,10 @@ impl<In: Transport> Connector<In> for TlsConnector {
             return Ok(None);
         };
         let spent = spent(details);
-        if spent > ADDRESS_PATIENCE {
-            self.resolver.give_up(details.addrs.first().map(SocketAddr::ip));
+        if spent > ADDRESS_PATIENCE
+            && let Some(front) = details.addrs.first()
+        {
+            self.resolver.give_up(Some(front.ip()));
         }
         if !details.needs_tls() || transport.is_tls() {
             return Ok(Some(Either::A(transport)));
