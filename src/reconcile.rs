@@ -31,6 +31,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::text::one_line;
 use crate::model::{LogLine, TunnelId};
 pub use crate::reconcile::policy::Policy;
+use crate::reconcile::property_name::in_form_of;
 
 /// The base of every decision that no request changes: the policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]
@@ -122,10 +123,12 @@ impl Note {
 
     pub fn line(&self) -> LogLine {
         let Self { hostname, resource, text } = self;
-        LogLine::default()
-            .quoted("hostname", &**hostname)
-            .quoted("resource", resource.as_deref())
-            .text(format!("{hostname:?}: {}", one_line(text, limits::PROBLEM_MAX_CHARS)))
+        LogLine::default().quoted("hostname", &**hostname).quoted("resource", resource.as_deref()).text(
+            in_form_of(
+                resource.as_deref(),
+                &format!("{hostname:?}: {}", one_line(text, limits::PROBLEM_MAX_CHARS)),
+            ),
+        )
     }
 }
 

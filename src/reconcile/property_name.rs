@@ -14,6 +14,27 @@ use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNE
 /// The prefix of all our properties.
 pub const PREFIX: &str = "webhook/";
 
+/// What begins the name of a property in an annotation, from which ExternalDNS makes it.
+const ANNOTATION_PREFIX: &str = "external-dns.alpha.kubernetes.io/webhook-";
+
+/// A text about an object, with properties named as the object has them: a DNSEndpoint has properties, every other
+/// object annotations.
+pub fn in_form_of(resource: Option<&str>, text: &str) -> String {
+    if resource.is_none_or(|resource| resource.starts_with("crd/")) {
+        return text.to_owned();
+    }
+    let mut written = String::with_capacity(text.len());
+    for (index, piece) in text.split(PREFIX).enumerate() {
+        if index > 0 {
+            // Elsewhere it is a piece of an address.
+            let is_name = !written.ends_with(|end: char| matches!(end, '/' | '-') || end.is_alphanumeric());
+            written.push_str(if is_name { ANNOTATION_PREFIX } else { PREFIX });
+        }
+        written.push_str(piece);
+    }
+    written
+}
+
 /// Every property but those of [`OriginOption`].
 const NAMES: [&str; 9] = [
     TUNNEL_SERVICE,
@@ -121,6 +142,19 @@ fn folded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn properties_are_named_as_the_object_has_them() {
+        let text = r#""webhook/tunel" is unknown, webhook/tunnel-path.api is not; http://webhook/x and my-webhook/x stay"#;
+        for resource in [None, Some("crd/shop/web")] {
+            assert_eq!(in_form_of(resource, text), text);
+        }
+        let annotation = "external-dns.alpha.kubernetes.io/webhook-";
+        let expected = format!(
+            r#""{annotation}tunel" is unknown, {annotation}tunnel-path.api is not; http://webhook/x and my-webhook/x stay"#
+        );
+        assert_eq!(in_form_of(Some("ingress/shop/web"), text), expected);
+    }
 
     #[test]
     fn a_misspelled_name_means_the_property_that_it_is_nearest_to() {

@@ -8,6 +8,7 @@ use crate::limits;
 use crate::model::LogLine;
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::canonical::Problem;
+use crate::reconcile::property_name::in_form_of;
 
 /// The ways out where somebody else's record or rule stands.
 const DELETE_OR_TAKE_OFF: &str =
@@ -238,7 +239,7 @@ impl Refusal {
             .quoted("path", set_identifier.as_deref().filter(|path| !path.is_empty()))
             .quoted("resource", resource.as_deref())
             .word("refused", &reason.label())
-            .text(format!("{hostname:?}: {reason}"))
+            .text(in_form_of(resource.as_deref(), &format!("{hostname:?}: {reason}")))
     }
 }
 
