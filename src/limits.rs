@@ -122,9 +122,9 @@ pub const RATE_CALLS: usize = 1_200;
 /// minutes.
 pub const RATE_RESERVE: usize = 100;
 
-/// The calls of a window that only writes may use. A loop reads everything and then writes a few times; without them,
-/// reads would use up each call that becomes free, and nothing would ever be written. A hundred zones that change in
-/// every minute are read with the others.
+/// The calls of a window that only requests which write may use. Without them, the reads of each loop's beginning would
+/// use up every call that becomes free, and nothing would ever be written. A hundred zones that change in every minute
+/// are read with the others.
 pub const RATE_KEPT_FOR_WRITES: usize = 50;
 
 /// The window in which Cloudflare counts calls.

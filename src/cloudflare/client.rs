@@ -45,6 +45,8 @@ pub struct Client {
     /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
+    /// A request that writes is carried out, and its reads count as writes.
+    is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
     jitter: Jitter,
@@ -72,6 +74,7 @@ impl Client {
             credential_file: None,
             in_doubt: AtomicBool::new(false),
             limiter: Mutex::default(),
+            is_writing: AtomicBool::new(false),
             date: AtomicI64::new(0),
             jitter,
             metrics: Arc::default(),
@@ -136,6 +139,11 @@ impl Client {
         self.look(Look::Refused);
         // Another thread may have read the new ones.
         self.credentials() != *used
+    }
+
+    /// From now on reads may use the calls that are kept for writes as well, or no longer: each write is led up to by them.
+    pub fn set_writing(&self, is_writing: bool) {
+        self.is_writing.store(is_writing, Ordering::Relaxed);
     }
 
     /// The calls that may be sent at once, of those granted for five minutes.
@@ -302,6 +310,7 @@ impl Client {
         if deadline.remaining(&*self.clock) < CALL_MINIMUM {
             return Err(Error::OutOfTime);
         }
+        let is_write = is_write || self.is_writing.load(Ordering::Relaxed);
         Ok(self.limiter().admit(is_write, self.clock.now()))
     }
 

@@ -102,7 +102,9 @@ impl Writer {
         let waiting_work = lock(&self.state.waiting_work);
         let (looks, deleted) = (Looks::default(), BTreeMap::new());
         let mut turn = Turn { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
+        self.client.set_writing(true);
         let outcome = turn.carry_out();
+        self.client.set_writing(false);
         if outcome.is_err() {
             // What is not done may be what answers for them.
             lock(&self.state.left_applications).clear();

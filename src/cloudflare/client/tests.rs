@@ -197,6 +197,16 @@ fn the_clients_own_budget_stops_reads_before_writes_and_both_before_cloudflare_d
 }
 
 #[test]
+fn the_reads_of_a_request_that_writes_may_use_what_is_kept_for_writes() {
+    let fixture = Fixture::new((0..1_100).map(|_| success("[]")));
+    while records(&fixture).is_ok() {}
+    fixture.client.set_writing(true);
+    records(&fixture).unwrap();
+    fixture.client.set_writing(false);
+    assert!(matches!(records(&fixture), Err(Error::Limited { .. })));
+}
+
+#[test]
 fn the_rate_limit_header_lowers_the_budget() {
     let fixture = Fixture::new([success("[]")
         .map(|response| Response { rate_limit: Some("\"default\";r=5;t=30".to_owned()), ..response })]);
