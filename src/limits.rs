@@ -25,19 +25,22 @@ pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
 /// A write does not begin with less time left, because its answer could not be awaited.
 pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 
-/// The largest body read from ExternalDNS, whose own limit for our answers is the same.
-pub const REQUEST_BODY_MAX_BYTES: u64 = 32 * 1024 * 1024;
+// Bodies of requests. A container may have 64 MiB. One large body is there at a time: it and what is kept of it are 36
+// MiB at most, what is kept and the answer fewer than 60.
 
-/// The memory for all requests' bodies and what is made of them. A container may have 32 MiB; the other 8 are for the
-/// program, for Cloudflare's answers, and for what is read of them. One request may have 20 MiB: 15,000 hostnames to
-/// adjust, or 5,000 to publish at once, with ExternalDNS's TXT records.
-pub const BODIES_MAX_BYTES: usize = 24 * 1024 * 1024;
+/// The largest body read from ExternalDNS. One object with 256 KiB of annotations makes 256 KiB for each of its
+/// hostnames, and a hundred of these must not keep everybody else from being served.
+pub const REQUEST_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// The part reserved for requests that take up to a quarter of it: 800 hostnames to adjust, 300 to publish.
-pub const BODIES_RESERVE_BYTES: usize = 4 * 1024 * 1024;
+/// A larger body is read while no other such body is. Some 1,000 hostnames are this large.
+pub const SMALL_BODY_MAX_BYTES: usize = 256 * 1024;
 
-/// The time that a request waits for its part of `BODIES_MAX_BYTES`. It has to be answered within `REQUEST_TIMEOUT`.
-pub const BODY_PATIENCE: Duration = Duration::from_secs(5);
+/// A body together with what is kept of it, while both are in memory: room for 25,000 hostnames to adjust, or to publish
+/// some 8,000 at once, with ExternalDNS's TXT records.
+pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
+
+/// The largest answer. ExternalDNS reads 32 MiB; above, it stops, fails to parse, and exits.
+pub const ANSWER_BODY_MAX_BYTES: usize = 24 * 1024 * 1024;
 
 /// An endpoint with longer JSON is not held. Texts of `ENDPOINT_MAX_BYTES` take less, however much of them is escaped.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
@@ -144,7 +147,7 @@ pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
 
 /// Requests of the API port answered at once. ExternalDNS never has two in flight; the rest is room for clients that
 /// hold a worker by sending a body slowly or never.
-pub const API_WORKERS_MAX: usize = 16;
+pub const API_WORKERS: usize = 8;
 
 /// The stack of threads that only pass requests on, serve the observation port, or write log lines.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;

@@ -48,7 +48,7 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::strays::Strays;
 use crate::reconcile::{Note, Settings, plan, records};
-use crate::webhook::incoming::{Arrived, Incoming};
+use crate::webhook::body::{Arrived, Body};
 use crate::webhook::{Failure, Service};
 
 /// Serves ExternalDNS through the webhook.
@@ -153,7 +153,7 @@ impl Provider {
         Ok(shown.endpoints)
     }
 
-    fn adjust(&self, wanted: &mut Incoming<'_>, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
+    fn adjust(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let settings = &self.resolved()?.settings;
         let last = self.readings.last();
         let adjusted = self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.clock, deadline)?;
@@ -165,9 +165,9 @@ impl Provider {
         Ok(adjusted.endpoints)
     }
 
-    fn apply(&self, incoming: &mut Incoming<'_>, deadline: Deadline) -> Result<(), RequestError> {
+    fn apply(&self, body: Body, deadline: Deadline) -> Result<(), RequestError> {
         let resolved = self.resolved()?;
-        let changes = planned_changes(incoming, &resolved.settings)?;
+        let changes = planned_changes(body, &resolved.settings)?;
         self.writer.apply(&changes, &resolved, deadline)
     }
 }
@@ -181,21 +181,12 @@ impl Service for Provider {
         self.show(deadline).map_err(RequestError::into_logged_failure)
     }
 
-    fn adjust_endpoints(
-        &self,
-        wanted: &mut Incoming<'_>,
-        deadline: Deadline,
-    ) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         self.adjust(wanted, deadline).map_err(RequestError::into_logged_failure)
     }
 
-    fn apply_changes(&self, changes: &mut Incoming<'_>, deadline: Deadline) -> Result<(), Failure> {
+    fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         self.apply(changes, deadline).map_err(RequestError::into_logged_failure)
-    }
-
-    fn property_values_equal(&self, _name: &str, previous: &str, current: &str) -> bool {
-        // `adjust` returned canonical values, so equal texts mean the same.
-        previous == current
     }
 }
 
@@ -205,18 +196,25 @@ fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = LogLine>) {
     }
 }
 
-/// Reads the whole request, and keeps the endpoints that affect its plan.
-fn planned_changes(incoming: &mut Incoming<'_>, settings: &Settings) -> Result<Changes, RequestError> {
+/// Keeps the endpoints of a request that affect its plan.
+fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, RequestError> {
     let mut changes = Changes::default();
-    while let Some(Arrived { list, endpoint, is_whole }) = incoming.next_endpoint()? {
+    let mut kept = 0;
+    let mut too_long = None;
+    body.changes(&mut |Arrived { list, endpoint, is_whole }| {
         if !is_whole {
-            // `adjust` never returns one so long, and half of a request would be a different request.
-            return Err(RequestError::TooLong { dns_name: endpoint.dns_name });
-        }
-        if plan::concerns(&endpoint, list == List::UpdateOld, settings) {
-            incoming.keep(planned_bytes(&endpoint))?;
+            too_long = Some(endpoint.dns_name);
+        } else if kept <= body.room() && plan::concerns(&endpoint, list == List::UpdateOld, settings) {
+            kept += planned_bytes(&endpoint);
             changes.add(list, endpoint);
         }
+    })?;
+    // `adjust` never returns one so long, and half of a request would be a different request.
+    if let Some(dns_name) = too_long {
+        return Err(RequestError::TooLong { dns_name });
+    }
+    if kept > body.room() {
+        return Err(RequestError::TooMuch);
     }
     Ok(changes)
 }

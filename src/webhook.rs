@@ -1,18 +1,28 @@
 //! Speaks ExternalDNS's webhook protocol: sockets, routes and media types. It knows nothing of Cloudflare.
 //!
-//! [`routes`] decides from values alone; [`server`] brings requests to it and sends its answers.
+//! One request, from its first byte to its answer:
+//!
+//! 1. tiny_http reads the head. An acceptor takes the request and starts its deadline; the [`pool`] gives it a worker.
+//! 2. [`routes`] decides from the head alone if the request may be served.
+//! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one [`permit`] first, so that one large body
+//!    and what is made of it are in memory at a time.
+//! 4. The service reads the [`body`] endpoint by endpoint, and acts once all of it was well-formed.
+//! 5. The answer is sent, and the permit given back.
+//!
+//! tiny_http cannot time out a read. So a client that stalls keeps its worker, and the permit if it has that. When
+//! another request went without for it, and two request times are over, the process ends with the reason, and is
+//! started afresh.
 
 use std::fmt;
 
 use crate::clock::Deadline;
 use crate::model::endpoint::Endpoint;
 
-use self::incoming::Incoming;
+use self::body::Body;
 
-pub mod budget;
-pub mod incoming;
-pub mod media_type;
-pub mod pool;
+pub mod body;
+mod permit;
+mod pool;
 pub mod response;
 pub mod routes;
 pub mod server;
@@ -28,28 +38,20 @@ pub trait Service: Send + Sync {
     /// When the list would be incomplete: ExternalDNS would take a missing endpoint for a deleted one.
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// The canonical form of the endpoints that ExternalDNS wants. What is kept of `wanted` must be taken from its
-    /// share.
+    /// The canonical form of the endpoints that ExternalDNS wants.
     ///
     /// # Errors
-    /// When the canonical form is not known yet, or not for all endpoints.
-    fn adjust_endpoints(
-        &self,
-        wanted: &mut Incoming<'_>,
-        deadline: Deadline,
-    ) -> Result<Vec<Endpoint>, Failure>;
+    /// When the body is malformed, or the canonical form is not known yet, or not for all endpoints.
+    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// Carries out the changes once the whole body has arrived.
+    /// Carries out the changes.
     ///
     /// # Errors
-    /// When any of the work was not done, so that ExternalDNS has to ask for it again.
-    fn apply_changes(&self, changes: &mut Incoming<'_>, deadline: Deadline) -> Result<(), Failure>;
-
-    /// Compares two values of the property `name` by their meaning, for the older plugin protocol.
-    fn property_values_equal(&self, name: &str, previous: &str, current: &str) -> bool;
+    /// When the body is malformed, or any of the work was not done, so that ExternalDNS has to ask for it again.
+    fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure>;
 }
 
-/// A request that was not carried out. ExternalDNS treats both statuses as soft errors and asks again in its next loop;
+/// A request that was not carried out. ExternalDNS treats 500 and 503 as soft errors and asks again in its next loop;
 /// any other status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -60,6 +62,8 @@ pub struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureStatus {
+    /// 400: the request is none that ExternalDNS sends.
+    Malformed400,
     /// 500: the request failed, or cannot be served as it is.
     Internal500,
     /// 503: it may work later.
@@ -76,25 +80,21 @@ impl Failure {
     pub fn internal(text: impl Into<String>) -> Self {
         Self { status: FailureStatus::Internal500, text: text.into() }
     }
+
+    /// A body that cannot be read.
+    pub fn malformed(reason: impl fmt::Display) -> Self {
+        Self { status: FailureStatus::Malformed400, text: format!("the body cannot be read: {reason}") }
+    }
 }
 
 impl FailureStatus {
     /// The HTTP status.
     pub fn code(self) -> u16 {
         match self {
+            Self::Malformed400 => 400,
             Self::Internal500 => 500,
             Self::Unavailable503 => 503,
         }
-    }
-}
-
-/// Reading a body failed, and the answer is set already. What was read before must not be acted upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted;
-
-impl From<Interrupted> for Failure {
-    fn from(Interrupted: Interrupted) -> Self {
-        Self::unavailable("the request could not be read to its end")
     }
 }
 

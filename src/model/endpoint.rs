@@ -2,7 +2,7 @@
 //!
 //! The types mirror `endpoint.Endpoint` and `plan.Changes` of ExternalDNS. Go omits empty fields, writes `null` for a
 //! nil list, and up to 0.16.1 wrote the keys of Changes in upper case. All of that is read, lists by
-//! [`crate::webhook::incoming`]. Empty fields are also omitted when writing, so that both sides look alike.
+//! [`crate::webhook::body`]. Empty fields are also omitted when writing, so that both sides look alike.
 
 use std::fmt;
 use std::sync::Arc;
@@ -227,19 +227,6 @@ pub enum List {
     UpdateNew,
     /// See [`Changes::delete`].
     Delete,
-}
-
-impl List {
-    /// The list that a field of changes holds. Up to 0.16.1 ExternalDNS wrote the field names in upper case.
-    pub fn of_field(name: &str) -> Option<Self> {
-        Some(match name {
-            "create" | "Create" => Self::Create,
-            "updateOld" | "UpdateOld" => Self::UpdateOld,
-            "updateNew" | "UpdateNew" => Self::UpdateNew,
-            "delete" | "Delete" => Self::Delete,
-            _ => return None,
-        })
-    }
 }
 
 impl Changes {

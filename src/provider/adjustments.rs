@@ -12,12 +12,13 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::provider::memory::SaidLines;
+use crate::provider::request_error::RequestError;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
-use crate::webhook::Interrupted;
-use crate::webhook::incoming::{Arrived, Incoming};
+use crate::webhook::Failure;
+use crate::webhook::body::{Arrived, Body};
 
 /// What was said of earlier adjustments, so that it is not said again. No adjustment goes by it.
 #[derive(Debug, Default)]
@@ -31,31 +32,39 @@ impl Adjustments {
     /// The canonical form of `wanted`.
     ///
     /// # Errors
-    /// When the body cannot be read to its end, or there is no room for what is kept of it.
+    /// When the body is malformed, or there is no room for what is kept of it.
     pub fn adjust(
         &self,
-        wanted: &mut Incoming<'_>,
+        wanted: Body,
         settings: &Settings,
         snapshot: Option<&Snapshot>,
         clock: &dyn Clock,
         deadline: Deadline,
-    ) -> Result<Adjusted, Interrupted> {
+    ) -> Result<Adjusted, Failure> {
         let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
         let mut adjuster = Adjuster::new(settings, snapshot);
         let mut unnamed = 0;
-        while let Some(Arrived { list: _, endpoint, is_whole }) = wanted.next_endpoint()? {
+        let mut kept = 0;
+        wanted.wanted(&mut |Arrived { list: _, endpoint, is_whole }| {
+            if kept > wanted.room() {
+                return;
+            }
             let added = match is_whole {
                 true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
                 true => adjuster.add(&endpoint),
                 false => adjuster.add_too_long(&endpoint),
             };
-            let bytes = added.iter().map(Endpoint::memory_bytes).sum();
+            kept += added.iter().map(Endpoint::memory_bytes).sum::<usize>();
             if added.is_empty() && !adjust::opts_out(&endpoint) {
                 unnamed += 1;
                 debug_unnamed(&endpoint);
             }
-            wanted.keep(bytes)?;
+        })?;
+        if kept > wanted.room() {
+            return Err(RequestError::TooMuch.into_logged_failure());
         }
+        // The answer will need its memory.
+        drop(wanted);
         self.report_unnamed(unnamed);
         let adjusted = adjuster.finish();
         let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {

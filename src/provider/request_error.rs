@@ -7,14 +7,16 @@ use log::{info, warn};
 use crate::cloudflare::Error;
 use crate::provider::reader::ReadError;
 use crate::reconcile::plan::WrongOwner;
-use crate::webhook::{Failure, Interrupted};
+use crate::webhook::Failure;
 
 #[derive(Debug)]
 pub(super) enum RequestError {
     /// The token or the tunnels have never been found valid.
     NotReady,
-    /// The body could not be read.
-    Interrupted(Interrupted),
+    /// The body is malformed, or a failure that is logged already.
+    Body(Failure),
+    /// The memory has no room for what is asked for.
+    TooMuch,
     /// Half of an endpoint would be a different endpoint.
     TooLong {
         dns_name: String,
@@ -37,15 +39,12 @@ impl RequestError {
             Self::Write(Error::OutOfTime) => {
                 info!("the rest does not fit into this request's time; the next loop goes on");
             }
-            Self::TooLong { .. }
+            Self::TooMuch
+            | Self::TooLong { .. }
             | Self::WrongOwner(_)
             | Self::Read(_)
             | Self::Write(Error::Limited { .. }) => warn!("{self}"),
-            Self::NotReady
-            | Self::Interrupted(_)
-            | Self::Write(_)
-            | Self::Forbidden
-            | Self::Unfinished { .. } => {}
+            Self::NotReady | Self::Body(_) | Self::Write(_) | Self::Forbidden | Self::Unfinished { .. } => {}
         }
         self.into()
     }
@@ -56,7 +55,8 @@ impl RequestError {
             Self::WrongOwner(_) | Self::Read(ReadError::Document(..)) => false,
             Self::Read(ReadError::Cloudflare(_, error)) | Self::Write(error) => error.is_retryable(),
             Self::NotReady
-            | Self::Interrupted(_)
+            | Self::Body(_)
+            | Self::TooMuch
             | Self::TooLong { .. }
             | Self::Forbidden
             | Self::Unfinished { .. } => true,
@@ -70,7 +70,11 @@ impl fmt::Display for RequestError {
             Self::NotReady => formatter.write_str(
                 "not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why",
             ),
-            Self::Interrupted(interrupted) => Failure::from(*interrupted).fmt(formatter),
+            Self::Body(failure) => failure.fmt(formatter),
+            Self::TooMuch => formatter.write_str(
+                "the request asks for more hostnames of ours than fit into memory, and none of it is done: let several \
+                 pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)",
+            ),
             Self::TooLong { dns_name } => {
                 write!(
                     formatter,
@@ -96,14 +100,17 @@ impl fmt::Display for RequestError {
 /// Every failure is soft for ExternalDNS, which tries again in its next loop.
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
+        if let RequestError::Body(failure) = error {
+            return failure;
+        }
         let text = error.to_string();
         if error.may_pass() { Self::unavailable(text) } else { Self::internal(text) }
     }
 }
 
-impl From<Interrupted> for RequestError {
-    fn from(interrupted: Interrupted) -> Self {
-        Self::Interrupted(interrupted)
+impl From<Failure> for RequestError {
+    fn from(failure: Failure) -> Self {
+        Self::Body(failure)
     }
 }
 
@@ -118,7 +125,7 @@ mod tests {
     use super::*;
     use crate::ingress::Document;
     use crate::model::TunnelId;
-    use crate::webhook::FailureStatus::{self, Internal500, Unavailable503};
+    use crate::webhook::FailureStatus::{self, Internal500, Malformed400, Unavailable503};
 
     fn document_error() -> ReadError {
         let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
@@ -129,9 +136,10 @@ mod tests {
     #[test]
     fn what_may_pass_by_itself_is_503_and_what_may_not_is_500() {
         let wrong_owner = WrongOwner { found: "a".into(), expected: "b".into() };
-        let cases: [(RequestError, FailureStatus, &str); 9] = [
+        let cases: [(RequestError, FailureStatus, &str); 10] = [
             (RequestError::NotReady, Unavailable503, "not ready: "),
-            (Interrupted.into(), Unavailable503, "the request could not be read"),
+            (Failure::malformed("x").into(), Malformed400, "the body cannot be read: x"),
+            (RequestError::TooMuch, Unavailable503, "the request asks for more hostnames"),
             (
                 RequestError::TooLong { dns_name: "a.test".to_owned() },
                 Unavailable503,

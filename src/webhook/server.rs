@@ -8,12 +8,9 @@
 //!   read heads, and bodies up to 1 KiB                    starts the deadline            read the body, ask the
 //!                                                         checks the listener            service, answer
 //! ```
-//!
-//! A request's deadline starts when an acceptor gets it. Acceptors never block, so a request waits in tiny_http's queue
-//! only while our own is full; the age of the queued requests shows that, and the process ends.
 
 use std::fmt;
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Cursor};
 use std::mem;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{self, AssertUnwindSafe};
@@ -22,11 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tiny_http::{HTTPVersion, Header, Request, StatusCode};
+use tiny_http::{Header, Request, StatusCode};
 
-use super::budget::{Budget, Share};
-use super::incoming::{Incoming, Shape};
-use super::pool::{Pool, SubmitError};
+use super::body::Body;
+use super::permit::{Held, Permit};
+use super::pool::Pool;
 use super::response::Response;
 use super::routes::{self, Head};
 use super::{Failure, Service};
@@ -51,6 +48,15 @@ compile_error!(
     "tiny_http panics when a client resets early: build with panic = \"unwind\", or one packet ends the process"
 );
 
+/// A worker's stack, on which the provider's TLS handshakes run. Only the pages that are touched become resident.
+const WORKER_STACK_BYTES: usize = 1024 * 1024;
+
+const TOO_LARGE: &str = "the body is larger than 32 MiB: look for objects with many annotations and hostnames, or let \
+    several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
+
+const BUSY: &str = "another large body was in the way until it was too late: ExternalDNS never has two under way, so \
+    look who else speaks to this port";
+
 /// Headers that a browser sends with a page's requests, and ExternalDNS never sends.
 const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
 
@@ -61,7 +67,7 @@ pub struct ServerSettings {
     pub addresses: Vec<SocketAddr>,
     /// The longest time that a request may take.
     pub request_timeout: Duration,
-    /// The most requests that may be in flight at once.
+    /// The number of requests that are answered at once.
     pub workers: usize,
     /// The longest time that one blocked send of an answer may take.
     pub send_timeout: Duration,
@@ -77,7 +83,7 @@ impl ServerSettings {
         Self {
             addresses,
             request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
-            workers: limits::API_WORKERS_MAX,
+            workers: limits::API_WORKERS,
             send_timeout: API_SEND_TIMEOUT,
             check_period: limits::LISTENER_CHECK_PERIOD,
             metrics: Arc::default(),
@@ -95,8 +101,7 @@ pub struct BoundServer {
 /// A running server. Dropping it does not stop it.
 pub struct RunningServer {
     common: Arc<Common>,
-    pool: Pool<Job>,
-    takers: Vec<(Arc<tiny_http::Server>, JoinHandle<()>)>,
+    acceptors: Vec<(Arc<tiny_http::Server>, JoinHandle<()>)>,
 }
 
 /// The state that all threads of a server share.
@@ -105,8 +110,10 @@ struct Common {
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
     settings: ServerSettings,
-    budget: Budget,
+    pool: Pool<Job>,
+    permit: Permit,
     stopping: AtomicBool,
+    /// Requests that must not be dropped.
     abandoned: AtomicUsize,
 }
 
@@ -114,29 +121,6 @@ struct Job {
     request: Request,
     taken: Instant,
     deadline: Deadline,
-}
-
-/// A body as its client sends it. Once the process is ending it yields nothing more, so that nobody waits for it.
-struct Sent<'a> {
-    body: &'a mut dyn Read,
-    common: &'a Common,
-    pool: &'a Pool<Job>,
-    /// Set once nothing of the body is left.
-    is_read: &'a mut bool,
-    /// The process began to end before the body did.
-    is_cut: bool,
-}
-
-impl Read for Sent<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.pool.wait_for_client(|| self.body.read(buffer));
-        if self.common.is_stopping() {
-            self.is_cut = true;
-            return Err(io::Error::other("the program is ending"));
-        }
-        *self.is_read |= matches!(read, Ok(0));
-        read
-    }
 }
 
 /// Keeps tiny_http's panic over early resets out of the log. When a client resets its connection before tiny_http has
@@ -230,32 +214,35 @@ impl BoundServer {
             clock,
             shutdown,
             settings,
-            budget: Budget::new(limits::BODIES_MAX_BYTES, limits::BODIES_RESERVE_BYTES),
+            pool: Pool::new(),
+            permit: Permit::default(),
             stopping: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
         });
-        let worker = Arc::clone(&common);
-        let pool = Pool::new(common.settings.workers, move |job, pool: &Pool<_>| worker.work(job, pool));
-        let mut takers = Vec::with_capacity(listeners.len());
-        for (address, listener) in listeners {
-            let server = Arc::new(
-                tiny_http::Server::from_listener(listener, None)
-                    .map_err(|error| io::Error::other(error.to_string()))?,
-            );
-            let acceptor = Acceptor {
-                common: Arc::clone(&common),
-                pool: pool.clone(),
-                server: Arc::clone(&server),
-                address,
-            };
-            let thread = thread::Builder::new()
-                .name("webhook-take".to_owned())
-                .stack_size(limits::LISTENER_STACK_BYTES)
-                .spawn(move || acceptor.run())?;
-            takers.push((server, thread));
+        for _ in 0..common.settings.workers {
+            let common = Arc::clone(&common);
+            spawn("webhook", WORKER_STACK_BYTES, move || common.pool.work(|job| common.work(job)))?;
         }
-        Ok(RunningServer { common, pool, takers })
+        let mut acceptors = Vec::with_capacity(listeners.len());
+        for (address, listener) in listeners {
+            let server = Arc::new(open(listener)?);
+            let acceptor = Acceptor { common: Arc::clone(&common), server: Arc::clone(&server), address };
+            let thread = spawn("webhook-take", limits::LISTENER_STACK_BYTES, move || acceptor.run())?;
+            acceptors.push((server, thread));
+        }
+        Ok(RunningServer { common, acceptors })
     }
+}
+
+/// Hands a listening socket to tiny_http, which panics if it cannot start a thread.
+fn open(listener: TcpListener) -> io::Result<tiny_http::Server> {
+    panic::catch_unwind(|| tiny_http::Server::from_listener(listener, None))
+        .map_err(|_| io::Error::other("tiny_http could not start a thread"))?
+        .map_err(|error| io::Error::other(error.to_string()))
+}
+
+fn spawn(name: &str, stack_bytes: usize, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(run)
 }
 
 impl RunningServer {
@@ -263,7 +250,7 @@ impl RunningServer {
     /// if all were.
     pub fn stop(self, limit: Duration) -> bool {
         self.common.stopping.store(true, Ordering::Release);
-        for (server, acceptor) in self.takers {
+        for (server, acceptor) in self.acceptors {
             server.unblock();
             if acceptor.join().is_err() {
                 log::error!("a thread of the API port panicked");
@@ -271,7 +258,7 @@ impl RunningServer {
             // This is the last owner, so dropping it closes the socket.
             drop(server);
         }
-        self.pool.stop(limit)
+        self.common.pool.stop(limit)
     }
 }
 
@@ -287,7 +274,6 @@ impl fmt::Debug for RunningServer {
 /// Takes requests from one listener, and watches it.
 struct Acceptor {
     common: Arc<Common>,
-    pool: Pool<Job>,
     server: Arc<tiny_http::Server>,
     address: SocketAddr,
 }
@@ -295,90 +281,54 @@ struct Acceptor {
 impl Acceptor {
     fn run(&self) {
         let common = &*self.common;
+        let period = common.settings.check_period;
         let mut checked = common.clock.now();
-        loop {
-            match self.server.recv_timeout(common.settings.check_period) {
-                Ok(Some(request)) => self.submit(request),
-                Ok(None) if common.is_stopping() => return,
-                Ok(None) => {}
-                Err(error) => {
-                    // tiny_http has closed the listener and ended its accept thread.
-                    if !common.is_stopping() {
-                        common
-                            .shutdown
-                            .fail(format!("{} no longer accepts connections: {error}", self.address));
-                    }
-                    return;
-                }
-            }
+        while !common.is_stopping() {
+            let received =
+                if common.pool.wait_for_room(period) { self.server.recv_timeout(period) } else { Ok(None) };
             let now = common.clock.now();
-            if now.saturating_duration_since(checked) >= common.settings.check_period {
+            match received {
+                Ok(Some(request)) => {
+                    let deadline = Deadline::after(&*common.clock, common.settings.request_timeout);
+                    common.pool.submit(now, Job { request, taken: now, deadline });
+                }
+                Ok(None) => {}
+                // tiny_http has closed the listener and ended its accept thread.
+                Err(error) => return self.fail(&format!("no longer accepts connections: {error}")),
+            }
+            if now.saturating_duration_since(checked) >= period {
                 checked = now;
                 self.check();
             }
         }
     }
 
-    fn submit(&self, request: Request) {
-        let common = &*self.common;
-        let taken = common.clock.now();
-        let mut job = Job {
-            request,
-            taken,
-            deadline: Deadline::after(&*common.clock, common.settings.request_timeout),
-        };
-        loop {
-            match self.pool.submit(taken, job, common.settings.check_period) {
-                Ok(()) => return,
-                Err(SubmitError::Full(returned)) => {
-                    self.check();
-                    if common.is_stopping() || common.shutdown.failure().is_some() {
-                        common.abandon(returned.request);
-                        return;
-                    }
-                    job = returned;
-                }
-                Err(SubmitError::NoThread(returned, error)) => {
-                    common.shutdown.fail(format!("cannot start a thread to answer ExternalDNS: {error}"));
-                    common.abandon(returned.request);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Ends the process if nobody listens any more, or if all workers or the memory for requests are held for good.
+    /// Ends the process if tiny_http listens no more, or if clients hold all workers or the permit for good.
     fn check(&self) {
         /// Connecting to ourselves takes no longer than this, unless the backlog is full.
         const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
         let common = &*self.common;
-        if common.is_stopping() {
-            return;
-        }
         // tiny_http panics if it runs out of descriptors between accepting a connection and cloning it. That closes the
         // listener, and nothing else shows it.
         if let Err(error) = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)
             && error.kind() == io::ErrorKind::ConnectionRefused
-            && !common.is_stopping()
         {
-            common.shutdown.fail(format!("{} no longer accepts connections", self.address));
+            self.fail("no longer accepts connections");
         }
         // The service ends with its request's deadline, so whatever lasts longer is a client.
-        let limit = common.settings.request_timeout * 2;
-        if common.clock.now().checked_sub(limit).is_some_and(|instant| common.budget.is_held_since(instant)) {
-            common.shutdown.fail(format!(
-                "the memory for requests of {} is held by a client that neither sends nor closes",
-                self.address
-            ));
+        let Some(limit) = common.clock.now().checked_sub(common.settings.request_timeout * 2) else { return };
+        if common.permit.is_missed_since(limit) {
+            self.fail("has a client that neither sends its large body nor closes, and another one waits");
         }
-        if let Some(since) = self.pool.waiting_since()
-            && common.clock.now().saturating_duration_since(since) > limit
-        {
-            common.shutdown.fail(format!(
-                "every worker of {} is held by a client that neither sends nor closes",
-                self.address
-            ));
+        if common.pool.waiting_since().is_some_and(|since| since < limit) {
+            self.fail("has clients that hold every worker, and neither send nor close");
+        }
+    }
+
+    fn fail(&self, reason: &str) {
+        if !self.common.is_stopping() {
+            self.common.shutdown.fail(format!("{} {reason}", self.address));
         }
     }
 }
@@ -389,15 +339,15 @@ impl Common {
     }
 
     /// Answers one request. No failure ends the worker.
-    fn work(&self, job: Job, pool: &Pool<Job>) {
-        let Job { mut request, taken, deadline } = job;
-        let mut is_read = announced_bytes(&request) == 0;
-        // The share lasts until the answer is sent, because the answer is made of what it was taken for.
-        let mut share = self.budget.share(taken, announced_bytes(&request));
+    fn work(&self, mut job: Job) {
+        let mut is_read = announced_bytes(&job.request) == 0;
+        // The permit lasts until the answer is sent, because the answer is as large as the body.
+        let mut permit = None;
         let answer = panic::catch_unwind(AssertUnwindSafe(|| {
-            self.answer(&mut request, &mut is_read, &mut share, deadline, pool)
+            self.answer(&mut job, &mut is_read, &mut permit).unwrap_or_else(|refusal| refusal)
         }))
         .unwrap_or_else(|_| Failure::internal("internal error").into());
+        let Job { request, taken, deadline: _ } = job;
         let duration = self.clock.now().saturating_duration_since(taken);
         logging::debug(module_path!(), || {
             LogLine::default()
@@ -411,7 +361,7 @@ impl Common {
         self.count(&request, answer.status, duration);
         let send = || panic::catch_unwind(AssertUnwindSafe(|| self.send(request, answer)));
         // Sending also drains the rest of the body.
-        let sent = if is_read { send() } else { pool.wait_for_client(send) };
+        let sent = if is_read { send() } else { self.pool.wait_for_client(send) };
         match sent {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log::warn!("an answer could not be sent: {error}"),
@@ -426,124 +376,117 @@ impl Common {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// `is_read` becomes true once nothing of the body is left.
-    fn answer(
-        &self,
-        request: &mut Request,
+    /// The answer; the error is one too, of a request that the service is not asked for. `is_read` becomes true once
+    /// nothing of the body is left.
+    fn answer<'p>(
+        &'p self,
+        job: &mut Job,
         is_read: &mut bool,
-        share: &mut Share,
-        deadline: Deadline,
-        pool: &Pool<Job>,
-    ) -> Response {
-        if deadline.is_over(&*self.clock) {
-            return Failure::unavailable("no worker was free in time").into();
+        permit: &mut Option<Held<'p>>,
+    ) -> Result<Response, Response> {
+        if job.deadline.is_over(&*self.clock) {
+            return Err(Failure::unavailable("no worker was free in time").into());
         }
+        let request = &job.request;
         if let Some(answer) = ambiguous_framing(request) {
-            return answer;
+            return Err(answer);
         }
-        let head = Head {
+        let accepted = routes::accept(&Head {
             method: request.method().as_str(),
             target: request.url(),
             accept: values(request, "Accept"),
             content_type: values(request, "Content-Type"),
             is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
-        };
-        let accepted = match routes::accept(&head, request.body_length()) {
-            Ok(accepted) => accepted,
-            Err(answer) => return answer,
-        };
-        let announced = request.body_length();
-        let mut sent = Sent { body: request.as_reader(), common: self, pool, is_read, is_cut: false };
-        let mut nothing = io::empty();
-        let (source, shape): (&mut dyn Read, Shape) = match accepted.shape() {
-            Some(shape) => (&mut sent, shape),
-            None => (&mut nothing, Shape::Object),
-        };
-        let mut body = Incoming::new(source, announced, shape, share, deadline, &*self.clock);
-        let answer = accepted.answer(&mut body, &*self.service, deadline);
-        if sent.is_cut { Failure::unavailable("the program is ending").into() } else { answer }
+        })?;
+        let mut bytes = Vec::new();
+        if accepted.has_body() {
+            bytes = self.pool.wait_for_client(|| self.receive(job, permit))?;
+            *is_read = true;
+        }
+        Ok(accepted.answer(Body::new(bytes)?, &*self.service, job.deadline))
     }
 
-    /// Sends the answer. When a request is dropped, tiny_http reads the rest of its body into one buffer of that size;
-    /// if memory for it may be missing, the request must not be dropped.
+    /// Receives the whole body. One that is large needs the permit first.
+    fn receive<'p>(&'p self, job: &mut Job, permit: &mut Option<Held<'p>>) -> Result<Vec<u8>, Failure> {
+        /// An announced length may be a lie, so capacity for it is taken in steps.
+        const STEP_BYTES: usize = 64 * 1024;
+        const CHUNK_BYTES: usize = 16 * 1024;
+
+        let announced = job.request.body_length();
+        let mut bytes = Vec::new();
+        let mut chunk = [0; CHUNK_BYTES];
+        loop {
+            let known = announced.unwrap_or_default().max(bytes.len());
+            if known > limits::REQUEST_BODY_MAX_BYTES {
+                return Err(Failure::unavailable(TOO_LARGE));
+            }
+            if known > limits::SMALL_BODY_MAX_BYTES && permit.is_none() {
+                *permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
+                if permit.is_none() {
+                    return Err(Failure::unavailable(BUSY));
+                }
+            }
+            let read = job.request.as_reader().read(&mut chunk);
+            if self.is_stopping() {
+                return Err(Failure::unavailable("the program is ending"));
+            }
+            if job.deadline.is_over(&*self.clock) {
+                return Err(Failure::unavailable("the body came too late"));
+            }
+            match read {
+                Ok(0) if announced.is_some_and(|announced| bytes.len() < announced) => {
+                    return Err(Failure::malformed("it ended before its announced length"));
+                }
+                Ok(0) => return Ok(bytes),
+                Ok(length) => {
+                    if bytes.capacity() - bytes.len() < length {
+                        bytes.reserve_exact(STEP_BYTES);
+                    }
+                    bytes.extend_from_slice(chunk.get(..length).unwrap_or_default());
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::malformed(error)),
+            }
+        }
+    }
+
+    /// Sends the answer. When a request is dropped, tiny_http reads the rest of its body into one buffer of that size.
+    /// If memory for it may be missing, the request must not be dropped, and gets no answer: its connection cannot be
+    /// used again or even closed.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
-        let droppable = request.body_length().is_none_or(|length| length <= DRAINED_BODY_MAX_BYTES);
-        if droppable {
+        let length = request.body_length().unwrap_or_default();
+        if length <= DRAINED_BODY_MAX_BYTES {
             return respond(request, answer);
         }
-        self.count_abandoned();
-        respond_and_forget(request, &answer)
-    }
-
-    /// Gives a request up without an answer, because the process is about to end. Dropping it could block.
-    fn abandon(&self, request: Request) {
-        self.count_abandoned();
         mem::forget(request);
-    }
-
-    fn count_abandoned(&self) {
+        log::warn!("a request announced a body of {length} bytes, and gets no answer");
         let abandoned = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         if abandoned >= limits::ABANDONED_REQUESTS_MAX {
             self.shutdown.fail(format!(
                 "{abandoned} requests announced bodies too large to be let go; starting afresh frees what they hold"
             ));
         }
+        Ok(())
     }
 }
 
 fn respond(request: Request, answer: Response) -> io::Result<()> {
-    let headers = headers(&answer).filter_map(|(name, value)| Header::from_bytes(name, value).ok()).collect();
-    let Response { status, body, .. } = answer;
+    let Response { status, content_type, body } = answer;
+    // All values are constants, because tiny_http does not check them for line ends.
+    let headers = [("Server", Some(env!("CARGO_PKG_NAME"))), ("Content-Type", content_type)];
+    let headers = headers.into_iter().filter_map(|(name, value)| Header::from_bytes(name, value?).ok());
     let length = body.len();
     request.respond(
-        tiny_http::Response::new(StatusCode(status), headers, Cursor::new(body), Some(length), None)
-            // ExternalDNS, and people who debug it, expect a length.
-            .with_chunked_threshold(usize::MAX),
+        tiny_http::Response::new(
+            StatusCode(status),
+            headers.collect(),
+            Cursor::new(body),
+            Some(length),
+            None,
+        )
+        // ExternalDNS, and people who debug it, expect a length.
+        .with_chunked_threshold(usize::MAX),
     )
-}
-
-/// Answers without ever letting go of the request's body. The connection cannot be used again or even closed, because
-/// its thread waits for the body's reader.
-///
-/// tiny_http gives the writer away without dropping the reader in one case only, an upgrade, and then prints a head of
-/// its own first. To the client that head is an interim answer without meaning, and the real one follows.
-fn respond_and_forget(request: Request, answer: &Response) -> io::Result<()> {
-    if *request.http_version() < HTTPVersion(1, 1) {
-        // HTTP/1.0 has no interim answers.
-        mem::forget(request);
-        return Ok(());
-    }
-    let without_body = request.method().as_str() == "HEAD";
-    let mut stream = request.upgrade("none", tiny_http::Response::empty(100));
-    let result = write_answer(&mut stream, answer, without_body);
-    mem::forget(stream);
-    result
-}
-
-fn write_answer(stream: &mut dyn Write, answer: &Response, without_body: bool) -> io::Result<()> {
-    let mut head =
-        format!("HTTP/1.1 {} {}\r\n", answer.status, StatusCode(answer.status).default_reason_phrase());
-    for (name, value) in headers(answer) {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", answer.body.len()));
-    stream.write_all(head.as_bytes())?;
-    if !without_body {
-        stream.write_all(&answer.body)?;
-    }
-    stream.flush()
-}
-
-/// The header fields of an answer. All are constants, because tiny_http does not check values for line ends.
-fn headers(answer: &Response) -> impl Iterator<Item = (&'static str, &'static str)> {
-    [
-        ("Server", Some(env!("CARGO_PKG_NAME"))),
-        ("Content-Type", answer.content_type),
-        ("Allow", answer.allow),
-        ("Vary", answer.vary),
-    ]
-    .into_iter()
-    .filter_map(|(name, value)| Some((name, value?)))
 }
 
 fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::clock::{Clock as _, Deadline};
+use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
 use external_dns_cloudflare_tunnel_webhook::limits::ADJUST_RESERVE;
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
-use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
-use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Incoming, Shape};
+use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
 use test_support::harness::{Harness, published};
@@ -19,10 +18,8 @@ fn what_there_is_no_time_to_read_stays_wanted() {
     let body = serde_json::to_string(&[published("web.example.com", "http://web:80")]).expect("plain data");
     for (left, is_late) in [(ADJUST_RESERVE, false), (ADJUST_RESERVE - Duration::from_millis(1), true)] {
         let deadline = Deadline::after(&clock, left);
-        let (mut source, mut share) = (body.as_bytes(), Budget::new(1 << 20, 0).share(clock.now(), 0));
-        let mut wanted =
-            Incoming::new(&mut source, Some(body.len()), Shape::Endpoints, &mut share, deadline, &clock);
-        let adjusted = Adjustments::default().adjust(&mut wanted, &settings, None, &clock, deadline);
+        let wanted = Body::new(body.clone().into_bytes()).expect("it is text");
+        let adjusted = Adjustments::default().adjust(wanted, &settings, None, &clock, deadline);
         let adjusted = adjusted.expect("it is read").endpoints;
         let names: Vec<&str> = adjusted.iter().map(|one| &*one.dns_name).collect();
         assert_eq!(names, ["web.example.com"], "{left:?}");

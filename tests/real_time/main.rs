@@ -14,3 +14,4 @@ mod hanging_calls;
 mod latency;
 mod memory;
 mod processor_time;
+mod stalled_bodies;

@@ -9,17 +9,13 @@ use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Earlier, Plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
-use external_dns_cloudflare_tunnel_webhook::webhook::budget::Budget;
-use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming, Shape};
+use external_dns_cloudflare_tunnel_webhook::webhook::body::{Arrived, Body};
 use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Head};
 use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
 
 use crate::Outcome;
 
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
-
-/// No body of any scale is short of memory.
-const MEMORY_BYTES: usize = 1024 * 1024 * 1024;
 
 /// The clock stands still, so any time will do.
 const TIME: Duration = Duration::from_secs(10);
@@ -55,15 +51,9 @@ impl Program {
             content_type: vec![MEDIA_TYPE],
             is_from_page: false,
         };
-        let accepted =
-            routes::accept(&head, Some(body.len())).map_err(|answer| format!("status {}", answer.status))?;
-        let mut source = body.as_bytes();
-        let mut share = Budget::new(MEMORY_BYTES, 0).share(self.clock.now(), 0);
+        let accepted = routes::accept(&head).map_err(|answer| format!("status {}", answer.status))?;
         let deadline = Deadline::after(&self.clock, TIME);
-        let shape = accepted.shape().unwrap_or(Shape::Object);
-        let mut incoming =
-            Incoming::new(&mut source, Some(body.len()), shape, &mut share, deadline, &self.clock);
-        let answer = accepted.answer(&mut incoming, self, deadline);
+        let answer = accepted.answer(Body::new(body.into())?, self, deadline);
         match answer.status {
             200 | 204 => Ok(answer.body),
             status => Err(format!("status {status}: {}", String::from_utf8_lossy(&answer.body)).into()),
@@ -85,30 +75,22 @@ impl Service for Program {
         Ok(records::records(&self.snapshot, &self.settings).endpoints)
     }
 
-    fn adjust_endpoints(
-        &self,
-        wanted: &mut Incoming<'_>,
-        deadline: Deadline,
-    ) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let last = Some(&*self.snapshot);
         Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?.endpoints)
     }
 
-    fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+    fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
+        body.changes(&mut |Arrived { list, endpoint, .. }| {
             if plan::concerns(&endpoint, list == List::UpdateOld, &self.settings) {
                 changes.add(list, endpoint);
             }
-        }
+        })?;
         let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &self.settings)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())
-    }
-
-    fn property_values_equal(&self, _: &str, previous: &str, current: &str) -> bool {
-        previous == current
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
-use external_dns_cloudflare_tunnel_webhook::webhook::incoming::{Arrived, Incoming};
+use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};
 use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
 use test_support::log::system_clock;
@@ -41,25 +41,17 @@ impl Service for Fake {
         (self.records)()
     }
 
-    fn adjust_endpoints(&self, wanted: &mut Incoming<'_>, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: Body, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let mut endpoints = Vec::new();
-        while let Some(Arrived { endpoint, .. }) = wanted.next_endpoint()? {
-            endpoints.push(endpoint);
-        }
+        wanted.wanted(&mut |arrived| endpoints.push(arrived.endpoint))?;
         Ok(endpoints)
     }
 
-    fn apply_changes(&self, incoming: &mut Incoming<'_>, _: Deadline) -> Result<(), Failure> {
+    fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        while let Some(Arrived { list, endpoint, .. }) = incoming.next_endpoint()? {
-            changes.add(list, endpoint);
-        }
+        body.changes(&mut |arrived| changes.add(arrived.list, arrived.endpoint))?;
         self.applied.lock().unwrap().push(changes);
         Ok(())
-    }
-
-    fn property_values_equal(&self, _: &str, previous: &str, current: &str) -> bool {
-        previous == current
     }
 }
 

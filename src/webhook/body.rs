@@ -1,0 +1,265 @@
+//! The body of a request, as a whole, and the endpoints in it.
+//!
+//! Endpoints are handed over one by one, because a list of them takes many times the memory of its text. Nothing may be
+//! done before the last one was handed over: what follows them may be malformed.
+
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::value::RawValue;
+use serde_json::{Deserializer, Error};
+
+use super::Failure;
+use crate::limits;
+use crate::model::endpoint::{Endpoint, List};
+use crate::model::hostname::HOSTNAME_MAX_BYTES;
+
+#[derive(Debug)]
+pub struct Body(String);
+
+/// An endpoint of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrived {
+    /// The list that holds it.
+    pub list: List,
+    pub endpoint: Endpoint,
+    /// False if the endpoint was too long to be held. It then has its name, its type and its labels.
+    pub is_whole: bool,
+}
+
+/// The lists of [`Changes`](crate::model::endpoint::Changes). Up to 0.16.1 ExternalDNS wrote their names in upper case,
+/// and `null` for an empty one.
+#[derive(Deserialize)]
+struct Lists<'t> {
+    #[serde(borrow, alias = "Create")]
+    create: Option<&'t RawValue>,
+    #[serde(borrow, rename = "updateOld", alias = "UpdateOld")]
+    update_old: Option<&'t RawValue>,
+    #[serde(borrow, rename = "updateNew", alias = "UpdateNew")]
+    update_new: Option<&'t RawValue>,
+    #[serde(borrow, alias = "Delete")]
+    delete: Option<&'t RawValue>,
+}
+
+/// What tells whose an endpoint is that is too long to be held.
+#[derive(Deserialize)]
+struct Names<'t> {
+    #[serde(borrow, rename = "dnsName")]
+    dns_name: Option<&'t RawValue>,
+    #[serde(borrow, rename = "recordType")]
+    record_type: Option<&'t RawValue>,
+    #[serde(borrow)]
+    labels: Option<&'t RawValue>,
+}
+
+impl Body {
+    /// # Errors
+    /// When the bytes are no text.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, Failure> {
+        String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
+    }
+
+    /// The bytes that may be kept of it, or made of it, while it is in memory itself.
+    pub fn room(&self) -> usize {
+        limits::REQUEST_MEMORY_MAX_BYTES.saturating_sub(self.0.len())
+    }
+
+    /// Hands over the endpoints of a list.
+    ///
+    /// # Errors
+    /// When the body is not a list of endpoints.
+    pub fn wanted(&self, each: &mut dyn FnMut(Arrived)) -> Result<(), Failure> {
+        read_list(List::Wanted, &self.0, each).map_err(Failure::malformed)
+    }
+
+    /// Hands over the endpoints of all lists of changes.
+    ///
+    /// # Errors
+    /// When the body does not hold changes.
+    pub fn changes(&self, each: &mut dyn FnMut(Arrived)) -> Result<(), Failure> {
+        let Lists { create, update_old, update_new, delete } = self.value()?;
+        for (list, text) in [
+            (List::Create, create),
+            (List::UpdateOld, update_old),
+            (List::UpdateNew, update_new),
+            (List::Delete, delete),
+        ] {
+            let text = text.map_or("[]", RawValue::get);
+            read_list(list, text, each).map_err(Failure::malformed)?;
+        }
+        Ok(())
+    }
+
+    /// The body as one value.
+    ///
+    /// # Errors
+    /// When it is none of this form.
+    pub fn value<'b, T: Deserialize<'b>>(&'b self) -> Result<T, Failure> {
+        serde_json::from_str(&self.0).map_err(Failure::malformed)
+    }
+}
+
+/// Hands over the endpoints of a list. `null` counts as an empty one, because Go writes it so.
+fn read_list(list: List, text: &str, each: &mut dyn FnMut(Arrived)) -> Result<(), Error> {
+    let text = text.trim_ascii();
+    if text == "null" {
+        return Ok(());
+    }
+    let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let mut rest = inner.ok_or_else(|| Error::custom("expected a list of endpoints"))?.trim_ascii();
+    while !rest.is_empty() {
+        let (arrived, length) = read_endpoint(list, rest)?;
+        each(arrived);
+        rest = rest.get(length..).unwrap_or_default().trim_ascii_start();
+        match rest.strip_prefix(',').map(str::trim_ascii_start) {
+            None if rest.is_empty() => {}
+            Some(next) if !next.is_empty() => rest = next,
+            _ => return Err(Error::custom("expected an endpoint behind each ',' and nothing else")),
+        }
+    }
+    Ok(())
+}
+
+/// The endpoint at the beginning of `text`, and the length of its own text.
+fn read_endpoint(list: List, text: &str) -> Result<(Arrived, usize), Error> {
+    // serde would also accept a list with the fields in order.
+    if !text.starts_with('{') {
+        return Err(Error::custom("expected an endpoint"));
+    }
+    let window = text.get(..text.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
+    match read_value(window) {
+        Ok((endpoint, length)) => Ok((Arrived { list, endpoint, is_whole: true }, length)),
+        Err(error) if error.is_eof() && window.len() < text.len() => {
+            let (Names { dns_name, record_type, labels }, length) = read_value(text)?;
+            let (dns_name, record_type, labels) = (name(dns_name), short(record_type), short(labels));
+            let endpoint = Endpoint { dns_name, record_type, labels, ..Endpoint::default() };
+            Ok((Arrived { list, endpoint, is_whole: false }, length))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The value at the beginning of `text`, and the length of its own text.
+fn read_value<'t, T: Deserialize<'t>>(text: &'t str) -> Result<(T, usize), Error> {
+    let mut values = Deserializer::from_str(text).into_iter();
+    let value = values.next().unwrap_or_else(|| Err(Error::custom("expected a value")))?;
+    Ok((value, values.byte_offset()))
+}
+
+/// The value, unless it is too long or of another form.
+fn short<T: Default + for<'t> Deserialize<'t>>(text: Option<&RawValue>) -> T {
+    let text = text.map(RawValue::get).filter(|text| text.len() <= limits::ENDPOINT_MAX_BYTES);
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// The name. Of one that is too long, a beginning that is still no hostname.
+fn name(text: Option<&RawValue>) -> String {
+    match text.map(RawValue::get) {
+        Some(long) if long.len() > limits::ENDPOINT_MAX_BYTES => {
+            let beginning = long.get(..long.floor_char_boundary(HOSTNAME_MAX_BYTES + 3));
+            beginning.unwrap_or_default().trim_start_matches('"').to_owned()
+        }
+        _ => short(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Hostname;
+    use crate::model::endpoint::Changes;
+
+    fn changes(text: &str) -> Changes {
+        let mut changes = Changes::default();
+        let body = Body::new(text.into()).unwrap();
+        let read = body.changes(&mut |Arrived { list, endpoint, is_whole }| {
+            assert!(is_whole);
+            changes.add(list, endpoint);
+        });
+        read.expect(text);
+        changes
+    }
+
+    fn wanted(text: String) -> Vec<Arrived> {
+        let mut all = Vec::new();
+        Body::new(text.into()).unwrap().wanted(&mut |arrived| all.push(arrived)).expect("a list");
+        all
+    }
+
+    #[test]
+    fn both_spellings_of_changes_null_and_absent_lists_are_read() {
+        let endpoint = r#"{"dnsName":"a.example.com"}"#;
+        for text in [
+            format!(r#"{{"Create":[{endpoint}],"UpdateOld":null,"UpdateNew":null,"Delete":null}}"#),
+            format!(r#"{{"create":[{endpoint}]}}"#),
+            format!(r#" {{ "new" : {{"a":[1,"]}}"]}} , "number": 12, "create" : [ {endpoint} ] }} "#),
+        ] {
+            let changes = changes(&text);
+            assert_eq!(changes.create.len(), 1, "{text}");
+            assert_eq!(changes.delete, [], "{text}");
+        }
+        assert_eq!(changes("{}\n"), Changes::default());
+        let endpoint = |name: &str| Endpoint { dns_name: name.to_owned(), ..Endpoint::default() };
+        let all = r#"{"delete":[{"dnsName":"d"}],"updateOld":[{"dnsName":"o"},{}],"updateNew":[{"dnsName":"n"},{}]}"#;
+        let expected = Changes {
+            create: vec![],
+            update_old: vec![endpoint("o"), endpoint("")],
+            update_new: vec![endpoint("n"), endpoint("")],
+            delete: vec![endpoint("d")],
+        };
+        assert_eq!(changes(all), expected);
+    }
+
+    #[test]
+    fn of_an_endpoint_that_is_too_long_its_name_type_and_labels_are_read_and_what_follows_is_read() {
+        let long = "x\\\"}]".repeat(limits::ELEMENT_MAX_BYTES / 4);
+        let labels = r#""labels":{"resource":"ingress/n/a"}"#;
+        for (label, fields, name, kind) in [
+            (
+                "a property",
+                format!(
+                    r#""dnsName":"a.test","recordType":"A",{labels},"providerSpecific":[{{"value":"{long}"}}]"#
+                ),
+                "a.test",
+                "A",
+            ),
+            (
+                "the name comes last",
+                format!(r#""targets":["{long}"],{labels},"recordType":"A","dnsName":"a.test""#),
+                "a.test",
+                "A",
+            ),
+            ("with an escape", format!(r#""dnsName":"\u0061.test",{labels},"x":"{long}""#), "a.test", ""),
+            ("no name, as Go leaves an empty one out", format!(r#"{labels},"targets":["{long}"]"#), "", ""),
+            ("of a part", format!(r#""x":{{"dnsName":"b"}},{labels},"y":["dnsName","{long}"]"#), "", ""),
+        ] {
+            let arrived = wanted(format!(r#"[{{"dnsName":"before"}},{{{fields}}},{{"dnsName":"after"}}]"#));
+            let names: Vec<(&str, bool)> =
+                arrived.iter().map(|arrived| (&*arrived.endpoint.dns_name, arrived.is_whole)).collect();
+            assert_eq!(names, [("before", true), (name, false), ("after", true)], "{label}");
+            assert_eq!(arrived[1].endpoint.record_type, kind, "{label}");
+            assert_eq!(arrived[1].endpoint.labels.value("resource"), Some("ingress/n/a"), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_name_or_labels_that_are_too_long_themselves_are_not_held() {
+        for text in ["a", "é"] {
+            let long = text.repeat(limits::ELEMENT_MAX_BYTES);
+            let arrived = wanted(format!(r#"[{{"dnsName":"{long}","labels":{{"resource":"{long}"}}}}]"#));
+            let name = &*arrived[0].endpoint.dns_name;
+            assert!(long.starts_with(name) && Hostname::parse(name).is_err(), "{name}");
+            assert!(arrived[0].endpoint.labels.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_length_of_its_text_decides_whether_an_endpoint_is_too_long() {
+        let around = r#"{"dnsName":"a","setIdentifier":""}"#.len();
+        for (length, expected) in [(limits::ELEMENT_MAX_BYTES, true), (limits::ELEMENT_MAX_BYTES + 1, false)]
+        {
+            let text = "x".repeat(length - around);
+            let arrived = wanted(format!(r#"[ {{"dnsName":"a","setIdentifier":"{text}"}} ]"#));
+            assert_eq!(arrived[0].is_whole, expected, "{length}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The one permit for a large body. It bounds the memory of all requests: the largest body, and what is made of it, are
+//! there once.
+
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::locks::{lock, wait_while};
+
+#[derive(Default)]
+pub(super) struct Permit {
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The arrival of the request that holds it.
+    held_since: Option<Instant>,
+    /// Another request went without meanwhile.
+    is_missed: bool,
+}
+
+/// Dropping it gives the permit back.
+pub(super) struct Held<'p>(&'p Permit);
+
+impl Permit {
+    /// Takes the permit for a request that arrived at `since`, waiting for it for at most `patience`.
+    pub(super) fn take(&self, since: Instant, patience: Duration) -> Option<Held<'_>> {
+        let is_held = |state: &mut State| state.held_since.is_some();
+        let mut state = wait_while(&self.freed, lock(&self.state), patience, is_held);
+        if is_held(&mut state) {
+            state.is_missed = true;
+            return None;
+        }
+        *state = State { held_since: Some(since), is_missed: false };
+        Some(Held(self))
+    }
+
+    /// True if a request that arrived before `instant` still holds it although another one went without.
+    pub(super) fn is_missed_since(&self, instant: Instant) -> bool {
+        let state = lock(&self.state);
+        state.is_missed && state.held_since.is_some_and(|since| since < instant)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.state) = State::default();
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_request_that_waits_gets_the_permit_when_it_is_given_back() {
+        let permit = Permit::default();
+        let first = permit.take(SystemClock.now(), Duration::ZERO);
+        assert!(first.is_some());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| permit.take(SystemClock.now(), LONG).is_some());
+            drop(first);
+            assert!(waiting.join().unwrap());
+        });
+    }
+
+    /// Its client sends half a body, then neither goes on nor closes.
+    #[test]
+    fn a_permit_that_is_held_for_long_shows_once_another_request_went_without() {
+        let permit = Permit::default();
+        let since = SystemClock.now();
+        let (at_once, later) = (since, since + LONG);
+        let held = permit.take(since, Duration::ZERO);
+        assert!(!permit.is_missed_since(later), "none went without");
+        assert!(permit.take(since, Duration::ZERO).is_none());
+        assert!(!permit.is_missed_since(at_once), "not for long");
+        assert!(permit.is_missed_since(later));
+        drop(held);
+        let _held = permit.take(since, Duration::ZERO).unwrap();
+        assert!(!permit.is_missed_since(later), "what was missed before is forgotten");
+    }
+}
