@@ -25,18 +25,19 @@ pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
 /// A write does not begin with less time left, because its answer could not be awaited.
 pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 
-// Bodies of requests. A container may have 64 MiB. One large body is there at a time: it and what is kept of it are 36
-// MiB at most, what is kept and the answer fewer than 60.
+// Bodies of requests, in a container of 64 MiB. One large body is there at a time. It and what is kept of it are 36 MiB
+// at most; the answer is written where the body was. A body of nothing but brackets takes twice its size until it is
+// refused.
 
-/// The largest body read from ExternalDNS. One object with 256 KiB of annotations makes 256 KiB for each of its
-/// hostnames, and a hundred of these must not keep everybody else from being served.
-pub const REQUEST_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// The largest body read from ExternalDNS. One object with 256 KiB of annotations on a hundred hostnames makes so much,
+/// and must not keep everybody else from being served.
+pub const REQUEST_BODY_MAX_BYTES: usize = 28 * 1024 * 1024;
 
 /// A larger body is read while no other such body is. Some 1,000 hostnames are this large.
 pub const SMALL_BODY_MAX_BYTES: usize = 256 * 1024;
 
-/// A body together with what is kept of it, while both are in memory: room for 25,000 hostnames to adjust, or to publish
-/// some 8,000 at once, with ExternalDNS's TXT records.
+/// A body together with what is kept of it, while both are in memory: room for some 25,000 hostnames to adjust, or for
+/// 7,000 to publish at once, with ExternalDNS's TXT records.
 pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
 
 /// The largest answer. ExternalDNS reads 32 MiB; above, it stops, fails to parse, and exits.

@@ -153,7 +153,7 @@ impl Provider {
         Ok(shown.endpoints)
     }
 
-    fn adjust(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
+    fn adjust(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let settings = &self.resolved()?.settings;
         let last = self.readings.last();
         let adjusted = self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.clock, deadline)?;
@@ -181,7 +181,7 @@ impl Service for Provider {
         self.show(deadline).map_err(RequestError::into_logged_failure)
     }
 
-    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         self.adjust(wanted, deadline).map_err(RequestError::into_logged_failure)
     }
 

@@ -42,9 +42,9 @@ pub trait Service: Send + Sync {
     ///
     /// # Errors
     /// When the body is malformed, or the canonical form is not known yet, or not for all endpoints.
-    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
+    fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// Carries out the changes.
+    /// Carries out the changes. Their body is its own, so that its memory is free meanwhile.
     ///
     /// # Errors
     /// When the body is malformed, or any of the work was not done, so that ExternalDNS has to ask for it again.

@@ -35,7 +35,7 @@ impl Adjustments {
     /// When the body is malformed, or there is no room for what is kept of it.
     pub fn adjust(
         &self,
-        wanted: Body,
+        wanted: &Body,
         settings: &Settings,
         snapshot: Option<&Snapshot>,
         clock: &dyn Clock,
@@ -63,8 +63,6 @@ impl Adjustments {
         if kept > wanted.room() {
             return Err(RequestError::TooMuch.into_logged_failure());
         }
-        // The answer will need its memory.
-        drop(wanted);
         self.report_unnamed(unnamed);
         let adjusted = adjuster.finish();
         let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {

@@ -63,6 +63,13 @@ impl Body {
         limits::REQUEST_MEMORY_MAX_BYTES.saturating_sub(self.0.len())
     }
 
+    /// Its memory, emptied, for the answer.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        let mut buffer = self.0.into_bytes();
+        buffer.clear();
+        buffer
+    }
+
     /// Hands over the endpoints of a list.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ compile_error!(
 /// A worker's stack, on which the provider's TLS handshakes run. Only the pages that are touched become resident.
 const WORKER_STACK_BYTES: usize = 1024 * 1024;
 
-const TOO_LARGE: &str = "the body is larger than 32 MiB: look for objects with many annotations and hostnames, or let \
+const TOO_LARGE: &str = "the body is larger than 28 MiB: look for objects with many annotations and hostnames, or let \
     several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
 const BUSY: &str = "another large body was in the way until it was too late: ExternalDNS never has two under way, so \

@@ -1,14 +1,17 @@
 //! What `adjust` and the readings around it say of endpoints that are not published.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
-use external_dns_cloudflare_tunnel_webhook::limits::ADJUST_RESERVE;
+use external_dns_cloudflare_tunnel_webhook::limits::{ADJUST_RESERVE, REQUEST_MEMORY_MAX_BYTES};
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
+use external_dns_cloudflare_tunnel_webhook::webhook::FailureStatus;
 use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
 use test_support::harness::{Harness, published};
+use test_support::log::Log;
 
 /// An endpoint that nobody read would count as not wanted, and be withdrawn.
 #[test]
@@ -19,7 +22,7 @@ fn what_there_is_no_time_to_read_stays_wanted() {
     for (left, is_late) in [(ADJUST_RESERVE, false), (ADJUST_RESERVE - Duration::from_millis(1), true)] {
         let deadline = Deadline::after(&clock, left);
         let wanted = Body::new(body.clone().into_bytes()).expect("it is text");
-        let adjusted = Adjustments::default().adjust(wanted, &settings, None, &clock, deadline);
+        let adjusted = Adjustments::default().adjust(&wanted, &settings, None, &clock, deadline);
         let adjusted = adjusted.expect("it is read").endpoints;
         let names: Vec<&str> = adjusted.iter().map(|one| &*one.dns_name).collect();
         assert_eq!(names, ["web.example.com"], "{left:?}");
@@ -27,6 +30,28 @@ fn what_there_is_no_time_to_read_stays_wanted() {
         let problem = adjusted[0].property("webhook/invalid").unwrap_or_default();
         assert_eq!(problem.contains("too much to be read in its time"), is_late, "{left:?}: {problem}");
     }
+}
+
+#[test]
+fn a_request_that_asks_for_more_than_fits_into_memory_is_answered_with_what_to_do() {
+    let settings = fake_cloudflare::settings();
+    let log = Log::default();
+    let clock = log.marking(Arc::new(ManualClock::stopped()) as _);
+    let endpoint = serde_json::to_string(&published("web.example.com", "http://web:80")).expect("plain data");
+    for (room, is_enough) in [(100, false), (10_000, true)] {
+        let blanks = " ".repeat(REQUEST_MEMORY_MAX_BYTES - endpoint.len() - 2 - room);
+        let wanted = Body::new(format!("[{endpoint}{blanks}]").into_bytes()).expect("it is text");
+        let deadline = Deadline::after(&*clock, Duration::from_secs(12));
+        let adjusted = Adjustments::default().adjust(&wanted, &settings, None, &*clock, deadline);
+        match adjusted {
+            Ok(adjusted) => assert!(is_enough && adjusted.endpoints.len() == 1, "{room}"),
+            Err(failure) => {
+                assert!(!is_enough && failure.text.contains("DOMAIN_FILTER"), "{room}: {failure}");
+                assert_eq!(failure.status, FailureStatus::Unavailable503);
+            }
+        }
+    }
+    assert_eq!(log.lines_with(&["DOMAIN_FILTER"]).len(), 1);
 }
 
 /// ExternalDNS before 0.14 asks this itself.

@@ -75,7 +75,7 @@ impl Service for Program {
         Ok(records::records(&self.snapshot, &self.settings).endpoints)
     }
 
-    fn adjust_endpoints(&self, wanted: Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let last = Some(&*self.snapshot);
         Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?.endpoints)
     }

@@ -41,7 +41,7 @@ impl Service for Fake {
         (self.records)()
     }
 
-    fn adjust_endpoints(&self, wanted: Body, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
+    fn adjust_endpoints(&self, wanted: &Body, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let mut endpoints = Vec::new();
         wanted.wanted(&mut |arrived| endpoints.push(arrived.endpoint))?;
         Ok(endpoints)
