@@ -283,7 +283,7 @@ impl Acceptor {
         let common = &*self.common;
         let period = common.settings.check_period;
         let mut checked = common.clock.now();
-        while !common.is_stopping() {
+        loop {
             let received =
                 if common.pool.wait_for_room(period) { self.server.recv_timeout(period) } else { Ok(None) };
             let now = common.clock.now();
@@ -292,6 +292,7 @@ impl Acceptor {
                     let deadline = Deadline::after(&*common.clock, common.settings.request_timeout);
                     common.pool.submit(now, Job { request, taken: now, deadline });
                 }
+                Ok(None) if common.is_stopping() => return,
                 Ok(None) => {}
                 // tiny_http has closed the listener and ended its accept thread.
                 Err(error) => return self.fail(&format!("no longer accepts connections: {error}")),
@@ -418,12 +419,12 @@ impl Common {
         loop {
             let known = announced.unwrap_or_default().max(bytes.len());
             if known > limits::REQUEST_BODY_MAX_BYTES {
-                return Err(Failure::unavailable(TOO_LARGE));
+                return Err(refuse(TOO_LARGE));
             }
             if known > limits::SMALL_BODY_MAX_BYTES && permit.is_none() {
                 *permit = self.permit.take(job.taken, job.deadline.remaining(&*self.clock));
                 if permit.is_none() {
-                    return Err(Failure::unavailable(BUSY));
+                    return Err(refuse(BUSY));
                 }
             }
             let read = job.request.as_reader().read(&mut chunk);
@@ -468,6 +469,12 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// Says why a body is not read, because ExternalDNS discards the text of an answer.
+fn refuse(text: &str) -> Failure {
+    log::warn!("{text}");
+    Failure::unavailable(text)
 }
 
 fn respond(request: Request, answer: Response) -> io::Result<()> {

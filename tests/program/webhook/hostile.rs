@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::ServerSettings;
@@ -56,15 +57,15 @@ fn an_absurd_length_ends_nothing_until_there_were_too_many() {
 #[test]
 fn a_body_over_the_cap_is_refused_before_it_is_sent() {
     let service = Fake::empty();
-    let api = start(settings(), service.clone());
+    let log = Log::default();
+    let api = start_by(log.marking(Arc::new(SystemClock)), settings(), service.clone());
     let mut client = Client::connect(api.address());
     client.send(format!(
         "POST /records HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {}\r\n\r\n",
         limits::REQUEST_BODY_MAX_BYTES + 1
     ));
-    let answer = client.answer();
-    assert_eq!(answer.status, 503);
-    assert!(answer.text().contains("DOMAIN_FILTER"), "{}", answer.text());
+    assert_eq!(client.answer().status, 503);
+    assert_eq!(log.lines_with(&["larger than 28 MiB", "DOMAIN_FILTER"]).len(), 1);
     probe(api.address());
     assert!(service.applied.lock().unwrap().is_empty());
 }
