@@ -2,9 +2,9 @@
 //!
 //! One request, from its first byte to its answer:
 //!
-//! 1. tiny_http reads the head. An acceptor takes the request and starts its deadline; the [`pool`] gives it a worker.
+//! 1. tiny_http reads the head. An acceptor takes the request and starts its deadline; the pool gives it a worker.
 //! 2. [`routes`] decides from the head alone if the request may be served.
-//! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one [`permit`] first, so that one large body
+//! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one permit first, so that one large body
 //!    and what is made of it are in memory at a time.
 //! 4. The service reads the [`body`] endpoint by endpoint, and acts once all of it was well-formed.
 //! 5. The answer is sent, and the permit given back.
