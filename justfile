@@ -386,6 +386,12 @@ figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
+# The other table there: how far each loop gets with little memory and little of a core (needs root).
+[group('measure')]
+scale *only: static
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
+        cargo bench --locked --bench scale -- {{ only }}
+
 # It fails where a piece costs a tenth more, the binary has a hundredth more bytes, or cost grows faster than the work.
 [doc('What the program decides, in instructions, and its size, beside the last release (needs valgrind).')]
 [group('measure')]

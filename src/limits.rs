@@ -54,6 +54,10 @@ pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// what does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// Hostnames that one request changes. With a twentieth of a core so many take a third of its time, and ten thousand
+/// published ones, which are read twice, another third.
+pub const CHANGED_HOSTNAMES_MAX: usize = 1_000;
+
 /// Zones and tunnels read in parallel. A hundred zones at 0.9 s per page take 8 s of a request's 12 s; four at once
 /// would take 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
 pub const PARALLEL_READS: usize = 12;

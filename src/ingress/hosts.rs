@@ -8,9 +8,12 @@ use crate::model::hostname::{HostScope, Hostname};
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
+    /// The numbers of rules.
     exact: BTreeMap<Box<str>, Vec<usize>>,
-    /// Rules with a wildcard, or for all hosts.
+    /// Those of rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
+    /// The place of each rule by its number; that of a removed one is no rule's.
+    places: Vec<usize>,
     rules: usize,
 }
 
@@ -18,8 +21,7 @@ impl Hosts {
     pub fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut hosts = Self::default();
         for rule in rules {
-            let place = hosts.rules;
-            hosts.add(place, rule.folded_hostname());
+            hosts.add(hosts.rules, rule.folded_hostname());
         }
         hosts
     }
@@ -29,8 +31,9 @@ impl Hosts {
         if hostname.is_wildcard() {
             return (0..self.rules).collect();
         }
-        let mut near = self.exact.get(hostname.as_str()).cloned().unwrap_or_default();
-        near.extend_from_slice(&self.wide);
+        let exact = self.exact.get(hostname.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let numbers = exact.iter().chain(&self.wide);
+        let mut near: Vec<usize> = numbers.filter_map(|number| self.places.get(*number).copied()).collect();
         near.sort_unstable();
         near
     }
@@ -43,31 +46,33 @@ impl Hosts {
 
     /// The rule at `place`, which is for `hostname`, goes, and those behind it move up.
     pub(super) fn remove(&mut self, place: usize, hostname: &Hostname) {
-        self.places_of(hostname.as_str()).retain(|other| *other != place);
+        let places = std::mem::take(&mut self.places);
+        self.numbers_of(hostname.as_str()).retain(|number| places.get(*number) != Some(&place));
+        self.places = places;
         self.rules -= 1;
-        self.shift(place, -1);
+        self.shift(place + 1, -1);
     }
 
     fn add(&mut self, place: usize, folded: &str) {
+        let number = self.places.len();
+        self.places.push(place);
         self.rules += 1;
-        let places = self.places_of(folded);
-        if places.is_empty() {
+        let numbers = self.numbers_of(folded);
+        if numbers.is_empty() {
             // Most hostnames have one rule.
-            places.reserve_exact(1);
+            numbers.reserve_exact(1);
         }
-        let (Ok(index) | Err(index)) = places.binary_search(&place);
-        places.insert(index, place);
+        numbers.push(number);
     }
 
     /// The rules at `first` and behind it move by so many places.
     fn shift(&mut self, first: usize, by: isize) {
-        let places = self.exact.values_mut().flatten().chain(&mut self.wide);
-        for place in places.filter(|place| **place >= first) {
+        for place in self.places.iter_mut().filter(|place| **place >= first) {
             *place = place.saturating_add_signed(by);
         }
     }
 
-    fn places_of(&mut self, folded: &str) -> &mut Vec<usize> {
+    fn numbers_of(&mut self, folded: &str) -> &mut Vec<usize> {
         match HostScope::of(folded) {
             HostScope::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
             HostScope::All | HostScope::Suffix(_) => &mut self.wide,

@@ -61,6 +61,8 @@ pub(super) struct Execution<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
+    /// The number of hostnames that are left to later requests.
+    pub(super) left: usize,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.

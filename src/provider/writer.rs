@@ -10,6 +10,7 @@ use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
+use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
@@ -147,7 +148,7 @@ impl Writer {
             return Err(RequestError::Forbidden);
         }
         let refusals = plan.refusals.iter().chain(&done.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count();
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + done.left;
         if left > 0 || done.is_unfinished {
             return Err(RequestError::Unfinished { changes: left.max(1) });
         }
@@ -280,7 +281,9 @@ impl Turn<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
-        let (done, outcome) = self.execute(&plan, &snapshot);
+        let left = self.waiting_work.take_in_turn(&mut plan.hosts, limits::CHANGED_HOSTNAMES_MAX);
+        let (mut done, outcome) = self.execute(&plan, &snapshot);
+        done.left = left;
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }

@@ -33,6 +33,7 @@ mod shared_account;
 mod simulation;
 mod sweep;
 mod tunnels;
+mod turns;
 mod visitors;
 mod write_loops;
 mod zones;

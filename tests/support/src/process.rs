@@ -150,6 +150,10 @@ impl Process {
         eventually("readiness", || self.observe("/readyz").status == 200);
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The most that was resident at once, in KiB.
     pub fn memory_peak_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");

@@ -1,0 +1,80 @@
+//! A request changes a thousand hostnames at most; the next ones go on behind them.
+
+use cloudflare_emulator::{Fault, Matcher, Plan};
+use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use test_support::harness::{Harness, published};
+
+/// More than fit into two requests.
+const HOSTNAMES: usize = 2 * CHANGED_HOSTNAMES_MAX + 100;
+
+fn shops(domain: &str, count: usize) -> Vec<Endpoint> {
+    (0..count).map(|number| published(&format!("shop-{number:04}.{domain}"), "http://shop:80")).collect()
+}
+
+fn served(harness: &Harness, domain: &str) -> usize {
+    harness.rules().iter().filter(|rule| rule.contains(domain)).count()
+}
+
+#[test]
+fn thousands_of_hostnames_are_published_in_turn_and_withdrawn_in_turn_after_all_else() {
+    let harness = roomy();
+    let program = harness.start_with(&[("MASS_DELETION_LIMIT", "0")]);
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    for (outcome, rules) in [(Err(503), 1_000), (Err(503), 2_000), (Ok(()), 2_100)] {
+        assert_eq!(external_dns.run_loop(&shops).map(drop), outcome);
+        assert_eq!(served(&harness, "example.com"), rules);
+    }
+    assert_eq!(external_dns.run_loop(&shops), Ok(Changes::default()));
+
+    let (stays, comes) = (&shops[..200], published("zz.example.com", "http://shop:80"));
+    let wanted: Vec<Endpoint> = stays.iter().cloned().chain([comes]).collect();
+    assert_eq!(external_dns.run_loop(&wanted).map(drop), Err(503));
+    assert_eq!(harness.service_at("zz.example.com", "/"), "http://shop:80", "what comes is first");
+    assert_eq!(external_dns.run_loop(&wanted).map(drop), Ok(()));
+    assert_eq!(served(&harness, "example.com"), 201);
+}
+
+/// The limit compares all that one request deletes, and not what is done of it.
+#[test]
+fn a_mass_deletion_is_judged_over_the_whole_request() {
+    let harness = roomy();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    while external_dns.run_loop(&shops) != Ok(Changes::default()) {}
+    let few = &shops[..900];
+    for _ in 0..3 {
+        assert_eq!(external_dns.run_loop(few).map(drop), Err(503));
+        assert_eq!(served(&harness, "example.com"), HOSTNAMES);
+    }
+}
+
+#[test]
+fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass() {
+    let harness = roomy();
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
+    harness.cloudflare.fault_every(batch, Fault::status(500));
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let mut wanted = shops("example.com", HOSTNAMES);
+    wanted.extend(
+        shops("example.org", 10)
+            .into_iter()
+            .map(|shop| Endpoint { dns_name: format!("z{}", shop.dns_name), ..shop }),
+    );
+    for _ in 0..3 {
+        let _ = external_dns.run_loop(&wanted);
+    }
+    assert_eq!(served(&harness, "example.org"), 10);
+    assert_eq!(harness.cloudflare.records(&other).len(), 10);
+}
+
+/// A zone with room for all of them.
+fn roomy() -> Harness {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&harness.zone).record_quota = 10_000);
+    harness
+}
