@@ -99,7 +99,7 @@ sweeps:
 real-time *only: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' cargo test --locked --test real_time -- --test-threads=1 {{ only }}
 
-# What a hostile neighbour can make the static binary take of the memory: it has to stay within 32 MiB.
+# What a hostile neighbour can make the static binary take of the memory: it has to stay within 64 MiB.
 [group('test')]
 memory: (real-time 'memory::')
 

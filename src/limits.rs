@@ -103,12 +103,12 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The largest answer accepted from Cloudflare, after decompression. A page of 5,000 records is 2 MB, or 4 MB if every
-/// record has a comment of the longest kind or a key; `ANSWERS_HELD_MAX` of these fit into a container's 32 MiB.
+/// record has a comment of the longest kind or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
 pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
 /// Large answers in memory at once, from their first byte until they are parsed. Reads spend their time waiting for an
-/// answer to begin, and a page of 5,000 records is 2 MB. Twelve zones of such pages take 24 MiB at most; with a seat
-/// for each, they would take 46 of the 32 MiB that a container may have.
+/// answer to begin, and a page of 5,000 records is 2 MB. Twelve zones of such pages take 24 MiB at most, and 46 with a
+/// seat for each.
 pub const ANSWERS_HELD_MAX: usize = 2;
 
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.
