@@ -43,6 +43,8 @@ struct Scenario {
     variables: &'static [(&'static str, &'static str)],
     /// A rule that is as wanted has this text.
     as_wanted: &'static str,
+    /// After so many loops it is enough that each got further.
+    loops_max: usize,
 }
 
 const NOTHING: Scenario = Scenario {
@@ -54,13 +56,15 @@ const NOTHING: Scenario = Scenario {
     foreign: 0,
     variables: &[],
     as_wanted: "shop",
+    loops_max: usize::MAX,
 };
 
 const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "1,000 new", memory_mib: 16, new: 1_000, ..NOTHING },
     Scenario { name: "1,000, and 1,000 new", memory_mib: 32, published: 1_000, new: 1_000, ..NOTHING },
     Scenario { name: "5,000, and 5,000 new", published: 5_000, new: 5_000, ..NOTHING },
-    Scenario { name: "5,000 new, 1,500 refused", new: 5_000, refused: 1_500, ..NOTHING },
+    // The loops of this table follow each other at once, and those that look for what is refused use many calls.
+    Scenario { name: "5,000 new, 1,500 refused", new: 5_000, refused: 1_500, loops_max: 8, ..NOTHING },
     Scenario {
         name: "10,000, and another `ORIGIN_CONNECT_TIMEOUT`",
         published: 10_000,
@@ -84,7 +88,8 @@ fn main() -> Outcome<()> {
     }
     let only: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     let is_meant = |one: &&Scenario| only.is_empty() || only.iter().any(|only| one.name.contains(&**only));
-    println!("| hostnames | memory limit | peak | loops | longest answer |\n|---|---|---|---|---|");
+    println!("| hostnames | memory limit | peak | loops | as wanted then | longest answer |");
+    println!("|---|---|---|---|---|---|");
     for scenario in SCENARIOS.iter().filter(is_meant) {
         scenario.run().map_err(|problem| format!("{}: {problem}", scenario.name))?;
     }
@@ -101,7 +106,7 @@ impl Scenario {
         group.hold(process.id())?;
         let as_wanted = || harness.rules().iter().filter(|rule| rule.contains(self.as_wanted)).count();
         let (mut done, mut idle, mut loops, mut longest) = (as_wanted(), 0, 0, Duration::ZERO);
-        while done < self.published + self.new {
+        while done < self.published + self.new && loops < self.loops_max {
             loops += 1;
             longest = longest.max(run_loop(external_dns, &wanted)?);
             let now = as_wanted();
@@ -112,7 +117,10 @@ impl Scenario {
             done = now;
         }
         let (name, limit, peak) = (self.name, self.memory_mib, process.memory_peak_kib() as f64 / 1024.0);
-        println!("| {name} | {limit} MiB | {peak:.0} MiB | {loops} | {:.1} s |", longest.as_secs_f64());
+        println!(
+            "| {name} | {limit} MiB | {peak:.0} MiB | {loops} | {done} | {:.1} s |",
+            longest.as_secs_f64()
+        );
         Ok(())
     }
 
