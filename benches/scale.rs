@@ -66,8 +66,8 @@ const SCENARIOS: [Scenario; 6] = [
     // The loops of this table follow each other at once, and those that look for what is refused use many calls.
     Scenario { name: "5,000 new, 1,500 refused", new: 5_000, refused: 1_500, loops_max: 8, ..NOTHING },
     Scenario {
-        name: "10,000, and another `ORIGIN_CONNECT_TIMEOUT`",
-        published: 10_000,
+        name: "6,000, and another `ORIGIN_CONNECT_TIMEOUT`",
+        published: 6_000,
         variables: &[("ORIGIN_CONNECT_TIMEOUT", "20s")],
         as_wanted: "connectTimeout",
         ..NOTHING
@@ -143,10 +143,15 @@ impl Scenario {
         Ok(harness)
     }
 
-    /// By another process, without limits.
+    /// By another process, without limits, as an installation grows.
     fn publish(&self, harness: &Harness, endpoints: &[Endpoint]) {
+        const STEP: usize = 5_000;
+
         let (_process, external_dns) = Process::start_ready(harness, &[]);
-        while external_dns.run_loop(endpoints) != Ok(Changes::default()) {}
+        for end in (STEP..endpoints.len()).step_by(STEP).chain([endpoints.len()]) {
+            let endpoints = endpoints.get(..end).unwrap_or_default();
+            while external_dns.run_loop(endpoints) != Ok(Changes::default()) {}
+        }
     }
 }
 
