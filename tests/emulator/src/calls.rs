@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::answer::Answer;
 use crate::http::Request;
+use crate::json::{Members, to_raw};
 
 /// A call as it arrived, and how it was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub struct Call {
     pub query: String,
     /// Headers with lower-case names, credentials included.
     pub headers: Vec<(String, String)>,
-    /// Body as text; empty where there was none. Bodies of answers are not kept.
+    /// Body as text; empty where there was none. The value of a `tunnel_secret` is left out: see
+    /// [`Cloudflare::secrets`](crate::Cloudflare::secrets). Bodies of answers are not kept.
     pub body: String,
     /// HTTP status of the answer; `None` when there was none, or not yet.
     pub status: Option<u16>,
@@ -85,7 +87,7 @@ impl Calls {
             path: path.to_owned(),
             query: request.query.clone(),
             headers: request.headers.clone(),
-            body: request.body.clone(),
+            body: without_secret(&request.body),
             status: None,
             at: now,
             limited_until: None,
@@ -115,4 +117,19 @@ impl Calls {
     pub(crate) fn take(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.kept)
     }
+}
+
+/// The body of a call on a tunnel without its secret, any other as it is. What is no JSON and speaks of a secret is
+/// left out as a whole.
+fn without_secret(body: &str) -> String {
+    if !body.contains("tunnel_secret") {
+        return body.to_owned();
+    }
+    let Some(mut members) = Members::parse(body) else {
+        return "(left out)".to_owned();
+    };
+    for (_, value) in members.0.iter_mut().filter(|(name, _)| name == "tunnel_secret") {
+        *value = to_raw("(left out)");
+    }
+    members.to_raw().get().to_owned()
 }

@@ -94,6 +94,18 @@ fn route_tunnel(
             grant.require(Permission::TunnelRead)?;
             tunnel::connections(cloudflare, account, id)
         }
+        ("PATCH", [id]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::update(cloudflare, account, id, &request.body)
+        }
+        ("DELETE", [id]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::delete(cloudflare, account, id)
+        }
+        ("DELETE", [id, "connections"]) => {
+            grant.require(Permission::TunnelEdit)?;
+            tunnel::disconnect(cloudflare, account, id, &request.query)
+        }
         ("GET", [id, "configurations"]) => {
             grant.require(Permission::TunnelRead)?;
             tunnel::show_configuration(cloudflare, account, id)

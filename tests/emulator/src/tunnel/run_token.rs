@@ -11,8 +11,8 @@ use crate::cloudflare::Cloudflare;
 use crate::json::to_raw;
 use crate::tunnel::Tunnel;
 
-/// Length of a secret.
-const SECRET_BYTES: usize = 32;
+/// Shortest secret, in bytes.
+const SECRET_MINIMUM_BYTES: usize = 32;
 
 /// A tunnel's secret as text: standard base64. `Debug` does not show it, so that a failing test prints none.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,8 +20,19 @@ pub(crate) struct Secret(String);
 
 impl Secret {
     /// A secret that the API makes itself.
-    pub(crate) fn new(bytes: [u8; SECRET_BYTES]) -> Self {
+    pub(crate) fn new(bytes: [u8; SECRET_MINIMUM_BYTES]) -> Self {
         Self(STANDARD.encode(bytes))
+    }
+
+    /// A secret that a client brings.
+    pub(super) fn parse(text: String) -> Result<Self, Refusal> {
+        match STANDARD.decode(&text) {
+            Ok(bytes) if bytes.len() >= SECRET_MINIMUM_BYTES => Ok(Self(text)),
+            _ => {
+                let text = format!("tunnel_secret must be base64 of at least {SECRET_MINIMUM_BYTES} bytes");
+                Err(Refusal::bad_request(text))
+            }
+        }
     }
 
     pub(super) fn as_str(&self) -> &str {
@@ -47,10 +58,20 @@ struct RunToken<'a> {
 }
 
 impl Tunnel {
-    /// What `cloudflared tunnel run --token` takes.
+    /// What `cloudflared tunnel run --token` takes; the same until the secret changes.
     pub fn run_token(&self) -> String {
-        let token = RunToken { account: &self.account, tunnel: &self.id, secret: self.secret.as_str() };
+        self.run_token_around(&self.secret)
+    }
+
+    fn run_token_around(&self, secret: &Secret) -> String {
+        let token = RunToken { account: &self.account, tunnel: &self.id, secret: secret.as_str() };
         STANDARD.encode(to_raw(&token).get())
+    }
+
+    /// Gives the tunnel another secret. The connectors that are connected stay so.
+    pub(super) fn rotate(&mut self, secret: Secret) {
+        let former = std::mem::replace(&mut self.secret, secret);
+        self.former_secrets.push(former);
     }
 }
 
@@ -62,9 +83,12 @@ pub(crate) fn show_run_token(cloudflare: &Cloudflare, account: &str, id: &str) -
 }
 
 impl Cloudflare {
-    /// Every tunnel's secret and run token: what no output may hold.
+    /// Every secret that a tunnel has or had, and every run token: what no output may hold.
     pub fn secrets(&self) -> Vec<String> {
-        let of = |tunnel: &Tunnel| [tunnel.secret.as_str().to_owned(), tunnel.run_token()];
+        let of = |tunnel: &Tunnel| -> Vec<String> {
+            let secrets = tunnel.former_secrets.iter().chain([&tunnel.secret]);
+            secrets.flat_map(|secret| [secret.as_str().to_owned(), tunnel.run_token_around(secret)]).collect()
+        };
         self.tunnels.iter().flat_map(of).collect()
     }
 
@@ -72,7 +96,7 @@ impl Cloudflare {
     /// connected. Says its tunnel's id.
     ///
     /// # Errors
-    /// What cloudflared says: that this is no run token, or that no live tunnel has such a secret.
+    /// What cloudflared says: that this is no run token, or that nobody has such a secret (any more).
     pub fn run_connector(&mut self, token_file: &str) -> Result<String, &'static str> {
         let invalid = "Provided Tunnel token is not valid.";
         let json = STANDARD.decode(token_file.trim()).map_err(|_| invalid)?;
