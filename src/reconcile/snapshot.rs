@@ -163,9 +163,13 @@ impl TunnelSnapshot {
 
     /// The same, each with its place in the document.
     pub(super) fn places_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
+        self.near(hostname).filter(|(_, rule)| rule.has_hostname(hostname))
+    }
+
+    /// The rules that may have a host in common with a hostname, each with its place in the document.
+    pub(super) fn near(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
         let near = self.hosts.near(hostname).into_iter();
-        let rules = near.filter_map(|place| Some((place, self.document.rules().get(place)?)));
-        rules.filter(|(_, rule)| rule.has_hostname(hostname))
+        near.filter_map(|place| Some((place, self.document.rules().get(place)?)))
     }
 }
 
