@@ -252,6 +252,11 @@ impl Turn<'_> {
 
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
     fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
+        let Changes { create, update_old: _, update_new, delete } = self.changes;
+        // So many are hardly all refused, and to plan them twice takes time.
+        if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
+            return Ok(false);
+        }
         let is_enough = |snapshot: &Arc<Snapshot>| {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
