@@ -1,8 +1,6 @@
 //! `ACCESS_GUARD` against a Cloudflare that knows Access: who has no login is never served, whatever Access answers, and
 //! everything else goes on.
 
-mod sweep;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +12,8 @@ use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program, TOKEN, published};
 
 const NAME: &str = "web.example.com";
+const NEW: &str = "new.example.com";
+const OTHER: &str = "other.example.com";
 const SERVICE: &str = "http://web:80";
 const GUARD: [(&str, &str); 1] = [("ACCESS_GUARD", "true")];
 
@@ -32,7 +32,7 @@ fn protected(destinations: &[&str]) -> Harness {
         Permission::AccessOrganizationRead,
         Permission::ZoneAccessRead,
     ];
-    may(&harness, &all);
+    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions = all.to_vec());
     harness.cloudflare.set_up_access("my-team");
     let everyone = json!([{"email_domain": {"domain": "example.com"}}]);
     let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
@@ -43,22 +43,15 @@ fn protected(destinations: &[&str]) -> Harness {
     harness
 }
 
-fn may(harness: &Harness, permissions: &[Permission]) {
-    harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions = permissions.to_vec());
-}
-
 /// Makes an application and says its audience.
 fn cover(harness: &Harness, name: &str, destination: &str) -> String {
     harness.cloudflare.edit(|cloudflare| {
         let staff = cloudflare.policies().first().expect("a policy").id.clone();
-        let application = application(name, destination, &[staff]);
+        let application =
+            json!({"type": "self_hosted", "name": name, "domain": destination, "policies": [staff]});
         let id = cloudflare.add_application(&application).expect("Cloudflare takes it");
         cloudflare.application(&id).aud.clone()
     })
-}
-
-fn application(name: &str, destination: &str, policies: &[String]) -> Value {
-    json!({"type": "self_hosted", "name": name, "domain": destination, "policies": policies})
 }
 
 /// The audiences that each rule asks for, by hostname; none for a rule that asks for no token.
@@ -79,26 +72,21 @@ fn hostnames(harness: &Harness) -> Vec<String> {
     audiences(harness).into_iter().map(|(hostname, _)| hostname).collect()
 }
 
-fn visit(harness: &Harness, visitor: Visitor) -> Visit {
-    harness.cloudflare.visit_as(visitor, NAME, "/")
-}
-
 fn is_served(harness: &Harness, visitor: Visitor) -> bool {
-    visit(harness, visitor).is_served()
+    harness.cloudflare.visit_as(visitor, NAME, "/").is_served()
 }
 
 /// Nobody without a login was ever served at these hostnames since they are watched.
 #[track_caller]
 fn assert_never_open(harness: &Harness, label: &str) {
-    let open = harness.cloudflare.watched();
-    let visits =
-        |seen: &Watched| seen.changes.iter().flat_map(|change| change.got.clone()).collect::<Vec<_>>();
-    let open: Vec<_> = open.into_iter().filter(|seen| visits(seen).iter().any(Visit::is_served)).collect();
+    let mut open = harness.cloudflare.watched();
+    let is_open = |seen: &Watched| seen.changes.iter().any(|change| change.got.iter().any(Visit::is_served));
+    open.retain(is_open);
     assert!(open.is_empty(), "{label}: {open:?}");
 }
 
 fn watch(harness: &Harness) {
-    let urls = [NAME, "new.example.com", "other.example.com"].map(|name| format!("https://{name}/"));
+    let urls = [NAME, NEW, OTHER].map(|name| format!("https://{name}/"));
     let visitors = [Visitor::WithoutLogin, Visitor::Preflight];
     harness.cloudflare.watch_as(&visitors, &urls.each_ref().map(String::as_str));
 }
@@ -120,35 +108,29 @@ fn a_hostname_is_published_protected_or_not_at_all() {
     let refused = ["refused=unprotected", "make one for web.example.com"];
     assert_eq!(harness.log.lines_with(&refused).len(), 1);
 
-    let audience = cover(&harness, "web", NAME);
-    external_dns.run_loop(&web()).expect("it is covered");
-    assert_eq!(audiences(&harness), [(NAME.to_owned(), vec![audience])]);
-    assert!(matches!(visit(&harness, Visitor::WithoutLogin), Visit::TurnedAway { application: Some(_) }));
-    assert!(is_served(&harness, Visitor::WithLogin));
-    external_dns.run_loop(&web()).expect("it is covered");
-    assert_eq!(unprotected(&program).as_deref(), Some("0"));
+    // The second one has another audience.
+    for (nth, name) in [(1, "web"), (2, "again")] {
+        let audience = cover(&harness, name, NAME);
+        assert!(!is_served(&harness, Visitor::WithLogin));
+        external_dns.run_loop(&web()).expect("it is covered");
+        assert_eq!(audiences(&harness), [(NAME.to_owned(), vec![audience])]);
+        assert!(is_served(&harness, Visitor::WithLogin));
+        external_dns.run_loop(&web()).expect("it is covered");
+        assert_eq!(unprotected(&program).as_deref(), Some("0"));
 
-    // The application goes: the edge lets everybody through, the rule nobody, and nothing is withdrawn.
-    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application("web"));
-    let before = harness.rules();
-    for _ in 0..3 {
-        external_dns.run_loop(&web()).expect("a refusal is no failure");
-        assert_eq!(harness.rules(), before);
-        assert!(matches!(visit(&harness, Visitor::WithoutLogin), Visit::Refused { status: 403, .. }));
+        // The edge lets everybody through, the rule nobody, and nothing is withdrawn.
+        harness.cloudflare.edit(|cloudflare| cloudflare.delete_application(name));
+        let before = harness.rules();
+        for _ in 0..3 {
+            external_dns.run_loop(&web()).expect("a refusal is no failure");
+            assert_eq!(harness.rules(), before);
+            let visit = harness.cloudflare.visit(NAME, "/");
+            assert!(matches!(visit, Visit::Refused { status: 403, .. }), "{visit}");
+        }
+        assert_eq!(unprotected(&program).as_deref(), Some("1"));
+        let told = harness.log.lines_with(&refused).len();
+        assert_eq!(told, 1 + nth, "said when it appears, and not again");
     }
-    assert_eq!(unprotected(&program).as_deref(), Some("1"));
-    assert_eq!(harness.log.lines_with(&refused).len(), 2, "said when it appears, and not again");
-
-    // It comes back with another audience.
-    let audience = cover(&harness, "again", NAME);
-    assert!(!is_served(&harness, Visitor::WithLogin));
-    external_dns.run_loop(&web()).expect("it is covered");
-    assert_eq!(audiences(&harness), [(NAME.to_owned(), vec![audience])]);
-    assert!(is_served(&harness, Visitor::WithLogin));
-    external_dns.run_loop(&web()).expect("it is covered");
-    assert_eq!(unprotected(&program).as_deref(), Some("0"));
-
-    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application("again"));
     external_dns.run_loop(&[]).expect("it goes, covered or not");
     assert_eq!((hostnames(&harness), harness.cnames().len()), (vec![], 0));
     assert_never_open(&harness, "all the while");
@@ -156,10 +138,10 @@ fn a_hostname_is_published_protected_or_not_at_all() {
 
 #[test]
 fn an_application_of_the_zone_covers_beside_one_of_the_account() {
-    let harness = protected(&["other.example.com"]);
+    let harness = protected(&[OTHER]);
     harness.cloudflare.edit(|cloudflare| {
         let staff = cloudflare.policies().first().expect("a policy").id.clone();
-        let application = application("old", NAME, &[staff]);
+        let application = json!({"type": "self_hosted", "name": "old", "domain": NAME, "policies": [staff]});
         cloudflare.add_zone_application("example.com", &application).expect("Cloudflare takes it");
     });
     let program = harness.start_with(&GUARD);
@@ -170,14 +152,15 @@ fn an_application_of_the_zone_covers_beside_one_of_the_account() {
 
 /// What ExternalDNS asks for while Access is in trouble: something new, something changed, something withdrawn.
 fn in_trouble() -> Vec<Endpoint> {
-    vec![published(NAME, "http://changed:80"), published("new.example.com", SERVICE)]
+    vec![published(NAME, "http://changed:80"), published(NEW, SERVICE)]
 }
 
-fn calls_for_access() -> [(&'static str, Matcher); 3] {
+/// Each with the permission that it needs.
+fn calls_for_access() -> [(Matcher, &'static str); 3] {
     [
-        ("the team", Matcher::get_organization()),
-        ("the account's applications", Matcher::list_applications()),
-        ("the zone's applications", Matcher::list_zone_applications()),
+        (Matcher::get_organization(), "Account: Access: Organizations, Identity Providers, and Groups: Read"),
+        (Matcher::list_applications(), "Account: Access: Apps and Policies: Read"),
+        (Matcher::list_zone_applications(), "Zone: Access: Apps and Policies: Read"),
     ]
 }
 
@@ -194,23 +177,21 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
     });
     let short = Fault::Status { code: 200, headers: Vec::new(), body: short.to_string() };
     let troubles = [
-        ("500", Fault::status(500)),
-        ("503 once and again", Fault::error(503, 10001, "internal error")),
-        ("no permission", Fault::error(403, 10000, "Authentication error")),
-        ("the other grant", Fault::error(403, 1010, "access.api.error.forbidden")),
-        ("a page", page),
-        ("garbage", Fault::Garbage),
-        ("a dropped connection", Fault::Reset),
-        ("half a body", Fault::Truncated),
-        ("a short list", short),
+        ("500", Fault::status(500), false),
+        ("no permission", Fault::error(403, 10000, "Authentication error"), true),
+        ("the other grant", Fault::error(403, 1010, "access.api.error.forbidden"), true),
+        ("a page", page, false),
+        ("a dropped connection", Fault::Reset, false),
+        ("a short list", short, false),
     ];
-    for (call, matcher) in calls_for_access() {
-        for (trouble, fault) in troubles.clone() {
-            let label = format!("{trouble} for {call}");
-            let harness = protected(&[NAME, "new.example.com", "other.example.com"]);
+    for (matcher, permission) in calls_for_access() {
+        // Nothing passes by itself where a permission is missing.
+        for (trouble, fault, is_lasting) in troubles.clone() {
+            let label = format!("{trouble} in place of {permission}");
+            let harness = protected(&[NAME, NEW, OTHER]);
             watch(&harness);
             let first = harness.start_with(&GUARD);
-            let both = [web(), vec![published("other.example.com", SERVICE)]].concat();
+            let both = [web(), vec![published(OTHER, SERVICE)]].concat();
             first.external_dns().run_loop(&both).expect("both are covered");
             drop(first);
             let mut before = audiences(&harness);
@@ -218,12 +199,16 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             // A new process, which does not know the team.
             harness.cloudflare.fault_every(matcher.clone(), fault);
             // Nobody waits for the pauses before calls are made again.
-            let program = harness.start_by(Arc::new(ManualClock::default()), &GUARD);
+            let clock = Arc::new(ManualClock::default());
+            let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
             program.wait_until_ready();
             let external_dns = program.external_dns();
-            for _ in 0..2 {
+            harness.cloudflare.take_calls();
+            for _ in 0..4 {
+                clock.put_ahead(Duration::from_secs(50));
+                clock.await_watch();
                 // The new one is asked for again, unless only an operator can help.
-                let answer = (!is_lasting(trouble)).then_some(503);
+                let answer = (!is_lasting).then_some(503);
                 assert_eq!(external_dns.run_loop(&in_trouble()).err(), answer, "{label}");
                 assert_eq!(audiences(&harness), before, "{label}");
                 assert_eq!(harness.cnames().len(), 1, "{label}: what is withdrawn goes");
@@ -233,11 +218,17 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             }
             let told = harness.log.lines_with(&["refused=access_unknown", NAME]);
             assert_eq!(told.len(), 1, "{label}: {told:?}");
+            assert_eq!(told[0].contains(permission), is_lasting, "{label}: {told:?}");
+            let of_zone = harness.log.lines_with(&["its applications in zone example.com: "]);
+            assert_eq!(of_zone.is_empty(), !permission.starts_with("Zone"), "{label}: {of_zone:?}");
+            let calls = harness.cloudflare.take_calls();
+            let checks = calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count();
+            assert!(checks <= 1, "{label}: the token was checked {checks} times");
             assert_eq!(unprotected(&program).as_deref(), Some("1"), "{label}");
 
             harness.cloudflare.clear_faults();
             external_dns.run_loop(&in_trouble()).expect("it is over");
-            assert_eq!(hostnames(&harness), ["new.example.com", NAME], "{label}");
+            assert_eq!(hostnames(&harness), [NEW, NAME], "{label}");
             assert_eq!(external_dns.run_loop(&in_trouble()).expect("at rest"), Default::default(), "{label}");
             assert_eq!(unprotected(&program).as_deref(), Some("0"), "{label}");
             assert_never_open(&harness, &label);
@@ -267,41 +258,6 @@ fn an_access_that_hangs_costs_a_request_its_patience_once() {
     let calls = harness.cloudflare.take_calls();
     let asked = calls.iter().filter(|call| call.path.ends_with("/access/apps")).count();
     assert!((1..=PARALLEL_READS).contains(&asked), "{asked} calls");
-}
-
-#[test]
-fn without_the_permissions_of_access_the_log_says_which_and_the_token_is_not_in_doubt() {
-    let base = [Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit];
-    let organization = "Account: Access: Organizations, Identity Providers, and Groups: Read";
-    let account = "Account: Access: Apps and Policies: Read";
-    let zone = "Zone: Access: Apps and Policies: Read";
-    for (held, missing) in [
-        (&[Permission::AccessRead, Permission::ZoneAccessRead][..], organization),
-        (&[Permission::AccessOrganizationRead, Permission::ZoneAccessRead], account),
-        (&[Permission::AccessOrganizationRead, Permission::AccessRead], zone),
-    ] {
-        let harness = protected(&[NAME]);
-        may(&harness, &[&base[..], held].concat());
-        let clock = Arc::new(ManualClock::default());
-        let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
-        program.wait_until_ready();
-        program.external_dns().run_loop(&web()).expect("a refusal is no failure");
-        assert_eq!(hostnames(&harness), Vec::<String>::new());
-        assert_eq!(harness.log.lines_with(&["refused=access_unknown", missing]).len(), 1, "{missing}");
-        let of_zone = harness.log.lines_with(&["its applications in zone example.com: "]);
-        assert_eq!(of_zone.len(), usize::from(missing == zone), "{missing}");
-
-        harness.cloudflare.take_calls();
-        for _ in 0..4 {
-            clock.put_ahead(Duration::from_secs(50));
-            clock.await_watch();
-            program.external_dns().records().expect("the rest is read");
-        }
-        let calls = harness.cloudflare.take_calls();
-        let checks = calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count();
-        assert!(checks <= 1, "{missing}: the token was checked {checks} times");
-        assert!(program.is_ready(), "{missing}");
-    }
 }
 
 /// A reading asks for the team, the policies and the account's applications, and the guard for those of each zone too.
@@ -334,7 +290,60 @@ fn a_loop_costs_three_calls_for_access_and_one_a_zone_and_the_start_says_how_man
     assert_eq!(unprotected(&program).as_deref(), Some("0"));
 }
 
-/// Nothing passes by itself where a permission is missing.
-fn is_lasting(trouble: &str) -> bool {
-    ["no permission", "the other grant"].contains(&trouble)
+/// At every call of a loop in turn, also between the reading of the applications and the writing of the rule.
+#[test]
+fn an_application_that_goes_at_any_call_opens_nothing() {
+    for nth in 1..=calls_of_a_loop(None) {
+        calls_of_a_loop(Some(nth));
+    }
+}
+
+/// The number of calls of a loop in which one changes, one comes and one goes; two applications go before one of them.
+fn calls_of_a_loop(gone_at: Option<usize>) -> usize {
+    let harness = protected(&[NAME, NEW, OTHER]);
+    watch(&harness);
+    let clock = Arc::new(ManualClock::default());
+    let start = || {
+        let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
+        program.wait_until_ready();
+        program
+    };
+    let before = [web(), vec![published(OTHER, SERVICE)]].concat();
+    start().external_dns().run_loop(&before).expect("all is covered");
+    // A new process reads the team again.
+    let program = start();
+    harness.cloudflare.take_calls();
+    let run = || program.external_dns().run_loop(&in_trouble());
+    let label = format!("gone at call {gone_at:?}");
+    if let Some(nth) = gone_at {
+        harness.cloudflare.edit_before(Matcher::any(), nth, |cloudflare| {
+            cloudflare.delete_application(NAME);
+            cloudflare.delete_application(NEW);
+        });
+    }
+    let answer = run();
+    let calls = harness.cloudflare.take_calls().len();
+    if gone_at.is_some() {
+        for _ in 0..2 {
+            run().expect("a refusal is no failure");
+        }
+        assert_never_open(&harness, &label);
+        cover(&harness, "again", NAME);
+        cover(&harness, "new again", NEW);
+    } else {
+        answer.expect("nothing goes wrong");
+    }
+    // It ends as the loop would have without trouble.
+    harness.cloudflare.clear_faults();
+    let is_at_rest = || {
+        clock.put_ahead(Duration::from_secs(700));
+        run().is_ok_and(|changes| changes == Default::default())
+    };
+    let rules = || harness.rules();
+    assert!((0..5).any(|_| is_at_rest()), "{label}: {:?}", rules());
+    assert!(rules().iter().any(|rule| rule.contains("http://changed:80")), "{label}: {:?}", rules());
+    assert_eq!(hostnames(&harness), [NEW, NAME], "{label}");
+    assert!(audiences(&harness).iter().all(|(_, audiences)| audiences.len() == 1), "{label}");
+    assert_never_open(&harness, &label);
+    calls
 }

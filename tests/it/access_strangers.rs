@@ -3,7 +3,6 @@
 
 mod edited_by_hand;
 mod outages;
-mod slips;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,30 +168,28 @@ fn start(harness: &Harness, variables: &[(&'static str, &str)]) -> (Program, Arc
     (program, clock)
 }
 
+/// An endpoint with a secret behind it.
+pub(crate) fn at(name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    endpoint(name, &[&[("tunnel-service", SECRET)], properties].concat())
+}
+
+pub(crate) fn of(name: &str, policies: &str) -> Endpoint {
+    at(name, &[("access-policy", policies)])
+}
+
 pub(crate) fn wish(policies: &str) -> Endpoint {
-    endpoint(NAME, &[("tunnel-service", SECRET), ("access-policy", policies)])
-}
-
-fn silent() -> Endpoint {
-    endpoint(NAME, &[("tunnel-service", SECRET)])
-}
-
-fn of(resource: &str, mut endpoint: Endpoint) -> Endpoint {
-    endpoint.labels.set("resource", resource);
-    endpoint
+    of(NAME, policies)
 }
 
 #[test]
 fn with_the_namespace_guard_another_namespace_neither_opens_nor_protects_and_names_only_what_is_listed() {
     let variables = [("NAMESPACE_GUARD", "true"), ("ACCESS_POLICIES", "staff,everybody")];
     let stage = Stage::protected(&variables);
-    for other in ["none", "staff", "on-call"] {
-        stage.run(&[of("ingress/bank/web", wish(other))]);
-        assert_eq!(stage.policies(), [["staff"]], "{other}");
-    }
-    for unusable in ["on-call", "staff,on-call", "everybody"] {
-        stage.run(&[wish(unusable)]);
-        assert_eq!(stage.policies(), [["staff"]], "{unusable}");
+    let mut of_bank = wish("none");
+    of_bank.labels.set("resource", "ingress/bank/web");
+    for refused in [of_bank, wish("staff,on-call"), wish("everybody")] {
+        stage.run(std::slice::from_ref(&refused));
+        assert_eq!(stage.policies(), [["staff"]], "{refused:?}");
     }
     assert_eq!(stage.leaks(), [""; 0]);
     assert!(stage.logged(&["refused=access_policy", "on-call", "which ACCESS_POLICIES does not list"]));
@@ -229,10 +226,29 @@ fn a_silent_path_leads_no_visitor_who_needs_a_login_to_a_foreign_rule_without_on
     stage.cloudflare().put_configuration(&office, &theirs.to_string()).expect("cloudflared takes it");
     let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "home,office"), ("ADOPT", "all")]);
     let checked = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];
-    let wildcard = endpoint("*.example.com", &[&[("tunnel-service", SECRET)], &checked[..]].concat());
+    let wildcard = at("*.example.com", &checked);
     stage.run(std::slice::from_ref(&wildcard));
-    let path = [("tunnel-service", SECRET), ("tunnel", "office"), ("tunnel-path-prefix", "/p")];
-    stage.run(&[wildcard, endpoint(NAME, &path)]);
+    stage.run(&[wildcard, at(NAME, &[("tunnel", "office"), ("tunnel-path-prefix", "/p")])]);
     assert_eq!(stage.leaks(), [""; 0]);
     assert!(stage.logged(&["refused=would_open", NAME, "a rule that is not ours"]));
+}
+
+#[test]
+fn a_slip_in_the_name_or_the_value_opens_nothing_and_leaves_what_protects() {
+    let stage = Stage::protected(&[]);
+    for (name, value) in [
+        ("access-policy", "staf"),
+        ("access-policy", ""),
+        ("access-policy", "staff,none"),
+        ("access-policy", "None"),
+        ("access-policy", "twin"),
+        ("acces-policy", "none"),
+        ("access_policy", "staff"),
+        ("access-policy.x", "none"),
+    ] {
+        stage.run(&[at(NAME, &[(name, value)])]);
+        assert_eq!(stage.leaks(), [""; 0], "{name}: {value}");
+        assert_eq!(stage.policies(), [["staff"]], "{name}: {value}");
+        assert!(stage.is_served_with_login(), "{name}: {value}");
+    }
 }
