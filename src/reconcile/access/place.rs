@@ -288,63 +288,55 @@ mod tests {
     #[test]
     fn a_strangers_application_is_in_the_way_if_it_has_one_of_the_destinations() {
         let api = place("a.example.com", "^/api(/|$)");
+        let own = api.destinations();
+        let elsewhere = place("b.example.com", "").destinations();
         let ours = application("a.example.com", "^/api(/|$)");
-        let found = |application: &Application| {
-            in_the_way(&api, std::slice::from_ref(application), "default").is_some()
+        let theirs = |kind, destinations: &[Destination]| Application {
+            name: "mine".into(),
+            kind,
+            destinations: destinations.to_vec(),
+            ..ours.clone()
         };
-        assert!(!found(&ours));
-        let renamed = Application { name: "mine".into(), ..ours.clone() };
-        assert!(found(&renamed) && stands_over(&renamed, &api));
-        assert!(found(&Application { tags: Vec::new(), ..ours }));
-        assert!(!found(&Application { kind: ApplicationKind::Unrelated, ..renamed.clone() }));
-        let half = Application { destinations: api.destinations().split_off(1), ..renamed.clone() };
-        assert!(found(&half) && !stands_over(&half, &api));
-        let both = [place("b.example.com", "").destinations(), api.destinations()].concat();
-        let wider = Application { destinations: both, ..renamed.clone() };
-        assert!(found(&wider) && !stands_over(&wider, &api), "it protects more");
-        let elsewhere =
-            Application { destinations: place("b.example.com", "").destinations(), ..renamed.clone() };
-        assert!(!found(&elsewhere) && !stands_over(&elsewhere, &api));
-        let mut turned = renamed.clone();
-        turned.destinations.reverse();
-        assert!(stands_over(&turned, &api));
-        let rendered = Application { kind: ApplicationKind::Rendered, ..renamed };
-        assert!(found(&rendered) && !stands_over(&rendered, &api));
-        // Ours for another place, whose destinations somebody changed.
-        let strayed = Application { destinations: api.destinations(), ..application("b.example.com", "") };
-        assert!(found(&strayed));
+        let turned: Vec<Destination> = own.iter().rev().cloned().collect();
+        let wider = [elsewhere.clone(), own.clone()].concat();
+        for (label, application, is_in_the_way, is_over) in [
+            ("ours", ours.clone(), false, true),
+            ("without our tag", Application { tags: Vec::new(), ..ours.clone() }, true, true),
+            ("turned", theirs(ApplicationKind::SelfHosted, &turned), true, true),
+            ("a half", theirs(ApplicationKind::SelfHosted, &own[1..]), true, false),
+            ("more", theirs(ApplicationKind::SelfHosted, &wider), true, false),
+            ("elsewhere", theirs(ApplicationKind::SelfHosted, &elsewhere), false, false),
+            ("rendered", theirs(ApplicationKind::Rendered, &own), true, false),
+            ("unrelated", theirs(ApplicationKind::Unrelated, &own), false, false),
+        ] {
+            let one = std::slice::from_ref(&application);
+            assert_eq!(in_the_way(&api, one, "default").is_some(), is_in_the_way, "{label}");
+            assert_eq!(stands_over(&application, &api), is_over, "{label}");
+        }
     }
 
     #[test]
     fn an_application_is_as_wanted_if_nothing_of_it_differs() {
         let (whole, wanted) = (place("a.example.com", ""), application("a.example.com", ""));
-        let wish = |ids: &[&str]| ProtectionWish {
-            policies: ids.iter().map(|id| NamedPolicy::Known((*id).into())).collect(),
+        let wish = ProtectionWish {
+            policies: ["one", "two"].map(|id| NamedPolicy::Known(id.into())).to_vec(),
             session_duration: SessionDuration::default(),
         };
-        let is_wanted =
-            |application: &Application| is_as_wanted(application, &whole, &wish(&["one", "two"]), "default");
+        let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wish, "default");
         assert!(is_wanted(&wanted));
         assert!(is_wanted(&Application { session_duration: None, ..wanted.clone() }));
-        let mut turned = wanted.clone();
-        turned.policies.as_mut().expect("policies").reverse();
+        let turned = wanted.policies.iter().flatten().rev().cloned().collect();
         for (label, other) in [
             ("the tag", Application { tags: Vec::new(), ..wanted.clone() }),
-            (
-                "the name",
-                Application { name: "b.example.com (ExternalDNS default)".into(), ..wanted.clone() },
-            ),
-            ("the kind", Application { kind: ApplicationKind::Rendered, ..wanted.clone() }),
             ("the destinations", Application { destinations: Vec::new(), ..wanted.clone() }),
             ("unread policies", Application { policies: None, ..wanted.clone() }),
-            ("no policies", Application { policies: Some(Vec::new()), ..wanted.clone() }),
-            ("the order of the policies", turned),
+            ("the order of the policies", Application { policies: Some(turned), ..wanted.clone() }),
             ("the duration", Application { session_duration: Some("1h".into()), ..wanted.clone() }),
         ] {
             assert!(!is_wanted(&other), "{label}");
         }
-        let nobody = Application { policies: None, ..wanted };
-        let without = is_as_wanted(&nobody, &whole, &wish(&[]), "default");
-        assert!(!without, "policies that are not told are not none");
+        let untold = Application { policies: None, ..wanted };
+        let nothing = ProtectionWish { policies: Vec::new(), ..wish };
+        assert!(!is_as_wanted(&untold, &whole, &nothing, "default"), "what is not told is not none");
     }
 }

@@ -220,9 +220,7 @@ mod tests {
         assert_eq!(names(&format!("a,{OPEN}")), Err(OPEN_AMONG_OTHERS));
         let many = |count: usize| vec!["a"; count].join(",");
         assert!(names(&many(POLICIES_MAX)).is_ok());
-        for count in [POLICIES_MAX + 1, POLICIES_MAX + 2] {
-            assert_eq!(names(&many(count)), Err(TOO_MANY));
-        }
+        assert_eq!(names(&many(POLICIES_MAX + 1)), Err(TOO_MANY));
     }
 
     #[test]
@@ -252,9 +250,7 @@ mod tests {
         let any = |_: &mut Policy| {};
         assert_eq!(found("1", &any).as_deref(), Ok("1"));
         assert_eq!(found("staff", &any).as_deref(), Ok("staff"), "an id before a name");
-        assert_eq!(found("2", &any).as_deref(), Ok("2"));
         assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
-        assert!(found("everybody", &any).is_err_and(|problem| problem.contains("without a login")));
         assert!(found("4", &any).is_err_and(|problem| problem.contains("without a login")));
         let unknown = found("nobody", &any).expect_err("there is none");
         assert!(

@@ -55,42 +55,23 @@ fn one_application_covers_what_its_destinations_take() {
         (&["a.example.com/*"], "", "X"),
         (&["a.example.com"], "/admin", "X"),
         (&["a.example.com"], "^/x", "X"),
-        (&["a.example.com", "b.example.com/x"], "", "X"),
-        (&[], "", whole),
-        (&["example.com"], "", whole),
         (&["b.example.com"], "", whole),
-        (&["b.a.example.com"], "", whole),
-        (&["a.example.com.evil.test"], "", whole),
-        (&["a.example.com/admin"], "", whole),
         (&["a.example.com/admin", "a.example.com/admin/*"], "/admin", "X"),
         (&["a.example.com/admin", "a.example.com/admin/*"], "", whole),
-        (&["a.example.com/admin", "a.example.com/admin/*"], "/", whole),
         // Documented as enough, and contradicted by who has tried.
         (&["a.example.com/admin"], "/admin", admin),
         (&["a.example.com/admin/*"], "/admin", admin),
-        (&["a.example.com/admin*"], "/admin", admin),
-        (&["a.example.com/admin/", "a.example.com/admin/*"], "/admin", admin),
-        (&["a.example.com/Admin", "a.example.com/Admin/*"], "/admin", admin),
-        (&["a.example.com/%61dmin", "a.example.com/%61dmin/*"], "/admin", admin),
-        (&["a.example.com/admin?x", "a.example.com/admin/*"], "/admin", admin),
         // Every other expression may match elsewhere, too.
         (&["a.example.com/admin", "a.example.com/admin/*"], "^/admin", whole),
-        (&["a.example.com/admin", "a.example.com/admin/*"], "admin", whole),
         (&["a.example.com/admin", "a.example.com/admin/*"], "(?i)^/admin(/|$)", whole),
         // These paths travel in more than one spelling.
         (&["a.example.com/ä", "a.example.com/ä/*"], "/ä", whole),
-        (&["a.example.com/a b", "a.example.com/a b/*"], "/a b", whole),
         (&["a.example.com/a%zz", "a.example.com/a%zz/*"], "/a%zz", whole),
         (&["a.example.com/a//b", "a.example.com/a//b/*"], "/a//b", whole),
         (&["a.example.com/a/../b", "a.example.com/a/../b/*"], "/a/../b", whole),
         (&["a.example.com/.well-known", "a.example.com/.well-known/*"], "/.well-known", "X"),
         // Not understood, or not as one reads it.
-        (&["a.example.com:443"], "", whole),
-        (&["a.example.com?x"], "", whole),
         (&["a.example.com."], "", whole),
-        (&["a.example.com//"], "", whole),
-        (&["a.example.com/**"], "", whole),
-        (&[""], "", whole),
         (&["*"], "", whole),
     ] {
         let applications = [application("x", destinations)];
@@ -102,14 +83,10 @@ fn one_application_covers_what_its_destinations_take() {
 fn a_wildcard_covers_the_names_that_its_stars_take() {
     for (destination, expected) in [
         ("*.example.com", "X"),
-        ("*a.example.com", "X"),
         ("a*.example.com", "X"),
-        ("a.*.com", "X"),
         ("*.*.com", "X"),
         ("*.com", "none: a.example.com"),
         ("b*.example.com", "none: a.example.com"),
-        ("*.a.example.com", "none: a.example.com"),
-        ("**.example.com", "none: a.example.com"),
         ("a**.example.com", "none: a.example.com"),
         ("*.example.com/x", "none: a.example.com"),
     ] {
@@ -128,14 +105,11 @@ fn of_two_wildcards_over_a_name_neither_covers_it() {
     let all = || application("all", &["*.example.com"]);
     for (second, expected) in [
         ("a*.example.com", "overlap: x"),
-        ("*a.example.com", "overlap: x"),
         ("*.*.com", "overlap: all"),
         ("**.example.com", "overlap: x"),
         ("*.example.com/x", "ALL X"),
         ("b*.example.com", "ALL"),
-        ("*.b.example.com", "ALL"),
         ("a.example.com", "ALL X"),
-        ("a.example.com/x", "ALL X"),
     ] {
         assert_eq!(judged(&[all(), application("x", &[second])], HOST, ""), expected, "{second}");
     }
@@ -152,12 +126,8 @@ fn a_wildcard_hostname_needs_the_same_wildcard_and_no_gap_below_it() {
     for (destinations, expected) in [
         (&["*.example.com"][..], "X"),
         (&["*.example.com/*"], "X"),
-        (&["*.*.com"], none),
         (&["**.example.com"], none),
-        (&["a*.example.com"], none),
         (&["a.example.com"], none),
-        (&["example.com"], none),
-        (&["*"], none),
     ] {
         assert_eq!(
             judged(&[application("x", destinations)], "*.example.com", ""),
@@ -168,31 +138,20 @@ fn a_wildcard_hostname_needs_the_same_wildcard_and_no_gap_below_it() {
     let all = || application("all", &["*.example.com"]);
     for (second, expected) in [
         ("a.example.com", "bypass: x"),
-        ("a.example.com/x", "bypass: x"),
         ("a.b.example.com", "bypass: x"),
-        ("*.b.example.com", "bypass: x"),
         ("a*.example.com", "bypass: x"),
-        ("*test.example.com", "bypass: x"),
-        ("a.*.com", "bypass: x"),
         ("**.example.com", "bypass: x"),
         ("a..example.com", "bypass: x"),
         ("*.EXAMPLE.com:8443", "bypass: x"),
         ("example.com", "ALL"),
-        ("*.com", "ALL"),
         ("a.example.org", "ALL"),
-        ("*.org", "ALL"),
         ("xexample.com", "ALL"),
-        ("*.xexample.com", "ALL"),
     ] {
         assert_eq!(judged(&[all(), bypass("x", &[second])], "*.example.com", ""), expected, "{second}");
     }
-    for (second, expected) in [
-        ("a.example.com", "ALL X"),
-        ("*.b.example.com", "ALL X"),
-        ("a*.example.com", "overlap: x"),
-        ("a.*.com", "overlap: x"),
-        ("**.example.com", "overlap: x"),
-    ] {
+    for (second, expected) in
+        [("a.example.com", "ALL X"), ("*.b.example.com", "ALL X"), ("a*.example.com", "overlap: x")]
+    {
         assert_eq!(judged(&[all(), application("x", &[second])], "*.example.com", ""), expected, "{second}");
     }
     let admin = || application("admin", &["*.example.com/admin", "*.example.com/admin/*"]);
@@ -207,24 +166,19 @@ fn an_application_that_may_take_a_request_counts_with_its_gap() {
     let whole = || application("all", &["a.example.com"]);
     for (path, destination, expected) in [
         ("", "a.example.com/public", "bypass: x"),
-        ("", "a.example.com/public/*", "bypass: x"),
         ("", "*.example.com", "bypass: x"),
-        ("", "*.example.com/public", "bypass: x"),
         ("", "a.example.com:443", "bypass: x"),
-        ("", "a.example.com.", "bypass: x"),
         ("", "a.example.com?x", "bypass: x"),
+        ("", "a.example.com.", "bypass: x"),
         ("", "**.a.example.com", "bypass: x"),
         ("", "", "bypass: x"),
         ("", "b.example.com", "ALL"),
         ("", "*.a.example.com", "ALL"),
-        ("", "**.b.example.com", "ALL"),
         ("^/x", "a.example.com/admin", "bypass: x"),
         ("/admin", "a.example.com/admin", "bypass: x"),
         ("/admin", "a.example.com/admin/x", "bypass: x"),
-        ("/admin", "a.example.com/admin/*", "bypass: x"),
         ("/admin", "a.example.com/ADMIN/x", "bypass: x"),
         ("/admin", "a.example.com/%61dmin", "bypass: x"),
-        ("/admin", "a.example.com/ad*", "bypass: x"),
         ("/admin", "a.example.com/*/x", "bypass: x"),
         ("/admin", "a.example.com/./admin", "bypass: x"),
         ("/admin", "a.example.com//admin", "bypass: x"),
@@ -232,17 +186,13 @@ fn an_application_that_may_take_a_request_counts_with_its_gap() {
         ("/admin", "a.example.com/\u{e4}", "bypass: x"),
         ("/admin/x", "a.example.com/admin", "bypass: x"),
         ("/admin", "a.example.com/public", "ALL"),
-        ("/admin", "a.example.com/public*", "ALL"),
         ("/admin", "a.example.com/administrator", "ALL"),
-        ("/admin", "a.example.com/.well-known/acme-challenge/*", "ALL"),
     ] {
         assert_eq!(
             judged(&[whole(), bypass("x", &[destination])], HOST, path),
             expected,
             "{path} {destination}"
         );
-        let several = bypass("x", &["c.example.com", destination]);
-        assert_eq!(judged(&[whole(), several], HOST, path), expected, "{path} {destination}");
     }
     let idn = [application("all", &["xn--bcher-kva.example"]), bypass("x", &["bücher.example/x"])];
     assert_eq!(judged(&idn, "bücher.example", ""), "bypass: x");
@@ -257,24 +207,17 @@ fn above_a_path_with_its_own_application_others_do_not_count() {
     for (destination, expected) in [
         ("a.example.com", "OWN"),
         ("a.example.com/a", "OWN"),
-        ("a.example.com/a/", "OWN"),
-        ("a.example.com/A", "OWN"),
-        ("b.example.com", "OWN"),
         ("a.example.com/a/c", "OWN"),
         ("a.example.com/a/b", "bypass: x"),
         ("a.example.com/A/b", "bypass: x"),
-        ("a.example.com/a/b/", "bypass: x"),
         ("a.example.com/a/b/c", "bypass: x"),
         // Of two patterns with stars nobody knows which one counts.
         ("a.example.com/*", "bypass: x"),
-        ("a.example.com/a/*", "bypass: x"),
         ("*.example.com", "bypass: x"),
     ] {
         assert_eq!(judged(&[bypass("x", &[destination]), own()], HOST, "/a/b"), expected, "{destination}");
     }
     for half in ["a.example.com/a/b", "a.example.com/a/b/*"] {
-        let whole = application("all", &["a.example.com"]);
-        assert_eq!(judged(&[whole, application("half", &[half])], HOST, "/a/b"), "ALL HALF", "{half}");
         let whole = bypass("all", &["a.example.com"]);
         assert_eq!(judged(&[whole, application("half", &[half])], HOST, "/a/b"), "bypass: all", "{half}");
     }
@@ -313,7 +256,6 @@ fn what_an_application_does_not_tell_is_a_gap() {
             beside_another,
             "{application:?}"
         );
-        assert_eq!(judged(&[other, application.clone()], HOST, ""), beside_another, "{application:?}");
         assert_eq!(judged(&[application], HOST, ""), alone);
     }
 }
