@@ -7,12 +7,14 @@ use cloudflare_emulator::{Cloudflare, Emulator, Plan, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::ingress::PathPattern;
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision, Destination,
+    Application, ApplicationKind, AttachedPolicy, Decision,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::cover::{Cover, cover};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+
+use crate::access_guard::application;
 
 const ZONE: &str = "example.com";
 
@@ -66,8 +68,6 @@ impl Written {
             is_reusable: true,
         };
         Application {
-            id: name.into(),
-            name: name.into(),
             audience: audience.into(),
             kind: match self.kind {
                 "self_hosted" => ApplicationKind::SelfHosted,
@@ -75,11 +75,8 @@ impl Written {
                 "bookmark" => ApplicationKind::Unrelated,
                 _ => ApplicationKind::Unknown,
             },
-            destinations: self.uris.iter().map(|uri| Destination::parse(uri)).collect(),
             policies: Some(self.decisions.iter().map(policy).collect()),
-            tags: Vec::new(),
-            session_duration: None,
-            created_unix_seconds: None,
+            ..application(name, &self.uris, Decision::Allow)
         }
     }
 }

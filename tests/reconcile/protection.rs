@@ -9,17 +9,21 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, Unread};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
+    AccessReading, AccessSnapshot, Unread,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, records};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness::endpoint;
 
+use crate::access_guard::application;
+
 const NAME: &str = "app.example.com";
 const OPEN: &str = "none";
 
-fn policy(id: &str, decision: Decision) -> ReusablePolicy {
+pub(crate) fn policy(id: &str, decision: Decision) -> ReusablePolicy {
     ReusablePolicy { id: id.into(), name: format!("{id}-name").into(), decision }
 }
 
@@ -36,11 +40,11 @@ fn at(name: &str, prefix: &str, access: &str) -> Endpoint {
     endpoint(name, &said)
 }
 
-fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
+pub(crate) fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
     cloudflare.run_loop(desired, usize::MAX)
 }
 
-fn labels(plan: &Plan) -> Vec<&'static str> {
+pub(crate) fn labels(plan: &Plan) -> Vec<&'static str> {
     plan.refusals.iter().map(|refusal| refusal.reason.label()).collect()
 }
 
@@ -74,27 +78,27 @@ fn locked(cloudflare: &FakeCloudflare) -> Vec<String> {
     locked.map(|rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())).collect()
 }
 
+/// Of somebody else, who lets staff in.
 fn foreign(name: &str, destinations: &[&str]) -> Application {
-    Application {
-        id: name.into(),
-        name: name.into(),
-        audience: format!("{name}-aud").into(),
-        kind: ApplicationKind::SelfHosted,
-        destinations: destinations.iter().map(|text| Destination::parse(text)).collect(),
-        policies: Some(Vec::new()),
-        tags: Vec::new(),
-        session_duration: None,
-        created_unix_seconds: None,
-    }
+    application(name, destinations, Decision::Allow)
 }
 
 fn attached(name: &str, decision: Decision) -> AttachedPolicy {
     AttachedPolicy { id: name.into(), name: format!("{name}-name").into(), decision, is_reusable: true }
 }
 
-fn in_tunnel(mut endpoint: Endpoint, tunnel: &str) -> Endpoint {
-    endpoint.provider_specific.push(Property::new("webhook/tunnel", tunnel));
+fn with(mut endpoint: Endpoint, property: &str, text: &str) -> Endpoint {
+    endpoint.provider_specific.push(Property::new(property, text));
     endpoint
+}
+
+fn in_tunnel(endpoint: Endpoint, tunnel: &str) -> Endpoint {
+    with(endpoint, "webhook/tunnel", tunnel)
+}
+
+fn served_by(mut endpoint: Endpoint, service: &str) -> Endpoint {
+    endpoint.provider_specific.retain(|property| *property.name != *"webhook/tunnel-service");
+    with(endpoint, "webhook/tunnel-service", service)
 }
 
 /// Protected by an application that is kept elsewhere.
@@ -119,10 +123,6 @@ fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
         .collect()
 }
 
-fn comments(cloudflare: &FakeCloudflare) -> Vec<&str> {
-    cloudflare.records.iter().map(|record| &*record.comment).collect()
-}
-
 /// The audiences that the rules require.
 fn required_audiences(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
     let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
@@ -132,45 +132,53 @@ fn required_audiences(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> 
 /// Invariant 9 of docs/how-it-works.md.
 #[test]
 fn an_endpoint_that_says_nothing_any_more_stays_protected_and_is_told() {
-    for protected in [at(NAME, "", "staff"), at(NAME, "/p", "staff"), required(NAME)] {
+    for (protected, prefix) in
+        [(at(NAME, "", "staff"), ""), (at(NAME, "/p", "staff"), "/p"), (required(NAME), "")]
+    {
         let mut cloudflare = cloudflare();
-        settle(&mut cloudflare, std::slice::from_ref(&protected));
+        settle(&mut cloudflare, &[protected]);
         let before = cloudflare.clone();
-        let prefix = if protected.property("webhook/tunnel-path-prefix").is_some() { "/p" } else { "" };
         let silent = [at(NAME, prefix, "")];
         assert_rest(&cloudflare, &silent);
         let adjusted = adjust::adjust(&silent, &cloudflare.settings(), Some(&cloudflare.snapshot()));
         assert_eq!(adjusted.unasked_protections, 1);
         assert!(adjusted.notes[0].to_string().contains("protected although nothing asks for it"));
         // Another service, and another tunnel.
-        let changed = endpoint(NAME, &[("tunnel-service", "http://new:80"), ("tunnel-path-prefix", prefix)]);
-        let changed =
-            if prefix.is_empty() { endpoint(NAME, &[("tunnel-service", "http://new:80")]) } else { changed };
-        for changed in [changed.clone(), in_tunnel(changed, "office")] {
-            settle(&mut cloudflare, std::slice::from_ref(&changed));
-            assert_rest(&cloudflare, std::slice::from_ref(&changed));
+        let changed = served_by(at(NAME, prefix, ""), "http://new:80");
+        for changed in [[changed.clone()], [in_tunnel(changed, "office")]] {
+            settle(&mut cloudflare, &changed);
+            assert_rest(&cloudflare, &changed);
         }
         assert_eq!(required_audiences(&cloudflare, OFFICE), required_audiences(&before, HOME));
         assert_eq!(cloudflare.applications(), before.applications());
     }
 }
 
-/// Its application is at the hostname, or at the wildcard. A deeper name has no application over it, but the rule of the
-/// wildcard turned its visitors away.
+/// Its application is at the hostname, or at the wildcard. A deeper name has no application over it, and a check of the
+/// endpoint's own has none at all, but the rule turned these visitors away.
 #[test]
-fn a_silent_endpoint_below_something_protected_requires_its_tokens() {
+fn a_silent_endpoint_within_something_protected_requires_its_tokens() {
+    let long = "a-hostname-that-is-so-long.that-no-application-of-access-fits-it.example.com";
+    let checked = |name: &str| with(required(name), "webhook/tunnel-path-prefix", "/p");
+    let expression = |path: &str| with(at(NAME, "", ""), "webhook/tunnel-path", path);
     for (protected, new) in [
         (at(NAME, "", "staff"), at(NAME, "/p", "")),
         (at("*.example.com", "", "staff"), at(NAME, "", "")),
         (at("*.example.com", "", "staff"), at("deep.app.example.com", "", "")),
         (required("*.example.com"), at(NAME, "", "")),
+        (required(NAME), expression("v1")),
+        (checked(NAME), expression("^/p/q$")),
+        (checked(NAME), expression("^/p$")),
+        (checked(NAME), expression("^/p/[0-9]+")),
+        (checked(NAME), at(NAME, "/p/q", "")),
+        (checked(long), at(long, "/p/q", "")),
     ] {
         let mut cloudflare = cloudflare();
         settle(&mut cloudflare, std::slice::from_ref(&protected));
         let both = [protected, new];
         assert_eq!(labels(&settle(&mut cloudflare, &both)), [""; 0]);
         let audiences = required_audiences(&cloudflare, HOME);
-        assert!(audiences.len() == 2 && audiences[0] == audiences[1], "{audiences:?}");
+        assert!(audiences.len() == 2 && audiences[0] == audiences[1], "{both:?}: {audiences:?}");
         assert_rest(&cloudflare, &both);
     }
 }
@@ -187,16 +195,16 @@ fn a_silent_endpoint_beside_something_protected_is_published_open() {
 /// Its check would be gone, and another tunnel has other rules.
 #[test]
 fn a_record_alone_without_an_application_opens_nothing_in_silence() {
-    let mut cloudflare = cloudflare();
-    settle(&mut cloudflare, &[required("*.example.com"), alone("")]);
-    let moved = [required("*.example.com"), in_tunnel(alone(""), "office")];
-    assert_eq!(labels(&settle(&mut cloudflare, &moved)), ["would_open"]);
-    assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)));
-
-    let mut cloudflare = self::cloudflare();
-    settle(&mut cloudflare, &[required(NAME)]);
-    assert_eq!(labels(&settle(&mut cloudflare, &[alone("")])), ["would_open"]);
-    assert_eq!(locked(&cloudflare), [NAME]);
+    let wildcard = || required("*.example.com");
+    for (standing, desired) in [
+        (vec![wildcard(), alone("")], vec![wildcard(), in_tunnel(alone(""), "office")]),
+        (vec![required(NAME)], vec![alone("")]),
+    ] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &standing);
+        let before = cloudflare.clone();
+        assert_eq!((labels(&settle(&mut cloudflare, &desired)), &cloudflare), (vec!["would_open"], &before));
+    }
 }
 
 /// A2 of the findings: the tunnel was made anew, or its document emptied.
@@ -209,6 +217,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     let mut unread = cloudflare.clone();
     unread.access = AccessReading::Failed("it hangs".into());
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", "")])), ["waiting"]);
+    assert_eq!(labels(&run(&mut unread, &[at(NAME, "", OPEN)])), ["waiting"], "the word neither");
     settle(&mut cloudflare, &[at(NAME, "", "")]);
     assert_eq!((locked(&cloudflare), names(&cloudflare)), (vec![NAME.to_owned()], vec![NAME]));
 }
@@ -224,10 +233,7 @@ fn guarded() -> FakeCloudflare {
 fn of(namespace: &str, name: &str, prefix: &str, access: &str) -> Endpoint {
     let mut endpoint = at(name, prefix, access);
     endpoint.labels.set("resource", &format!("ingress/{namespace}/{name}"));
-    endpoint.provider_specific.retain(|property| *property.name != *"webhook/tunnel-service");
-    let service = format!("http://web.{namespace}.svc:80");
-    endpoint.provider_specific.push(Property::new("webhook/tunnel-service", service));
-    endpoint
+    served_by(endpoint, &format!("http://web.{namespace}.svc:80"))
 }
 
 #[test]
@@ -251,9 +257,11 @@ fn what_the_namespace_guard_refuses_protects_nothing_and_opens_nothing() {
 /// A11 of the findings: a half would be a hostname that is offline.
 #[test]
 fn nothing_is_opened_while_access_cannot_be_read_and_everything_else_goes_on() {
-    for is_lasting in [false, true] {
+    for (protected, is_lasting) in
+        [(at(NAME, "", "staff"), false), (at(NAME, "", "staff"), true), (required(NAME), false)]
+    {
         let mut cloudflare = cloudflare();
-        settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+        settle(&mut cloudflare, &[protected]);
         let unread = Unread { reason: "it hangs".into(), is_lasting };
         cloudflare.access = AccessReading::Failed(unread);
         let plan = run(
@@ -265,73 +273,25 @@ fn nothing_is_opened_while_access_cannot_be_read_and_everything_else_goes_on() {
     }
 }
 
-/// Only `none` opens what `DEFAULT_ACCESS_POLICY` protects, and with `ACCESS_OPT_OUT=false` nobody has another lock either.
+/// `records` shows the application, so ExternalDNS would ask for another check without end; only `none` opens; and a
+/// policy that lets visitors past protects no change.
 #[test]
-fn the_annotations_for_applications_kept_elsewhere_open_nothing_that_the_default_policy_protects() {
-    let (required, team, tag) =
-        (("access-required", "true"), ("access-team-name", "theirs"), ("access-aud-tag", "own"));
-    let open = ("access-required", "false");
-    for (said, is_locked) in [
-        (vec![open], false),
-        (vec![team], false),
-        (vec![open, team], false),
-        (vec![open, team, tag], false),
-        (vec![required, team, tag], true),
-    ] {
-        for opt_out in [true, false] {
-            let mut cloudflare = cloudflare();
-            cloudflare.default_access_policy = vec!["staff".into()];
-            cloudflare.access_opt_out = opt_out;
-            let properties = [&[("tunnel-service", "http://web:80")], &*said].concat();
-            let desired = [endpoint(NAME, &properties)];
-            let plan = settle(&mut cloudflare, &desired);
-            let (refused, published): (&[&str], &[&str]) =
-                if is_locked && opt_out { (&[], &[NAME]) } else { (&["invalid"], &[]) };
-            let context = format!("{said:?}, ACCESS_OPT_OUT={opt_out}");
-            assert_eq!(labels(&plan), refused, "{context}");
-            assert_eq!(locked(&cloudflare), published, "{context}");
-            let rules = cloudflare.document(&tunnel_id(HOME)).rules();
-            let ours = rules.iter().filter(|rule| rule.hostname() == NAME).count();
-            assert_eq!(ours, published.len(), "{context}");
-        }
-    }
-}
-
-/// `records` shows the application, so ExternalDNS would ask without end.
-#[test]
-fn checks_of_an_endpoints_own_and_our_application_exclude_each_other() {
-    let mut cloudflare = cloudflare();
-    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
-    let before = cloudflare.clone();
-    let own = [
-        ("tunnel-service", "http://web:80"),
-        ("access-required", "true"),
-        ("access-team-name", "my-team"),
-        ("access-aud-tag", "theirs"),
-    ];
-    let plan = run(&mut cloudflare, &[endpoint(NAME, &own)]);
-    assert_eq!((labels(&plan), &cloudflare), (vec!["access_policy"], &before));
-    assert!(plan.refusals[0].to_string().contains("webhook-access-policy"), "{}", plan.refusals[0]);
-}
-
-/// It stands in front of the path's rule, and takes these requests.
-#[test]
-fn a_silent_path_or_expression_within_a_path_with_a_check_requires_the_same() {
-    let long = "a-hostname-that-is-so-long.that-no-application-of-access-fits-it.example.com";
-    for (name, path, within) in [
-        (NAME, "tunnel-path", "^/p/q$"),
-        (NAME, "tunnel-path", "^/p$"),
-        (NAME, "tunnel-path", "^/p/[0-9]+"),
-        (long, "tunnel-path-prefix", "/p/q"),
+fn what_an_application_protects_is_not_changed_to_something_else_and_that_is_told() {
+    let service = |text| ("tunnel-service", text);
+    let open = [service("http://web:80"), ("access-required", "false"), ("access-team-name", "my-team")];
+    let changed = [service("http://new:80"), ("access-policy", "staff")];
+    for (decision, wanted, label, told) in [
+        (Decision::Allow, required(NAME), "access_policy", "webhook-access-policy"),
+        (Decision::Allow, endpoint(NAME, &open), "would_open", ""),
+        (Decision::Bypass, endpoint(NAME, &changed), "access_policy", "came to let visitors past"),
     ] {
         let mut cloudflare = cloudflare();
-        let mut protected = required(name);
-        protected.provider_specific.push(Property::new("webhook/tunnel-path-prefix", "/p"));
-        settle(&mut cloudflare, std::slice::from_ref(&protected));
-        let both = [protected, endpoint(name, &[("tunnel-service", "http://web:80"), (path, within)])];
-        settle(&mut cloudflare, &both);
-        assert_eq!(required_audiences(&cloudflare, HOME), ["theirs", "theirs"], "{within}");
-        assert_rest(&cloudflare, &both);
+        settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+        cloudflare.applications_mut()[0].policies = Some(vec![attached("staff", decision)]);
+        let before = cloudflare.clone();
+        let plan = run(&mut cloudflare, &[wanted]);
+        assert_eq!((labels(&plan), &cloudflare), (vec![label], &before));
+        assert!(plan.refusals[0].to_string().contains(told), "{}", plan.refusals[0]);
     }
 }
 
@@ -363,4 +323,40 @@ fn a_silent_rule_below_a_wildcards_application_follows_the_teams_name() {
     let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     assert_eq!(rules.filter(|rule| rule.raw().get().contains(r#""teamName":"new-team""#)).count(), 2);
     assert_rest(&cloudflare, &desired);
+}
+
+/// Only `none` opens what `DEFAULT_ACCESS_POLICY` protects, and `ACCESS_OPT_OUT=false` allows no other lock either.
+#[test]
+fn the_default_policy_gives_way_to_a_whole_check_and_the_word_alone_and_without_opt_out_to_none() {
+    let (required, team, tag) =
+        (("access-required", "true"), ("access-team-name", "theirs"), ("access-aud-tag", "own"));
+    let open = ("access-required", "false");
+    for (said, is_valid, is_locked) in [
+        (vec![open], false, false),
+        (vec![team], false, false),
+        (vec![open, team], false, false),
+        (vec![open, team, tag], false, false),
+        (vec![required, team, tag], true, true),
+        (vec![("access-policy", OPEN)], true, false),
+    ] {
+        for opt_out in [true, false] {
+            let mut cloudflare = cloudflare();
+            cloudflare.default_access_policy = vec!["staff".into()];
+            cloudflare.access_opt_out = opt_out;
+            let desired = [endpoint(NAME, &[&[("tunnel-service", "http://web:80")], &*said].concat())];
+            let plan = settle(&mut cloudflare, &desired);
+            let context = format!("{said:?}, ACCESS_OPT_OUT={opt_out}");
+            let is_published = is_valid && opt_out;
+            assert_eq!(labels(&plan), if is_published { &[][..] } else { &["invalid"] }, "{context}");
+            let counts = (cloudflare.records.len(), locked(&cloudflare).len(), names(&cloudflare).len());
+            assert_eq!(
+                counts,
+                (usize::from(is_published), usize::from(is_published && is_locked), 0),
+                "{context}"
+            );
+            if is_published {
+                assert_rest(&cloudflare, &desired);
+            }
+        }
+    }
 }

@@ -1,9 +1,7 @@
 //! The laws of what `webhook-access-policy` protects, over random worlds, wishes and settings that come and go.
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
-use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, Decision, Destination, ReusablePolicy,
-};
+use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Decision, Destination};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
@@ -12,6 +10,9 @@ use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint_of;
+
+use crate::access_guard::application;
+use crate::protection::policy;
 
 /// ExternalDNS needs no more loops than this to come to rest.
 const LOOPS_TO_REST: usize = 5;
@@ -106,10 +107,6 @@ fn any_history() -> impl Strategy<Value = Vec<(Event, usize)>> {
     prop::collection::vec((any_event(), writes), 1..6)
 }
 
-fn policy(id: &str) -> ReusablePolicy {
-    ReusablePolicy { id: id.into(), name: format!("{id}-name").into(), decision: Decision::Allow }
-}
-
 fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     let locked = r#"{"hostname":"a.example.com","path":"^/p(/|$)","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
     let rules = vec![
@@ -131,36 +128,15 @@ fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
             let rules: Vec<String> = rules.into_iter().map(str::to_owned).collect();
             let mut cloudflare = FakeCloudflare::new(&rules, &records)
                 .with_registry(registry)
-                .with_access(["staff", "on-call"].map(policy).to_vec());
+                .with_access(["staff", "on-call"].map(|id| policy(id, Decision::Allow)).to_vec());
             cloudflare.access_opt_out = opt_out;
             cloudflare.mass_deletion_limit = limit;
             if let Some(host) = theirs {
-                cloudflare.applications_mut().push(theirs_over(host));
+                let destinations = [format!("{host}/p"), format!("{host}/p/*")];
+                cloudflare.applications_mut().push(application("theirs", &destinations, Decision::Allow));
             }
             cloudflare
         })
-}
-
-/// Somebody else's application for a path of a host, with a policy of its own.
-fn theirs_over(host: &str) -> Application {
-    use external_dns_cloudflare_tunnel_webhook::model::access::{ApplicationKind, AttachedPolicy};
-    let policy = AttachedPolicy {
-        id: "inline".into(),
-        name: "inline".into(),
-        decision: Decision::Allow,
-        is_reusable: false,
-    };
-    Application {
-        id: "theirs".into(),
-        name: "theirs".into(),
-        audience: "theirs".into(),
-        kind: ApplicationKind::SelfHosted,
-        destinations: ["/p", "/p/*"].map(|path| Destination::parse(&format!("{host}{path}"))).to_vec(),
-        policies: Some(vec![policy]),
-        tags: Vec::new(),
-        session_duration: None,
-        created_unix_seconds: None,
-    }
 }
 
 /// What ExternalDNS has at a time.
@@ -269,13 +245,8 @@ fn is_taken_by(rule: &Rule, host: &str, path: &str) -> bool {
     let is_host = name.is_empty()
         || name == host
         || name.strip_prefix('*').is_some_and(|domain| host.ends_with(domain));
-    is_host
-        && rule.path().is_none_or(|text| match PathPattern::parse(text).ok().and_then(|path| path.prefix()) {
-            Some(prefix) => {
-                path.strip_prefix(&*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            }
-            None => path.starts_with(text.trim_start_matches('^')),
-        })
+    let takes = |text: &str| is_within(path, text) || path.starts_with(text.trim_start_matches('^'));
+    is_host && rule.path().is_none_or(takes)
 }
 
 /// The law: what turned strangers away serves them now only if the endpoint of what serves them said the word. What a rule

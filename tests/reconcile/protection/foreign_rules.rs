@@ -74,7 +74,7 @@ fn a_record_that_is_taken_over_leads_nothing_that_is_closed_to_an_open_foreign_r
     for record in &mut cloudflare.records {
         record.comment = record.comment.replace("owner=default", "owner=other").into();
     }
-    assert!(comments(&cloudflare)[0].contains("owner=other"), "{:?}", comments(&cloudflare));
+    assert!(cloudflare.records[0].comment.contains("owner=other"), "{:?}", cloudflare.records);
     cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, PATH.to_owned()));
     let mut cloudflare = cloudflare.adopting(&["owner=other"]);
     let before = cloudflare.clone();

@@ -2,66 +2,48 @@
 
 use super::*;
 
+/// An application stands over a silent path, name or record too, over one of others, or of another wish.
 #[test]
-fn the_word_opens_its_place_in_two_requests_and_is_told_by_name() {
-    let mut cloudflare = cloudflare();
-    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
-    let opened = [at(NAME, "", OPEN)];
-    let first = run(&mut cloudflare, &opened);
-    assert_eq!(
-        (labels(&first), names(&cloudflare), locked(&cloudflare)),
-        (vec!["waiting"], vec![NAME], vec![])
-    );
-    assert!(first.notes[0].to_string().contains("none opens it"), "{:?}", first.notes);
-    let second = run(&mut cloudflare, &opened);
-    assert_eq!((labels(&second), names(&cloudflare)), (vec![], vec![]));
-    settle(&mut cloudflare, &opened);
-    assert_rest(&cloudflare, &opened);
-    // What stands open stays so without the word.
-    assert_rest(&cloudflare, &[at(NAME, "", "")]);
-}
-
-/// The hostname's application stands over the path, too, whose endpoint does not ask to be open.
-#[test]
-fn what_protects_a_silent_path_as_well_is_not_opened_until_the_path_says_so() {
-    let mut cloudflare = cloudflare();
-    settle(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/p", "")]);
-    let before = cloudflare.clone();
-    let plan = settle(&mut cloudflare, &[at(NAME, "", OPEN), at(NAME, "/p", "")]);
-    assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before));
-    assert!(plan.refusals[0].to_string().contains("/p"), "{}", plan.refusals[0]);
-    let plan = settle(&mut cloudflare, &[at(NAME, "", ""), at(NAME, "/p", OPEN)]);
-    assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before), "the hostname is silent");
-
-    let opened = [at(NAME, "", OPEN), at(NAME, "/p", OPEN)];
-    settle(&mut cloudflare, &opened);
-    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
-    assert_rest(&cloudflare, &opened);
-}
-
-#[test]
-fn a_wildcard_opens_only_with_every_name_below_it() {
-    let wildcard = "*.example.com";
-    let rule = r#"{"hostname":"hand.example.com","service":"http://theirs:80"}"#.to_owned();
-    let policies = cloudflare().policies;
+fn what_protects_something_else_as_well_is_not_opened() {
+    let (wildcard, hand) = ("*.example.com", "hand.example.com");
+    let (closed, open) = (at(wildcard, "", "staff"), at(wildcard, "", OPEN));
+    let rule = [r#"{"hostname":"hand.example.com","service":"http://theirs:80"}"#.to_owned()];
     let to_home = &*tunnel_id(HOME).hostname();
-    for (rules, records, below) in [
-        (vec![], vec![], vec![at(NAME, "", "")]),
-        (vec![], vec![], vec![alone("")]),
-        (vec![rule], vec![("hand.example.com", "CNAME", to_home)], vec![]),
-        (vec![], vec![("elsewhere.example.com", "CNAME", "somewhere.test")], vec![]),
+    let (led, elsewhere) = ([(hand, "CNAME", to_home)], [(hand, "CNAME", "somewhere.test")]);
+    let policies = cloudflare().policies;
+    let of_hostname = || vec![at(NAME, "", "staff"), at(NAME, "/p", "")];
+    let below = |wildcard: &Endpoint, one: Endpoint| vec![wildcard.clone(), one];
+    for (rules, records, standing, opened) in [
+        (&[][..], &[][..], of_hostname(), vec![at(NAME, "", OPEN), at(NAME, "/p", "")]),
+        (&[], &[], of_hostname(), vec![at(NAME, "", ""), at(NAME, "/p", OPEN)]),
+        (&[], &[], below(&closed, at(NAME, "", "")), below(&open, at(NAME, "", ""))),
+        (&[], &[], below(&closed, alone("")), below(&open, alone(""))),
+        (&[], &[], below(&closed, at(NAME, "", "staff")), below(&closed, at(NAME, "", OPEN))),
+        (&[], &elsewhere, vec![closed.clone()], vec![open.clone()]),
+        (&rule, &[], vec![closed.clone()], vec![open.clone()]),
+        (&rule, &led, vec![closed.clone()], vec![open.clone()]),
+        // The endpoint of a hostname of others is refused, and its word with it.
+        (&rule, &led, vec![closed.clone()], below(&open, at(hand, "", OPEN))),
     ] {
-        let mut cloudflare = FakeCloudflare::new(&rules, &records).with_access(policies.clone());
-        let with = |access: &str| [vec![at(wildcard, "", access)], below.clone()].concat();
-        settle(&mut cloudflare, &with("staff"));
+        let mut cloudflare = FakeCloudflare::new(rules, records).with_access(policies.clone());
+        settle(&mut cloudflare, &standing);
         let before = cloudflare.clone();
-        let plan = settle(&mut cloudflare, &with(OPEN));
-        assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"], &before));
+        let plan = settle(&mut cloudflare, &opened);
+        assert!(labels(&plan).iter().all(|label| *label == "still_protected"), "{opened:?}: {plan:?}");
+        assert!(!plan.refusals.is_empty() && cloudflare == before, "{opened:?}");
     }
-    for below in [at(NAME, "", OPEN), alone(OPEN)] {
+}
+
+#[test]
+fn what_protects_several_places_is_opened_once_each_of_them_says_so() {
+    let wildcard = "*.example.com";
+    for (standing, opened) in [
+        ([at(NAME, "", "staff"), at(NAME, "/p", "")], [at(NAME, "", OPEN), at(NAME, "/p", OPEN)]),
+        ([at(wildcard, "", "staff"), at(NAME, "", OPEN)], [at(wildcard, "", OPEN), at(NAME, "", OPEN)]),
+        ([at(wildcard, "", "staff"), alone(OPEN)], [at(wildcard, "", OPEN), alone(OPEN)]),
+    ] {
         let mut cloudflare = cloudflare();
-        settle(&mut cloudflare, &[at(wildcard, "", "staff"), below.clone()]);
-        let opened = [at(wildcard, "", OPEN), below];
+        settle(&mut cloudflare, &standing);
         settle(&mut cloudflare, &opened);
         assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
         assert_rest(&cloudflare, &opened);
@@ -90,18 +72,6 @@ fn a_public_path_of_a_protected_hostname_has_a_bypass_application_and_says_none(
     assert_rest(&cloudflare, &desired);
 }
 
-/// Its endpoint says so, and would say it for ever.
-#[test]
-fn with_a_default_policy_what_stands_open_shows_the_word_that_opens() {
-    for open in [at(NAME, "", OPEN), alone(OPEN)] {
-        let mut cloudflare = cloudflare();
-        cloudflare.default_access_policy = vec!["staff".into()];
-        settle(&mut cloudflare, std::slice::from_ref(&open));
-        assert_eq!((cloudflare.records.len(), names(&cloudflare).len()), (1, 0));
-        assert_rest(&cloudflare, &[open]);
-    }
-}
-
 /// The stamp of several rules names no object.
 #[test]
 fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_opens_it() {
@@ -116,19 +86,6 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
     let adjusted = cloudflare.adjusted(&[of("ingress/aaa/evil", "", OPEN), ours, path]);
     let said: Vec<_> = adjusted.iter().map(|endpoint| endpoint.property("webhook/access-policy")).collect();
     assert_eq!(said, [Some("staff"), Some("staff")]);
-}
-
-#[test]
-fn the_word_that_opens_is_invalid_where_access_opt_out_is_false() {
-    for opt_out in [true, false] {
-        let mut cloudflare = cloudflare();
-        settle(&mut cloudflare, &[at(NAME, "", "staff")]);
-        cloudflare.access_opt_out = opt_out;
-        let plan = settle(&mut cloudflare, &[at(NAME, "", OPEN)]);
-        let (refused, left): (&[&str], &[&str]) = if opt_out { (&[], &[]) } else { (&["invalid"], &[NAME]) };
-        assert_eq!(labels(&plan), refused);
-        assert_eq!(locked(&cloudflare), left);
-    }
 }
 
 /// A hand made it let visitors past, or stand elsewhere. `records` would show it without end.
@@ -172,16 +129,12 @@ fn a_hostname_opens_in_the_step_in_which_its_path_is_withdrawn() {
     assert_rest(&cloudflare, &opened);
 }
 
-/// The endpoint is refused, and its word with it.
+/// Its endpoint says so, and would say it for ever.
 #[test]
-fn the_word_for_a_hostname_of_others_opens_nothing_that_a_wildcards_application_protects() {
-    let rule = r#"{"hostname":"hand.example.com","service":"http://theirs:80"}"#.to_owned();
-    let to_home = &*tunnel_id(HOME).hostname();
-    let mut cloudflare = FakeCloudflare::new(&[rule], &[("hand.example.com", "CNAME", to_home)])
-        .with_access(cloudflare().policies);
-    settle(&mut cloudflare, &[at("*.example.com", "", "staff")]);
-    let before = cloudflare.clone();
-    let opened = [at("*.example.com", "", OPEN), at("hand.example.com", "", OPEN)];
-    let plan = settle(&mut cloudflare, &opened);
-    assert_eq!((labels(&plan), &cloudflare), (vec!["still_protected"; 2], &before));
+fn with_a_default_policy_a_record_alone_that_stands_open_shows_the_word_that_opens() {
+    let mut cloudflare = cloudflare();
+    cloudflare.default_access_policy = vec!["staff".into()];
+    settle(&mut cloudflare, &[alone(OPEN)]);
+    assert_eq!(cloudflare.records.len(), 1);
+    assert_rest(&cloudflare, &[alone(OPEN)]);
 }
