@@ -113,7 +113,7 @@ func TestThePodRuns(t *testing.T) {
 			}
 
 			confined(t, webhook.SecurityContext)
-			if limit := webhook.Resources.Limits.Memory(); limit.Value() != 32<<20 {
+			if limit := webhook.Resources.Limits.Memory(); limit.Value() != 64<<20 {
 				t.Errorf("memory limit %s", limit)
 			}
 			mounted(t, pod, webhook)
@@ -377,7 +377,7 @@ func TestComposeRuns(t *testing.T) {
 	if environment["CF_API_TOKEN_FILE"] != "/run/secrets/"+webhook.Secrets[0].Source {
 		t.Errorf("the token is read from %s", environment["CF_API_TOKEN_FILE"])
 	}
-	if webhook.User != "65532:65532" || webhook.MemLimit != 32<<20 {
+	if webhook.User != "65532:65532" || webhook.MemLimit != 64<<20 {
 		t.Errorf("user %s, memory limit %d", webhook.User, webhook.MemLimit)
 	}
 	for _, port := range webhook.Ports {
