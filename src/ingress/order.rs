@@ -107,7 +107,7 @@ pub(super) struct Near<'l, 'a> {
 
 impl<'l, 'a> Near<'l, 'a> {
     pub(super) fn new(list: &'l [Slot<'a>], hosts: &Hosts, hostname: &Hostname) -> Self {
-        Self { list, places: hosts.near(hostname) }
+        Self { list, places: hosts.near(hostname.as_str()) }
     }
 
     /// The rules, each with its place.

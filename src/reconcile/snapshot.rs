@@ -163,11 +163,11 @@ impl TunnelSnapshot {
 
     /// The same, each with its place in the document.
     pub(super) fn places_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
-        self.near(hostname).filter(|(_, rule)| rule.has_hostname(hostname))
+        self.near(hostname.as_str()).filter(|(_, rule)| rule.has_hostname(hostname))
     }
 
     /// The rules that may have a host in common with a hostname, each with its place in the document.
-    pub(super) fn near(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
+    pub(super) fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
         let near = self.hosts.near(hostname).into_iter();
         near.filter_map(|place| Some((place, self.document.rules().get(place)?)))
     }

@@ -50,7 +50,7 @@ enum State {
 pub(crate) type Quota = (ZoneId, usize);
 
 impl WaitingWork {
-    /// True if nothing is remembered.
+    /// True if nothing is remembered of any work.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

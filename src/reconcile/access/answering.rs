@@ -147,7 +147,7 @@ fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSn
 
 /// The rules that may answer visitors of a path at a name, up to the first that answers all of them.
 fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
-    let rules = tunnel.document.rules().iter();
+    let rules = tunnel.near(name).map(|(_, rule)| rule);
     let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path)).collect();
     if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path)) {
         taking.truncate(last + 1);

@@ -126,7 +126,7 @@ impl<'a> Standing<'a> {
     fn answering(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.led_to(name)?)?;
-        let mut rules = tunnel.near(self.hostname).map(|(_, rule)| rule);
+        let mut rules = tunnel.near(name).map(|(_, rule)| rule);
         rules.find(|rule| rule.may_take(name, path) && PathPattern::takes_all_of(rule.path(), path))
     }
 }
