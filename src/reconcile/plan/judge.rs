@@ -94,13 +94,17 @@ impl Judge<'_> {
         if self.settings.policy.namespace_guard.is_none() {
             return Ok(());
         }
-        let own = self.snapshot.own_records_of(name, self.settings);
-        let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
         let asking = resource.and_then(namespace::digest_of);
-        match holder.filter(|holder| asking.as_ref() != Some(holder)) {
+        match self.holder(name).filter(|holder| asking.as_ref() != Some(holder)) {
             Some(holder) => Err(Reason::NamespaceHeld { holder }),
             None => Ok(()),
         }
+    }
+
+    /// The namespace that the stamp of a hostname names.
+    fn holder(self, name: &str) -> Option<Box<str>> {
+        let own = self.snapshot.own_records_of(name, self.settings);
+        namespace::holder(&own.first()?.stamp)
     }
 
     /// Says no where Cloudflare refused the rule and would refuse it again.
@@ -121,12 +125,10 @@ impl Judge<'_> {
                 // What is left of a withdrawn name stands in front of its wildcard, which has that record.
                 let mut records = self.snapshot.answering(place.hostname()).iter();
                 let stamp = records.find_map(|record| self.snapshot.own_stamp(record, self.settings));
-                let own = self.snapshot.own_records_of(place.hostname(), self.settings);
                 let asking = || requests.by_hostname.get(place.hostname())?.resource();
                 let asking = || namespace::digest_of(&asking()?);
                 let of_wildcard = || namespace::holder(stamp.as_ref()?);
-                let holder = own.first().and_then(|own| namespace::holder(&own.stamp));
-                let holder = holder.or_else(asking).or_else(of_wildcard);
+                let holder = self.holder(place.hostname()).or_else(asking).or_else(of_wildcard);
                 *by_namespace.entry(holder.unwrap_or_default()).or_default() += 1;
             }
         }
