@@ -17,6 +17,7 @@ use std::{env, fs};
 
 use cloudflare_emulator::Refusal;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use serde_json::{Value, json};
 use test_support::external_dns::ExternalDns;
 use test_support::harness::{Harness, published};
 use test_support::process::Process;
@@ -38,6 +39,8 @@ struct Scenario {
     new: usize,
     /// As many new ones are refused by Cloudflare, one by one.
     refused: usize,
+    /// Records of others, in the same zone.
+    foreign: usize,
     variables: &'static [(&'static str, &'static str)],
     /// A rule that is as wanted has this text.
     as_wanted: &'static str,
@@ -51,22 +54,31 @@ const NOTHING: Scenario = Scenario {
     published: 0,
     new: 0,
     refused: 0,
+    foreign: 0,
     variables: &[],
     as_wanted: "shop",
     loops_max: usize::MAX,
 };
 
-const SCENARIOS: [Scenario; 5] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "1,000 new", memory_mib: 16, new: 1_000, ..NOTHING },
     Scenario { name: "1,000, and 1,000 new", memory_mib: 32, published: 1_000, new: 1_000, ..NOTHING },
     Scenario { name: "5,000, and 5,000 new", published: 5_000, new: 5_000, ..NOTHING },
     // The loops of this table follow each other at once, and those that look for what is refused use many calls.
     Scenario { name: "5,000 new, 1,500 refused", new: 5_000, refused: 1_500, loops_max: 8, ..NOTHING },
+    Scenario { name: "10,000 new", new: 10_000, ..NOTHING },
     Scenario {
-        name: "6,000, and another `ORIGIN_CONNECT_TIMEOUT`",
-        published: 6_000,
+        name: "10,000, and another `ORIGIN_CONNECT_TIMEOUT`",
+        published: 10_000,
         variables: &[("ORIGIN_CONNECT_TIMEOUT", "20s")],
         as_wanted: "connectTimeout",
+        ..NOTHING
+    },
+    Scenario {
+        name: "9,000, and 1,000 new, beside 50,000 records of others",
+        published: 9_000,
+        new: 1_000,
+        foreign: 50_000,
         ..NOTHING
     },
 ];
@@ -91,6 +103,8 @@ impl Scenario {
         let harness = self.harness();
         let wanted: Vec<Endpoint> = (0..self.published + self.refused + self.new).map(shop).collect();
         self.publish(&harness, wanted.get(..self.published).unwrap_or_default());
+        let foreign: Vec<Value> = (0..self.foreign).map(foreign).collect();
+        harness.cloudflare.add_records(&harness.zone, &foreign).map_err(|refusal| format!("{refusal:?}"))?;
         let group = Group::new(self.memory_mib)?;
         let (process, external_dns) = Process::start_ready(&harness, self.variables);
         group.hold(process.id())?;
@@ -161,6 +175,10 @@ fn run_loop(external_dns: ExternalDns, wanted: &[Endpoint]) -> Outcome<Duration>
 
 fn name(number: usize) -> String {
     format!("shop-{number}.example.com")
+}
+
+fn foreign(number: usize) -> Value {
+    json!({"type": "A", "name": format!("host-{number}.example.com"), "content": "192.0.2.1", "proxied": true})
 }
 
 fn shop(number: usize) -> Endpoint {

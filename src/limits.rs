@@ -37,7 +37,7 @@ pub const REQUEST_BODY_MAX_BYTES: usize = 28 * 1024 * 1024;
 pub const SMALL_BODY_MAX_BYTES: usize = 256 * 1024;
 
 /// A body together with what is kept of it, while both are in memory: room for some 25,000 hostnames to adjust, or for
-/// 7,000 to publish at once, with ExternalDNS's TXT records.
+/// 10,000 to publish at once, with ExternalDNS's TXT records.
 pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
 
 /// The largest answer. ExternalDNS reads 32 MiB; above, it stops, fails to parse, and exits.

@@ -199,13 +199,16 @@ fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = LogLine>) {
 /// Keeps the endpoints of a request that affect its plan.
 fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, RequestError> {
     let mut changes = Changes::default();
-    let mut kept = 0;
+    let (mut kept, mut planned) = (0, 0);
     let mut too_long = None;
     body.changes(&mut |Arrived { list, endpoint, is_whole }| {
         if !is_whole {
             too_long = Some(endpoint.dns_name);
-        } else if kept <= body.room() && plan::concerns(&endpoint, list == List::UpdateOld, settings) {
-            kept += planned_bytes(&endpoint);
+        } else if body.has_room(kept, planned)
+            && let Some(endpoint) = plan::concerning(endpoint, list == List::UpdateOld, settings)
+        {
+            kept += endpoint.memory_bytes();
+            planned += planned_bytes(&endpoint);
             changes.add(list, endpoint);
         }
     })?;
@@ -213,21 +216,21 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, RequestEr
     if let Some(dns_name) = too_long {
         return Err(RequestError::TooLong { dns_name });
     }
-    if kept > body.room() {
+    if !body.has_room(kept, planned) {
         return Err(RequestError::TooMuch);
     }
     Ok(changes)
 }
 
-/// The bytes that an endpoint takes until it is planned and carried out.
+/// The bytes that an endpoint takes besides while it is planned and carried out.
 fn planned_bytes(endpoint: &Endpoint) -> usize {
-    /// The hostname's part of the plan and of the calls for it.
-    const HOSTNAME: usize = 2 * 1024;
+    /// The hostname's part of the request, or of the plan and of the calls for it.
+    const HOSTNAME: usize = 1024;
     /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;
 
     let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
-    endpoint.memory_bytes() + if is_planned { HOSTNAME } else { OTHER }
+    if is_planned { HOSTNAME } else { OTHER }
 }
 
 #[cfg(test)]
@@ -239,8 +242,8 @@ mod tests {
     fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
         let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
         let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
-        for (endpoint, more) in [(endpoint("CNAME"), 2_048), (endpoint("TXT"), 256), (refused, 256)] {
-            assert_eq!(planned_bytes(&endpoint), endpoint.memory_bytes() + more);
+        for (endpoint, bytes) in [(endpoint("CNAME"), 1_024), (endpoint("TXT"), 256), (refused, 256)] {
+            assert_eq!(planned_bytes(&endpoint), bytes);
         }
     }
 }

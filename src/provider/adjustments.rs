@@ -46,7 +46,7 @@ impl Adjustments {
         let mut unnamed = 0;
         let mut kept = 0;
         wanted.wanted(&mut |Arrived { list: _, endpoint, is_whole }| {
-            if kept > wanted.room() {
+            if !wanted.has_room(kept, 0) {
                 return;
             }
             let added = match is_whole {
@@ -60,7 +60,7 @@ impl Adjustments {
                 debug_unnamed(&endpoint);
             }
         })?;
-        if kept > wanted.room() {
+        if !wanted.has_room(kept, 0) {
             return Err(RequestError::TooMuch.into_logged_failure());
         }
         self.report_unnamed(unnamed);

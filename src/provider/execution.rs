@@ -61,8 +61,6 @@ pub(super) struct Execution<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
-    /// The number of hostnames that are left to later requests.
-    pub(super) left: usize,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
@@ -114,7 +112,7 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
-            own: snapshot.own_rules(&resolved.settings),
+            own: plan.own.clone(),
             written_stamps: Written::default(),
             hosts: Vec::new(),
             places: BTreeSet::new(),

@@ -20,7 +20,7 @@ use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
-use crate::provider::hold_back::hold_back;
+use crate::provider::hold_back::held;
 use crate::provider::memory::{SaidLines, WaitingWork};
 use crate::provider::moves::{Looks, look_at, look_deadline};
 use crate::provider::readings::Readings;
@@ -32,7 +32,7 @@ use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wish::ACCESS_POLICY;
-use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal};
+use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
 
@@ -69,8 +69,8 @@ pub(super) struct State {
     left_applications: Mutex<BTreeMap<u64, bool>>,
 }
 
-/// One request's turn to write.
-struct Turn<'a> {
+/// One request to write, while no other one is carried out.
+struct Request<'a> {
     writer: &'a Writer,
     waiting_work: MutexGuard<'a, WaitingWork>,
     resolved: &'a Resolved,
@@ -102,9 +102,9 @@ impl Writer {
         self.state.was_asked.store(true, Ordering::Relaxed);
         let waiting_work = lock(&self.state.waiting_work);
         let (looks, deleted) = (Looks::default(), BTreeMap::new());
-        let mut turn = Turn { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
+        let mut request = Request { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
         self.client.set_writing(true);
-        let outcome = turn.carry_out();
+        let outcome = request.carry_out();
         self.client.set_writing(false);
         if outcome.is_err() {
             // What is not done may be what answers for them.
@@ -148,7 +148,7 @@ impl Writer {
             return Err(RequestError::Forbidden);
         }
         let refusals = plan.refusals.iter().chain(&done.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + done.left;
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left;
         if left > 0 || done.is_unfinished {
             return Err(RequestError::Unfinished { changes: left.max(1) });
         }
@@ -238,7 +238,7 @@ impl Writer {
     }
 }
 
-impl Turn<'_> {
+impl Request<'_> {
     fn carry_out(&mut self) -> Result<(), RequestError> {
         if self.has_nothing_to_write()? {
             return Ok(());
@@ -286,9 +286,8 @@ impl Turn<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
-        let left = self.waiting_work.take_in_turn(&mut plan.hosts, limits::CHANGED_HOSTNAMES_MAX);
-        let (mut done, outcome) = self.execute(&plan, &snapshot);
-        done.left = left;
+        self.waiting_work.turn_end = plan.end.clone();
+        let (done, outcome) = self.execute(&plan, &snapshot);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
@@ -309,14 +308,20 @@ impl Turn<'_> {
         Ok(self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline)?)
     }
 
-    /// The plan without the work that is held back.
+    /// The plan of a turn. A dry run tells all.
     fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
         let (mut earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
+        let Writer { client, clock, is_dry_run, .. } = self.writer;
+        let (waiting, now) = (&*self.waiting_work, clock.now());
+        let turn = Turn {
+            behind: waiting.turn_end.as_ref(),
+            most: if *is_dry_run { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX },
+            held: &|host, owned| held(host, snapshot, owned, waiting, now),
+        };
         let plan = |earlier: &Earlier| {
-            plan::plan(self.changes, snapshot, earlier, settings).map_err(RequestError::WrongOwner)
+            plan::plan(self.changes, snapshot, earlier, &turn, settings).map_err(RequestError::WrongOwner)
         };
         let mut planned = plan(&earlier)?;
-        let Writer { client, clock, .. } = self.writer;
         let account = &self.resolved.account;
         earlier.unready = self.looks.unready(&planned, snapshot, |tunnel, version| {
             look_at(client, &**clock, account, tunnel, version, self.deadline)
@@ -324,7 +329,7 @@ impl Turn<'_> {
         if !earlier.unready.is_empty() {
             planned = plan(&earlier)?;
         }
-        Ok(self.without_held_back(planned, snapshot))
+        Ok(planned)
     }
 
     fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
@@ -372,10 +377,6 @@ impl Turn<'_> {
                 }
             }
         }
-    }
-
-    fn without_held_back(&self, plan: Plan, snapshot: &Snapshot) -> Plan {
-        hold_back(plan, snapshot, &self.waiting_work, self.writer.clock.now())
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {

@@ -1,18 +1,14 @@
 //! Identifies writes by fingerprints, so that they can be remembered: by their content, and by what stood in their
 //! place.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::ingress::{Owned, Rule, RuleEdit};
+use crate::ingress::{Rule, RuleEdit};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
 use crate::provider::description::{describe_operation, differing_fields, differing_property};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, rule_work};
+use crate::reconcile::plan::{HostPlan, OwnedRules, Reason, RecordOperation, rule_work};
 use crate::reconcile::snapshot::Snapshot;
-
-/// Every tunnel's rules, each marked as ours or not.
-pub(super) type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
 /// One write: fingerprints of its place, and of its content with what stood there when it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]

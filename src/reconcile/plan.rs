@@ -11,21 +11,22 @@ mod refusal;
 mod request;
 
 use std::collections::BTreeMap;
+use std::mem;
 
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{Reason, Refusal};
-pub use request::{WrongOwner, concerns, tunnels_in_the_way};
+pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::ingress::{Owned, RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::access::gate::ApplicationWork;
 pub use crate::reconcile::plan::host::Comments;
-use crate::reconcile::plan::host::Situation;
+use crate::reconcile::plan::host::{Outcome, Situation};
 use crate::reconcile::plan::judge::Judge;
-use crate::reconcile::plan::request::Requests;
+use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Claims;
 use crate::reconcile::{Note, Settings};
@@ -47,6 +48,9 @@ impl Stage {
     pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
 }
 
+/// Every tunnel's rules, each marked as ours or not.
+pub type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
+
 /// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -57,8 +61,49 @@ pub struct Plan {
     pub notes: Vec<Note>,
     /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
     pub work: Vec<ApplicationWork>,
-    /// The rules that are ours, and those that are taken over.
+    /// The rules that are ours before anything is written.
     pub own: OwnRules,
+    /// The rules that become ours with their stamps.
+    pub taken_over: OwnRules,
+    /// Hostnames that are left to later requests, without a look at what they need.
+    pub left: usize,
+    /// Where the next turn begins, if hostnames are left.
+    pub end: Option<TurnEnd>,
+}
+
+/// The last hostname of a turn, and whether it vanishes: such hostnames come after all others.
+pub type TurnEnd = (bool, Box<str>);
+
+/// The hostnames that one request changes. All get their turn, because each begins behind the one before, round and
+/// round.
+#[allow(missing_debug_implementations, reason = "a function has no form to print")]
+pub struct Turn<'a> {
+    /// The end of the turn before, if it left hostnames.
+    pub behind: Option<&'a TurnEnd>,
+    /// So many hostnames change. Those that are refused do not count.
+    pub most: usize,
+    /// The refusals of a hostname of which something must not be written now.
+    pub held: &'a dyn Fn(&HostPlan, &OwnedRules<'_>) -> Vec<Refusal>,
+}
+
+impl Turn<'_> {
+    /// All hostnames.
+    pub const WHOLE: Self = Self { behind: None, most: usize::MAX, held: &|_, _| Vec::new() };
+}
+
+/// A hostname that may get its turn.
+enum Candidate {
+    Wanted(Box<str>, HostRequest),
+    Planned(Box<HostPlan>),
+}
+
+impl Candidate {
+    fn position(&self) -> (bool, &str) {
+        match self {
+            Self::Wanted(name, _) => (false, name),
+            Self::Planned(host) => (host.vanishes, &host.hostname),
+        }
+    }
 }
 
 /// What is known besides what was read.
@@ -150,7 +195,7 @@ pub struct Subject {
     pub name: Box<str>,
 }
 
-/// Plans `changes` against what was read.
+/// Plans `changes` against what was read, as far as `turn` goes.
 ///
 /// # Errors
 ///
@@ -159,32 +204,34 @@ pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
     earlier: &Earlier,
+    turn: &Turn<'_>,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
     let own = snapshot.own_rules(settings);
     let judge = Judge { snapshot, settings, own: &own, earlier };
-    let requests = judge.judged(Requests::read(changes, &snapshot.access, settings)?);
+    let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, &snapshot.access, settings)?);
     let owned = snapshot.owned(&own);
     let situation = Situation { snapshot, settings, earlier, own: &own, owned: &owned };
-    let mut plan = Plan { own: own.clone(), ..Plan::default() };
-    for (name, request) in &requests.by_hostname {
-        let outcome = host::plan(name, request, situation);
-        plan.own.add(name, outcome.own);
-        plan.refusals.extend(outcome.refusals);
-        plan.notes.extend(outcome.notes);
-        plan.work.extend(outcome.work);
-        plan.hosts.extend(outcome.plan);
+    let mut plan = Plan { notes, ..Plan::default() };
+    let (wanted, withdrawn): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
+    // Whether deletions are a mass is judged over all of them, whatever the turn.
+    for (name, request) in withdrawn {
+        let host = plan.add(&name, host::plan(&name, &request, situation));
+        plan.hosts.extend(host);
     }
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
+    let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
+    let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
+    plan.take_turn(wanted.chain(planned).collect(), turn, situation);
     plan.refusals.sort_unstable();
-    plan.notes.extend(requests.notes.iter().cloned());
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
     plan.work.sort_unstable_by(|one, other| (&one.place, one.key).cmp(&(&other.place, other.key)));
     plan.work.dedup();
-    Ok(plan)
+    Ok(Plan { own, ..plan })
 }
 
 impl RecordOperation {
@@ -201,6 +248,46 @@ impl Plan {
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+    }
+
+    /// Adds what was found about a hostname, and returns the writes that it needs.
+    fn add(&mut self, name: &str, outcome: Outcome) -> Option<HostPlan> {
+        self.taken_over.add(name, outcome.taken_over);
+        self.refusals.extend(outcome.refusals);
+        self.notes.extend(outcome.notes);
+        self.work.extend(outcome.work);
+        outcome.plan
+    }
+
+    /// Plans the candidates of a turn, and leaves the others.
+    fn take_turn(&mut self, mut candidates: Vec<Candidate>, turn: &Turn<'_>, situation: Situation<'_>) {
+        candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
+        let is_before = |one: &Candidate| {
+            turn.behind.is_some_and(|(vanishes, hostname)| one.position() <= (*vanishes, hostname))
+        };
+        let before = candidates.partition_point(is_before);
+        candidates.rotate_left(before);
+        let mut end = None;
+        for candidate in candidates {
+            if self.hosts.len() >= turn.most {
+                self.left += 1;
+                continue;
+            }
+            let (vanishes, hostname) = candidate.position();
+            end = Some((vanishes, hostname.into()));
+            let host = match candidate {
+                Candidate::Planned(host) => Some(*host),
+                Candidate::Wanted(name, request) => self.add(&name, host::plan(&name, &request, situation)),
+            };
+            let Some(host) = host else { continue };
+            let held = (turn.held)(&host, situation.owned);
+            if held.is_empty() {
+                self.hosts.push(host);
+            }
+            self.refusals.extend(held);
+        }
+        self.end = end.filter(|_| self.left > 0);
+        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
 }
 

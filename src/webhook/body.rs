@@ -58,9 +58,10 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// The bytes that may be kept of it, or made of it, while it is in memory itself.
-    pub fn room(&self) -> usize {
-        limits::REQUEST_MEMORY_MAX_BYTES.saturating_sub(self.0.len())
+    /// True if so many bytes may be kept of it while it is in memory itself, and so many more be made of them once it is
+    /// not.
+    pub fn has_room(&self, kept: usize, made: usize) -> bool {
+        kept + made.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }
 
     /// Its memory, emptied, for the answer.

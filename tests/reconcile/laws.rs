@@ -5,6 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, OriginReques
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::model::{Record, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Turn;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, plan};
 use proptest::prelude::*;
@@ -391,7 +392,7 @@ proptest! {
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
             let earlier = plan::Earlier::default();
-            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &cloudflare.settings()).expect("the owner is ours")
+            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &Turn::WHOLE, &cloudflare.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);
         cloudflare.apply(&plan, usize::MAX);

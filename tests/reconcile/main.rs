@@ -21,4 +21,5 @@ mod ownership;
 mod protection;
 mod protection_laws;
 mod refused_rules;
+mod turns;
 mod winner;

@@ -40,7 +40,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp {
                     self.written_stamps.note_stamps(pieces, &posted);
                     for piece in pieces {
-                        self.own.add(piece.hostname, self.plan.own.of(piece.hostname));
+                        self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
                     }
                     self.report_adoptions(pieces);
                 }

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::model::ZoneId;
 use crate::ordered::inserted;
 use crate::provider::writes::Write;
-use crate::reconcile::plan::{HostPlan, Reason};
+use crate::reconcile::plan::{Reason, TurnEnd};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Two equal writes within this time are a fight: in between something changed the first one back. The third one waits.
@@ -23,8 +23,8 @@ const ENTRIES_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingWork {
     entries: HashMap<u64, Entry>,
-    /// Where the last request ended that left hostnames to the next one.
-    last_taken: (bool, Box<str>),
+    /// The end of the last turn, if it left hostnames.
+    pub(crate) turn_end: Option<TurnEnd>,
 }
 
 #[derive(Debug)]
@@ -53,25 +53,6 @@ impl WaitingWork {
     /// True if nothing is remembered of any work.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    /// Leaves all hostnames but `most` to later requests, each of which begins behind the last one of the request before:
-    /// so all are taken in their turn, also beside others that cannot be changed. Hostnames that vanish come last, because
-    /// others may take over their visitors. Returns the number of those that are left.
-    pub(crate) fn take_in_turn(&mut self, hosts: &mut Vec<HostPlan>, most: usize) -> usize {
-        let left = hosts.len().saturating_sub(most);
-        if left > 0 {
-            hosts.sort_by(|one, other| turn_of(one).cmp(&turn_of(other)));
-            let (vanishes, hostname) = &self.last_taken;
-            let before = hosts.partition_point(|host| turn_of(host) <= (*vanishes, &**hostname));
-            hosts.rotate_left(before);
-            hosts.truncate(most);
-            if let Some(last) = hosts.last() {
-                self.last_taken = (last.vanishes, last.hostname.clone());
-            }
-            hosts.sort_by(|one, other| one.hostname.cmp(&other.hostname));
-        }
-        left
     }
 
     /// The reason why the content with this key must not be sent now.
@@ -197,10 +178,6 @@ impl State {
             _ => false,
         }
     }
-}
-
-fn turn_of(host: &HostPlan) -> (bool, &str) {
-    (host.vanishes, &host.hostname)
 }
 
 /// True if a zone that was full has fewer records now.

@@ -48,8 +48,8 @@ pub(super) struct Outcome {
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
     pub(super) work: Vec<ApplicationWork>,
-    /// The digests of the rules that are ours, and of those that are taken over.
-    pub(super) own: BTreeSet<Digest>,
+    /// The digests of the rules that are taken over.
+    pub(super) taken_over: BTreeSet<Digest>,
 }
 
 /// A rule, and the tunnel that it stands in.
@@ -107,8 +107,9 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     };
     refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
     let notes = names_taken(&host, &plan).into_iter().chain(opened).collect();
-    let own = host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, work, own }
+    let taken_over =
+        host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, work, taken_over }
 }
 
 /// The refusals of endpoints that cannot be published whatever stands.

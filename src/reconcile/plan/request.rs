@@ -144,11 +144,19 @@ impl Requests {
     }
 }
 
-/// True if an endpoint of this list affects a plan. One of another owner does, because then nothing is done.
-pub fn concerns(endpoint: &Endpoint, is_old: bool, settings: &Settings) -> bool {
+/// What affects a plan of an endpoint of this list. One of another owner does, because then nothing is done. A TXT record
+/// counts with its name and its labels.
+pub fn concerning(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
     let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
-    let is_read = endpoint.is_address() || is_registry_txt(endpoint);
-    !is_ours || is_read && !is_old
+    if is_ours && is_old {
+        return None;
+    }
+    if endpoint.is_address() {
+        return Some(endpoint);
+    }
+    let concerns = !is_ours || is_registry_txt(&endpoint);
+    let Endpoint { dns_name, record_type, labels, .. } = endpoint;
+    concerns.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
 }
 
 /// The tunnels that are not configured, and that a CNAME without a stamp at a wanted hostname leads to. It matters whether
@@ -213,8 +221,10 @@ mod tests {
                 labels: Labels::from_iter(labels.iter().copied()),
                 ..Endpoint::default()
             };
-            assert_eq!(concerns(&endpoint, false, &settings), new, "{kind} {labels:?}");
-            assert_eq!(concerns(&endpoint, true, &settings), old, "{kind} {labels:?}");
+            for (is_old, concerns) in [(false, new), (true, old)] {
+                let kept = concerning(endpoint.clone(), is_old, &settings);
+                assert_eq!(kept, concerns.then(|| endpoint.clone()), "{kind} {labels:?}");
+            }
         }
     }
 }

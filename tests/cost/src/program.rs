@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Earlier, Plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Earlier, Plan, Turn};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
 use external_dns_cloudflare_tunnel_webhook::webhook::body::{Arrived, Body};
@@ -83,11 +83,11 @@ impl Service for Program {
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
         body.changes(&mut |Arrived { list, endpoint, .. }| {
-            if plan::concerns(&endpoint, list == List::UpdateOld, &self.settings) {
+            if let Some(endpoint) = plan::concerning(endpoint, list == List::UpdateOld, &self.settings) {
                 changes.add(list, endpoint);
             }
         })?;
-        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &self.settings)
+        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &Turn::WHOLE, &self.settings)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

@@ -22,7 +22,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, RecordOperation, Stage, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
+    Earlier, Plan, RecordOperation, Stage, Turn, plan,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
@@ -427,7 +429,7 @@ impl FakeCloudflare {
     pub fn plan(&self, changes: &Changes) -> Plan {
         let date_unix_seconds = i64::try_from(self.writes + AFTER_WRITES).ok();
         let (snapshot, settings) = (Snapshot { date_unix_seconds, ..self.snapshot() }, self.settings());
-        plan(changes, &snapshot, &self.earlier(), &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &self.earlier(), &Turn::WHOLE, &settings).expect("the owner is ours")
     }
 
     fn earlier(&self) -> Earlier {

@@ -1,0 +1,85 @@
+//! Turns of a request that changes more hostnames than one turn takes.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
+    Earlier, HostPlan, OwnedRules, Plan, Reason, Refusal, Turn, TurnEnd, plan,
+};
+use proptest::prelude::*;
+use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::harness::{endpoint_of, published};
+
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+fn shop(name: &str) -> Endpoint {
+    published(&format!("{name}.example.com"), "http://shop:80")
+}
+
+fn of(cloudflare: &FakeCloudflare, changes: &Changes, turn: &Turn<'_>) -> Plan {
+    let (snapshot, settings) = (cloudflare.snapshot(), cloudflare.settings());
+    plan(changes, &snapshot, &Earlier::default(), turn, &settings).expect("the owner is ours")
+}
+
+fn names(plan: &Plan) -> Vec<String> {
+    plan.hosts.iter().map(|host| host.hostname.trim_end_matches(".example.com").to_owned()).collect()
+}
+
+/// Those of a hostname that Cloudflare refused.
+fn refused(host: &HostPlan, _: &OwnedRules<'_>) -> Vec<Refusal> {
+    let reason = Reason::Cloudflare("no".to_owned());
+    vec![Refusal::whole(host.hostname.clone(), None, reason)]
+}
+
+proptest! {
+    /// Nothing is written between the turns, as if no write succeeded.
+    #[test]
+    fn within_a_round_each_hostname_gets_one_turn_whatever_becomes_of_the_others(
+        kinds in proptest::collection::vec(0..4_u8, NAMES.len()),
+        most in 1..4_usize,
+    ) {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        let of_kind = |kind: u8| NAMES.iter().zip(&kinds).filter(move |(_, one)| **one == kind).map(|(name, _)| *name);
+        // Published, and withdrawn again, without which nothing would vanish.
+        cloudflare.mass_deletion_limit = 0;
+        let going: Vec<Endpoint> = of_kind(0).map(shop).collect();
+        cloudflare.run_loop(&going, usize::MAX);
+        let new = of_kind(1).chain(of_kind(2)).map(shop);
+        let mistaken = of_kind(3).map(|name| {
+            let name = format!("{name}.example.com");
+            endpoint_of("ingress/shop/web", &name, &[("tunnel-service", "nonsense://shop")])
+        });
+        let changes = cloudflare.changes(&new.chain(mistaken).collect::<Vec<_>>());
+        let held = |host: &HostPlan, owned: &OwnedRules<'_>| {
+            let is_held = of_kind(2).any(|name| host.hostname.starts_with(name));
+            if is_held { refused(host, owned) } else { Vec::new() }
+        };
+        // What vanishes comes last.
+        let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();
+
+        let mut end: Option<TurnEnd> = None;
+        let mut round: Vec<String> = Vec::new();
+        while round.len() < expected.len() {
+            let turn = of(&cloudflare, &changes, &Turn { behind: end.as_ref(), most, held: &held });
+            let names = names(&turn);
+            let is_whole = turn.left == 0 || names.len() == most;
+            prop_assert!(is_whole, "{names:?} of a turn of {most}, and {} are left", turn.left);
+            let mut taken: Vec<String> = names.into_iter().filter(|name| !round.contains(name)).collect();
+            taken.sort_by_key(|name| expected.iter().position(|one| one == name));
+            round.extend(taken);
+            prop_assert_eq!(&*round, &expected[..round.len()]);
+            end = turn.end;
+        }
+        let whole = of(&cloudflare, &changes, &Turn { behind: end.as_ref(), most: usize::MAX, held: &held });
+        prop_assert_eq!((whole.left, whole.end.is_none(), whole.hosts.len()), (0, true, expected.len()));
+    }
+}
+
+#[test]
+fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let published: Vec<Endpoint> = NAMES.map(shop).to_vec();
+    cloudflare.run_loop(&published, usize::MAX);
+    let changes = cloudflare.changes(&published[..1]);
+    let turn = of(&cloudflare, &changes, &Turn { most: 2, ..Turn::WHOLE });
+    assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
+    assert!(turn.refusals.iter().all(|refusal| refusal.reason == Reason::MassDeletion));
+}
