@@ -1,8 +1,6 @@
 //! What unit tests of several modules begin with.
 
-use serde_json::value::RawValue;
-
-use crate::ingress::{Document, OriginRequest, RuleEdit, Service, WantedRule};
+use crate::ingress::{OriginRequest, RuleEdit, Service, WantedRule};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
 
@@ -26,10 +24,4 @@ pub(crate) fn put(hostname: &str, service: &str) -> RuleEdit {
         origin_request: OriginRequest::default(),
     };
     RuleEdit::Put { rule, replaces: false }
-}
-
-/// A tunnel's configuration with these rules.
-pub(crate) fn document(rules: &str) -> Document {
-    let raw = RawValue::from_string(format!(r#"{{"ingress":[{rules}]}}"#)).expect("JSON");
-    Document::parse(Some(&raw)).expect("a document")
 }

@@ -1,34 +1,30 @@
-//! Describes a write for the log: that it was done, that it would be done, or which part of it does not last.
+//! Describes a write for the log: that it was done, that it would be done, or that it does not last.
 
 use std::fmt::Write as _;
 
-use crate::ingress::{Rule, RuleEdit};
-use crate::model::endpoint::Property;
+use crate::ingress::RuleEdit;
 use crate::model::{LogLine, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
-use crate::reconcile::canonical;
-use crate::reconcile::plan::{Adoption, Plan, RecordOperation, Subject};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation, Subject};
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
-    let hosts = plan.hosts.iter();
     let applications = plan.work.iter().map(describe_application);
-    let of_hosts = hosts.flat_map(|host| {
-        // A rule that is taken over unchanged is only looked at.
-        let edits = host.edits.iter().filter(|(_, edit)| {
-            let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
-            let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
-            !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
-        });
-        let operations = host.operations();
-        let adoptions = host.adoptions.iter();
-        let adoptions = adoptions.map(|adoption| describe_adoption(&host.hostname, adoption));
-        let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
-        adoptions
-            .chain(edits)
-            .chain(operations.map(|operation| describe_operation(&host.hostname, operation)))
+    applications.chain(plan.hosts.iter().flat_map(describe_host)).collect()
+}
+
+/// A line for each write of a hostname.
+pub(super) fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
+    // A rule that is taken over unchanged is only looked at.
+    let edits = host.edits.iter().filter(|(_, edit)| {
+        let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
+        let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
+        !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
     });
-    applications.chain(of_hosts).collect()
+    let adoptions = host.adoptions.iter().map(|adoption| describe_adoption(&host.hostname, adoption));
+    let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
+    let operations = host.operations().map(|operation| describe_operation(&host.hostname, operation));
+    adoptions.chain(edits).chain(operations)
 }
 
 pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
@@ -86,36 +82,9 @@ pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) ->
     LogLine::default().word("hostname", &hostname).text(text)
 }
 
-/// The fields of the record that have to be written again.
-pub(super) fn differing_fields(operations: &[&RecordOperation]) -> String {
-    let [RecordOperation::Patch(patch)] = operations else {
-        return "record".to_owned();
-    };
-    let RecordPatch { id: _, content, proxied, comment } = patch;
-    let fields =
-        [("target", content.is_some()), ("proxied", proxied.is_some()), ("comment", comment.is_some())];
-    let names: Vec<&str> =
-        fields.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name).collect();
-    format!("record's {}", names.join(" and "))
-}
-
-/// The property of the rule that has to be written again.
-pub(crate) fn differing_property(edit: &RuleEdit, standing: Option<&Rule>) -> String {
-    let (RuleEdit::Put { rule, replaces: _ }, Some(standing)) = (edit, standing) else {
-        return "rule".to_owned();
-    };
-    let (wanted, found) = (canonical::properties_of_wanted(rule), canonical::properties_of_rule(standing));
-    let differs = |property: &&Property| !(wanted.contains(property) && found.contains(property));
-    match wanted.iter().chain(&found).find(differs) {
-        Some(property) => format!("rule's {}", property.name),
-        None => "rule's place".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{document, put};
     use crate::model::{Hostname, NewRecord, RecordId};
     use crate::reconcile::access::place::Place;
     use crate::reconcile::access::wish::ProtectionWish;
@@ -174,24 +143,5 @@ mod tests {
         );
         assert_eq!(line(&delete("CNAME")), format!("record deleted {end}"));
         assert_eq!(line(&delete("TXT")), format!(r#"TXT record deleted, name="x.a.example.com" {end}"#));
-    }
-
-    #[test]
-    fn what_does_not_last_is_named_by_its_fields() {
-        for (operation, named) in [
-            (patch(Some("x"), Some(true), Some("x")), "record's target and proxied and comment"),
-            (patch(None, Some(true), None), "record's proxied"),
-        ] {
-            assert_eq!(differing_fields(&[&operation]), named);
-            assert_eq!(differing_fields(&[&operation, &operation]), "record");
-        }
-        let document = document(r#"{"hostname":"a.example.com","service":"http://a:80"}"#);
-        let standing = document.rules().first();
-        assert_eq!(differing_property(&put("a.example.com", "http://a:80"), standing), "rule's place");
-        assert_eq!(
-            differing_property(&put("a.example.com", "http://b:80"), standing),
-            "rule's webhook/tunnel-service"
-        );
-        assert_eq!(differing_property(&put("a.example.com", "http://b:80"), None), "rule");
     }
 }

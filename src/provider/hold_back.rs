@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use crate::provider::memory::WaitingWork;
-use crate::provider::writes::works;
-use crate::reconcile::plan::{HostPlan, OwnedRules, Reason, Refusal};
+use crate::provider::writes::{works, write_of};
+use crate::reconcile::plan::{HostPlan, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The refusals of a hostname that waits. What is not kept waits alone: beside anything else that is to be written of its
@@ -13,28 +13,24 @@ use crate::reconcile::snapshot::Snapshot;
 pub(super) fn held(
     host: &HostPlan,
     snapshot: &Snapshot,
-    owned: &OwnedRules<'_>,
     waiting: &WaitingWork,
     now: Instant,
 ) -> Vec<Refusal> {
     if waiting.is_empty() {
         return Vec::new();
     }
-    let works = works(host, snapshot, owned);
-    let mut held = Vec::new();
-    for work in &works {
-        let reason = |key, content| waiting.reason(key, content, snapshot, now);
-        let again = || work.write.as_ref().and_then(|write| reason(write.place, write.content));
-        held.extend(reason(work.content, work.content).or_else(again).map(|reason| (work.path, reason)));
+    let reason = |key, content| waiting.reason(key, content, snapshot, now);
+    let refused = works(host).filter_map(|(path, work)| Some((path, reason(work, work)?)));
+    let mut held: Vec<_> = refused.collect();
+    if held.is_empty() {
+        let write = write_of(host, snapshot);
+        held.extend(reason(write.place, write.content).map(|reason| (None, reason)));
     }
-    let is_refused = held.iter().any(|(_, reason)| !matches!(reason, Reason::NotKept { .. }));
-    let is_held = is_refused || held.len() == works.len();
-    let held = held.into_iter().filter(|_| is_held);
-    held.map(|(path, reason)| Refusal {
+    let refusal = |(path, reason): (Option<&str>, _)| Refusal {
         hostname: host.hostname.clone(),
         set_identifier: path.map(Into::into),
         resource: host.resource.clone(),
         reason,
-    })
-    .collect()
+    };
+    held.into_iter().map(refusal).collect()
 }

@@ -26,7 +26,7 @@ use crate::provider::moves::{Looks, look_at, look_deadline};
 use crate::provider::readings::Readings;
 use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::{Write, works};
+use crate::provider::writes::{Write, works, write_of};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
@@ -316,7 +316,7 @@ impl Request<'_> {
         let turn = Turn {
             behind: waiting.turn_end.as_ref(),
             most: if *is_dry_run { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX },
-            held: &|host, owned| held(host, snapshot, owned, waiting, now),
+            held: &|host| held(host, snapshot, waiting, now),
         };
         let plan = |earlier: &Earlier| {
             plan::plan(self.changes, snapshot, earlier, &turn, settings).map_err(RequestError::WrongOwner)
@@ -365,8 +365,8 @@ impl Request<'_> {
             let content = work.key;
             match result {
                 Ok(()) => {
-                    let field = "Access application".into();
-                    self.waiting_work.written(&Write { place: content, content, field }, now);
+                    let what = description::describe_application(work).text.into();
+                    self.waiting_work.written(&Write { place: content, content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.
@@ -396,15 +396,10 @@ impl Request<'_> {
     /// Forgets the refusals of work that passed, and notes what was written.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
-        let owned = snapshot.owned(&plan.own);
         let waiting_work = &mut *self.waiting_work;
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
-            for work in works(host, snapshot, &owned) {
-                waiting_work.forget(work.content);
-                if let Some(write) = work.write {
-                    waiting_work.written(&write, now);
-                }
-            }
+            works(host).for_each(|(_, work)| waiting_work.forget(work));
+            waiting_work.written(&write_of(host, snapshot), now);
         }
         waiting_work.tidy(now);
     }

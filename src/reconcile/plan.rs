@@ -17,7 +17,7 @@ pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{Reason, Refusal};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{Owned, RuleEdit, WantedRule};
+use crate::ingress::{RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
@@ -47,9 +47,6 @@ impl Stage {
     /// All stages in order.
     pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
 }
-
-/// Every tunnel's rules, each marked as ours or not.
-pub type OwnedRules<'a> = BTreeMap<&'a TunnelId, Owned<'a>>;
 
 /// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,12 +80,12 @@ pub struct Turn<'a> {
     /// So many hostnames change. Those that are refused do not count.
     pub most: usize,
     /// The refusals of a hostname of which something must not be written now.
-    pub held: &'a dyn Fn(&HostPlan, &OwnedRules<'_>) -> Vec<Refusal>,
+    pub held: &'a dyn Fn(&HostPlan) -> Vec<Refusal>,
 }
 
 impl Turn<'_> {
     /// All hostnames.
-    pub const WHOLE: Self = Self { behind: None, most: usize::MAX, held: &|_, _| Vec::new() };
+    pub const WHOLE: Self = Self { behind: None, most: usize::MAX, held: &|_| Vec::new() };
 }
 
 /// A hostname that may get its turn.
@@ -280,7 +277,7 @@ impl Plan {
                 Candidate::Wanted(name, request) => self.add(&name, host::plan(&name, &request, situation)),
             };
             let Some(host) = host else { continue };
-            let held = (turn.held)(&host, situation.owned);
+            let held = (turn.held)(&host);
             if held.is_empty() {
                 self.hosts.push(host);
             }

@@ -167,7 +167,7 @@ impl TunnelSnapshot {
     }
 
     /// The rules that may have a host in common with a hostname, each with its place in the document.
-    pub(super) fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
+    pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
         let near = self.hosts.near(hostname).into_iter();
         near.filter_map(|place| Some((place, self.document.rules().get(place)?)))
     }

@@ -2,7 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, HostPlan, OwnedRules, Plan, Reason, Refusal, Turn, TurnEnd, plan,
+    Earlier, HostPlan, Plan, Reason, Refusal, Turn, TurnEnd, plan,
 };
 use proptest::prelude::*;
 use test_support::fake_cloudflare::FakeCloudflare;
@@ -24,7 +24,7 @@ fn names(plan: &Plan) -> Vec<String> {
 }
 
 /// Those of a hostname that Cloudflare refused.
-fn refused(host: &HostPlan, _: &OwnedRules<'_>) -> Vec<Refusal> {
+fn refused(host: &HostPlan) -> Vec<Refusal> {
     let reason = Reason::Cloudflare("no".to_owned());
     vec![Refusal::whole(host.hostname.clone(), None, reason)]
 }
@@ -48,9 +48,9 @@ proptest! {
             endpoint_of("ingress/shop/web", &name, &[("tunnel-service", "nonsense://shop")])
         });
         let changes = cloudflare.changes(&new.chain(mistaken).collect::<Vec<_>>());
-        let held = |host: &HostPlan, owned: &OwnedRules<'_>| {
+        let held = |host: &HostPlan| {
             let is_held = of_kind(2).any(|name| host.hostname.starts_with(name));
-            if is_held { refused(host, owned) } else { Vec::new() }
+            if is_held { refused(host) } else { Vec::new() }
         };
         // What vanishes comes last.
         let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn write(place: u64, content: u64) -> Write {
-        Write { place, content, field: "rule".into() }
+        Write { place, content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]

@@ -143,7 +143,8 @@ pub enum Reason {
     NotMoved(String),
     /// It is read back differently every time it is written.
     NotKept {
-        field: Box<str>,
+        /// What was written.
+        what: Box<str>,
     },
 }
 
@@ -385,9 +386,9 @@ impl fmt::Display for Reason {
                 formatter.write_str(text)
             }
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
-            Self::NotKept { field } => write!(
+            Self::NotKept { what } => write!(
                 formatter,
-                "the {field} is not kept as it was written: another program or person changes it back, or Cloudflare \
+                "this is not kept as it was written ({what}): another program or person changes it back, or Cloudflare \
                  does not store what only says a default; it is not written again until one of them changes, or after \
                  a while"
             ),
