@@ -12,6 +12,7 @@ use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
 use crate::model::json::{null_is_default, number_in_any_form};
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
+use crate::ordered::sort_by;
 
 /// The TTL with which Cloudflare chooses one itself.
 const TTL_AUTOMATIC: u32 = 1;
@@ -122,7 +123,7 @@ impl Client {
             RECORDS_PER_PAGE,
             deadline,
         )?;
-        records.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        sort_by(&mut records, |a, b| a.id.cmp(&b.id));
         // A record created between two page reads pushes another one onto the next page.
         records.dedup_by(|a, b| a.id == b.id);
         Ok(records)

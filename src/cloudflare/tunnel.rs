@@ -12,6 +12,7 @@ use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::json::{null_is_default, number_in_any_form};
 use crate::model::{TunnelId, TunnelIdError};
+use crate::ordered::sort_by;
 
 /// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
@@ -111,7 +112,7 @@ impl Client {
         tunnels.retain(|tunnel| !tunnel.deleted);
         // If one is listed twice, the more careful reading counts.
         let is_remote = |tunnel: &Tunnel| tunnel.config_src != ConfigSource::Local;
-        tunnels.sort_unstable_by(|a, b| (&a.id, is_remote(a)).cmp(&(&b.id, is_remote(b))));
+        sort_by(&mut tunnels, |a, b| (&a.id, is_remote(a)).cmp(&(&b.id, is_remote(b))));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }

@@ -11,6 +11,7 @@ use super::order::{Near, Scope, Slot, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::model::hostname::Hostname;
+use crate::ordered::sort_by;
 
 /// An edit of the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +112,7 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, EditRefusal)>);
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
-    sorted.sort_by_cached_key(|(_, edit)| edit.scope().key());
+    sort_by(&mut sorted, |(_, one), (_, other)| one.in_order_of_list(other));
     let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
     for (index, edit) in sorted {
@@ -159,7 +160,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     if !is_changed {
         effective.clear();
     }
-    refused.sort_unstable_by_key(|(index, _)| *index);
+    sort_by(&mut refused, |(one, _), (other, _)| one.cmp(other));
     (is_changed.then_some(edited), effective, refused)
 }
 

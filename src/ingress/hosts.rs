@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::model::hostname::{HostScope, Hostname};
+use crate::ordered::sort;
 
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ impl Hosts {
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
         let numbers = exact.iter().chain(&self.wide);
         let mut near: Vec<usize> = numbers.filter_map(|number| self.places.get(*number).copied()).collect();
-        near.sort_unstable();
+        sort(&mut near);
         near
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::quoted;
+use crate::ordered::sort_by;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::words;
 use crate::reconcile::canonical::{
@@ -173,8 +174,7 @@ const OUT_OF_TIME: &str =
 /// Sorts endpoints, and leaves one of those that are the same, as the A and the AAAA of one object.
 fn sort(endpoints: &mut Vec<Endpoint>) {
     // Most endpoints differ in their names already.
-    endpoints
-        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
+    sort_by(endpoints, |a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
     endpoints.dedup();
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::limits;
 use crate::model::endpoint::Endpoint;
+use crate::ordered::sort;
 use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
 /// Separates the name of a property from that of its group. No property has it in its own name.
@@ -62,7 +63,7 @@ fn with_defaults<'e>(group: &'e str, own: Vec<Said<'e>>, base: &[Said<'e>]) -> P
 }
 
 fn sorted<'e>(mut said: Vec<Said<'e>>) -> Vec<Said<'e>> {
-    said.sort_unstable();
+    sort(&mut said);
     said.dedup();
     said
 }

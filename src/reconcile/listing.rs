@@ -13,6 +13,7 @@ use crate::model::access::Application;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::{Hostname, Record, TunnelId};
+use crate::ordered::sort_by;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
@@ -107,14 +108,14 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
-    entries.sort_by(by_place);
+    sort_by(&mut entries, by_place);
     for entry in &mut entries {
         let protectors = Hostname::parse(&entry.hostname)
             .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
         entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
     }
     entries.extend(left);
-    entries.sort_by(by_place);
+    sort_by(&mut entries, by_place);
     entries
 }
 

@@ -22,6 +22,7 @@ use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::ordered::{sort, sort_by};
 use crate::reconcile::access::gate::ApplicationWork;
 pub use crate::reconcile::plan::host::Comments;
 use crate::reconcile::plan::host::{Outcome, Situation};
@@ -221,12 +222,12 @@ pub fn plan(
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
-    plan.refusals.sort_unstable();
+    sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
-    plan.notes.sort_unstable();
+    sort(&mut plan.notes);
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
-    plan.work.sort_unstable_by(|one, other| (&one.place, one.key).cmp(&(&other.place, other.key)));
+    sort_by(&mut plan.work, |one, other| (&one.place, one.key).cmp(&(&other.place, other.key)));
     plan.work.dedup();
     Ok(Plan { own, ..plan })
 }
@@ -258,7 +259,7 @@ impl Plan {
 
     /// Plans the candidates of a turn, and leaves the others.
     fn take_turn(&mut self, mut candidates: Vec<Candidate>, turn: &Turn<'_>, situation: Situation<'_>) {
-        candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
+        sort_by(&mut candidates, |one, other| one.position().cmp(&other.position()));
         let is_before = |one: &Candidate| {
             turn.behind.is_some_and(|(vanishes, hostname)| one.position() <= (*vanishes, hostname))
         };
@@ -284,7 +285,7 @@ impl Plan {
             self.refusals.extend(held);
         }
         self.end = end.filter(|_| self.left > 0);
-        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
+        sort_by(&mut self.hosts, |one, other| one.hostname.cmp(&other.hostname));
     }
 }
 

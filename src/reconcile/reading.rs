@@ -14,6 +14,7 @@ use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname;
+use crate::ordered::sort;
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::{
@@ -191,7 +192,7 @@ impl<'s> EndpointReader<'s> {
                 Target::Other => {}
             }
         }
-        services.sort_unstable();
+        sort(&mut services);
         if !services.is_empty() {
             // Joined by a blank, several targets cannot parse as a service, so they are refused together.
             return Some(("the target", services.join(", ").into()));

@@ -9,6 +9,7 @@ use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
+use crate::ordered::sort_by;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::standing::Standing;
@@ -76,7 +77,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &own, &owned));
-    shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
+    sort_by(&mut shown.endpoints, |a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
     shown.endpoints.dedup_by(|later, first| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
-use crate::ordered::inserted;
+use crate::ordered::{inserted, sort_by};
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -70,7 +70,7 @@ pub struct TunnelSnapshot {
 impl ZoneSnapshot {
     /// The zone with its records, in any order.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
-        records.sort_unstable_by(|a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
+        sort_by(&mut records, |a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
         Self { zone, records }
     }
 

@@ -8,6 +8,7 @@ use super::{Execution, Sent, Step, in_between};
 use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
+use crate::ordered::sort_by;
 use crate::reconcile::plan::Reason;
 
 /// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
@@ -41,7 +42,7 @@ struct Rest<'a> {
 impl<'a> Unit<'a> {
     /// Each piece for itself.
     fn apart(mut self) -> impl Iterator<Item = Self> {
-        self.pieces.sort_by(in_turn);
+        sort_by(&mut self.pieces, in_turn);
         self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], is_suspect: self.is_suspect })
     }
 }

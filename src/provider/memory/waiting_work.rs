@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::limits;
 use crate::model::ZoneId;
-use crate::ordered::inserted;
+use crate::ordered::{inserted, sort};
 use crate::provider::writes::Write;
 use crate::reconcile::plan::{Reason, TurnEnd};
 use crate::reconcile::snapshot::Snapshot;
@@ -136,7 +136,7 @@ impl WaitingWork {
         };
         let mut oldest: Vec<(Instant, u64)> =
             self.entries.iter().map(|(key, entry)| (entry.forget_at, *key)).collect();
-        oldest.sort_unstable();
+        sort(&mut oldest);
         for (_, key) in oldest.into_iter().take(surplus) {
             self.entries.remove(&key);
         }

@@ -5,6 +5,7 @@ use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::ordered::sort;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
@@ -88,7 +89,7 @@ pub(in crate::reconcile) fn notes(
     let ours = snapshot.access.applications().iter();
     let mut places: Vec<Place> =
         ours.filter_map(|one| Place::of_application(one, &settings.policy.owner)).collect();
-    places.sort_unstable();
+    sort(&mut places);
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
     let twice = twice.flatten().map(|place| {
         let text = "there are several Access applications of ours for";
@@ -116,7 +117,7 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
         let documents = snapshot.tunnels.values().map(|tunnel| &tunnel.document);
         let rules = documents.flat_map(|document| document.rules()).map(Rule::folded_hostname);
         names.extend(records.chain(rules).filter(|name| place.is_over(name)));
-        names.sort_unstable();
+        sort(&mut names);
         names.dedup();
     }
     names

@@ -14,6 +14,7 @@ use std::fmt;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind};
+use crate::ordered::sort;
 use requests::Requests;
 
 /// What Access does for visitors of a hostname, or of a path.
@@ -100,7 +101,7 @@ pub fn cover(applications: &[Application], hostname: &Hostname, path: Option<&Pa
         return Cover::Open(Gap::Overlap { application });
     }
     let mut audiences: Vec<Box<str>> = met.iter().map(|application| application.audience.clone()).collect();
-    audiences.sort_unstable();
+    sort(&mut audiences);
     audiences.dedup();
     Cover::Protected { audiences }
 }

@@ -6,6 +6,7 @@
 use crate::ingress::PathPattern;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
+use crate::ordered::sort;
 use crate::reconcile::access::cover::{self, Cover, Gap};
 use crate::reconcile::access::reading::{AccessSnapshot, Unread};
 use crate::reconcile::snapshot::Snapshot;
@@ -58,6 +59,6 @@ pub(in crate::reconcile) fn protectors<'s>(
     let applications = snapshot.access.applications().iter();
     let over = applications.filter(|one| required.audience_tags().contains(&one.audience));
     let mut names: Vec<&str> = over.map(|application| &*application.name).collect();
-    names.sort_unstable();
+    sort(&mut names);
     names
 }

@@ -6,6 +6,7 @@ use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, TunnelId};
+use crate::ordered::sort_by;
 use crate::reconcile::Settings;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessSnapshot;
@@ -68,7 +69,7 @@ impl<'a> Standing<'a> {
                 Some((Reverse(ranks.max()?), one))
             })
             .collect();
-        over.sort_by_key(|(rank, _)| *rank);
+        sort_by(&mut over, |(one, _), (other, _)| one.cmp(other));
         over.into_iter().map(|(_, application)| application).collect()
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::{HostPlan, Plan, Reason, Refusal};
-use crate::ordered::inserted;
+use crate::ordered::{inserted, sort_by};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, namespace};
 
@@ -32,14 +32,14 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
         return plan;
     }
     let mut published = published(&plan, snapshot, settings);
-    published.sort_unstable_by(|one, other| {
+    sort_by(&mut published, |one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let mut withheld: BTreeSet<usize> =
         inserted(of_one_namespace.flat_map(|published| mass(published, limit)));
     published.retain(|one| one.place.is_none_or(|place| !withheld.contains(&place)));
-    published.sort_unstable_by_key(|one| one.created_unix_seconds);
+    sort_by(&mut published, |one, other| one.created_unix_seconds.cmp(&other.created_unix_seconds));
     withheld.extend(mass(&published, limit));
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
