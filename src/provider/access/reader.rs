@@ -1,15 +1,15 @@
 //! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
 
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{self, AccessScope, Client, Error};
 use crate::limits;
 use crate::locks::lock;
-use crate::model::access::{Application, ReusablePolicy, TeamName};
+use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
 use crate::provider::reader::in_parallel;
 use crate::reconcile::access::place::{self, Place};
@@ -27,22 +27,6 @@ const SET_UP: &str =
 
 /// The time for which Cloudflare's list of applications may not show a write.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
-
-/// One call for Access.
-#[derive(Clone, Copy, Debug)]
-enum Task<'a> {
-    Team,
-    Policies,
-    OfAccount,
-    OfZone(&'a Zone),
-}
-
-/// The result of one call.
-enum Answer {
-    Team(Option<TeamName>),
-    Policies(Vec<ReusablePolicy>),
-    Applications(Vec<Application>),
-}
 
 /// The account to read, and the means.
 pub(crate) struct Source<'a> {
@@ -113,34 +97,37 @@ impl AccessReader {
     }
 
     fn try_read(&self, source: &Source<'_>, deadline: Deadline) -> Result<AccessSnapshot, Unread> {
-        let zones = source.zones.iter().map(|zone| Task::OfZone(zone));
-        let tasks: Vec<Task<'_>> =
-            [Task::Team, Task::Policies, Task::OfAccount].into_iter().chain(zones).collect();
-        let answers = in_parallel(source.parallel_reads, &tasks, |task| {
-            Ok::<_, Infallible>(task.run(source, deadline).map_err(|error| task.told(&error)))
+        let Source { client, account, zones, parallel_reads, .. } = source;
+        let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let calls: [&(dyn Fn() + Sync); 3] = [
+            &|| drop(team.set(client.access_team(account, deadline))),
+            &|| drop(policies.set(client.access_policies(account, deadline))),
+            &|| drop(of_account.set(client.access_applications(AccessScope::Account(account), deadline))),
+        ];
+        let _ = in_parallel(*parallel_reads, &calls, |call| {
+            call();
+            Ok::<_, Infallible>(())
         });
-        let (mut team, mut applications, mut unread_zones) = (None, Vec::new(), Vec::new());
-        let mut policies = Err(Unread::from("they were not read"));
-        for (task, answer) in tasks.iter().zip(answers.into_iter().flatten()) {
-            match (task, answer) {
-                (_, Ok(Answer::Team(Some(found)))) => team = Some(found),
-                (_, Ok(Answer::Team(None))) => {
-                    return Err(Unread { reason: SET_UP.into(), is_lasting: true });
-                }
-                (_, Ok(Answer::Policies(found))) => policies = Ok(found.into()),
-                (Task::Policies, Err(unread)) => policies = Err(unread),
-                (_, Ok(Answer::Applications(more))) => add_new(&mut applications, more),
-                (Task::OfZone(zone), Err(unread)) => {
+        let team = answer(team, ORGANIZATION_READ)?;
+        let team = team.ok_or_else(|| Unread { reason: SET_UP.into(), is_lasting: true })?;
+        let policies = answer(policies, APPLICATIONS_READ).map(Into::into);
+        let mut applications = answer(of_account, APPLICATIONS_READ)?;
+        let of_zones = in_parallel(*parallel_reads, zones, |zone| {
+            Ok::<_, Infallible>(client.access_applications(AccessScope::Zone(&zone.id), deadline))
+        });
+        let mut unread_zones = Vec::new();
+        for (zone, answer) in zones.iter().zip(of_zones.into_iter().flatten()) {
+            match answer {
+                Ok(more) => add_new(&mut applications, more),
+                Err(error) => {
+                    let unread = told(&error, ZONE_APPLICATIONS_READ);
                     let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
                     unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
                 }
-                (_, Err(unread)) => return Err(unread),
             }
         }
-        let pending = self
-            .correct(&mut applications, source, deadline)
-            .map_err(|error| Task::OfAccount.told(&error))?;
-        let team = team.ok_or_else(|| Unread::from("the team was not read"))?;
+        let pending = self.correct(&mut applications, source, deadline);
+        let pending = pending.map_err(|error| told(&error, APPLICATIONS_READ))?;
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
@@ -184,30 +171,16 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
     }
 }
 
-impl Task<'_> {
-    fn run(self, source: &Source<'_>, deadline: Deadline) -> Result<Answer, Error> {
-        let Source { client, account, .. } = source;
-        let applications = |scope| client.access_applications(scope, deadline).map(Answer::Applications);
-        match self {
-            Self::Team => client.access_team(account, deadline).map(Answer::Team),
-            Self::Policies => client.access_policies(account, deadline).map(Answer::Policies),
-            Self::OfAccount => applications(AccessScope::Account(account)),
-            Self::OfZone(zone) => applications(AccessScope::Zone(&zone.id)),
-        }
-    }
+/// The answer of a call, which needs the permission.
+fn answer<T>(answer: OnceLock<Result<T, Error>>, permission: &str) -> Result<T, Unread> {
+    let answer = answer.into_inner().ok_or_else(|| Unread::from("it was not read"))?;
+    answer.map_err(|error| told(&error, permission))
+}
 
-    /// The error, with the remedy if a permission is missing.
-    fn told(self, error: &Error) -> Unread {
-        let permission = match self {
-            Self::Team => ORGANIZATION_READ,
-            Self::Policies | Self::OfAccount => APPLICATIONS_READ,
-            Self::OfZone(_) => ZONE_APPLICATIONS_READ,
-        };
-        match error {
-            Error::Credentials(_) => {
-                Unread { reason: format!("{error}; {permission}").into(), is_lasting: true }
-            }
-            error => error.to_string().as_str().into(),
-        }
+/// What could not be read; with the permission, if it is missing.
+fn told(error: &Error, permission: &str) -> Unread {
+    match error {
+        Error::Credentials(_) => Unread { reason: format!("{error}; {permission}").into(), is_lasting: true },
+        error => error.to_string().as_str().into(),
     }
 }
