@@ -42,7 +42,6 @@ pub(crate) use crate::provider::resolution::{
     FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, remedy, shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
-pub use crate::provider::watch::Watch;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::INVALID;
@@ -54,22 +53,18 @@ use crate::webhook::{Failure, Service};
 /// Serves ExternalDNS through the webhook.
 #[derive(Debug)]
 pub struct Provider {
-    client: Arc<Client>,
-    clock: Arc<dyn Clock>,
-    settings: Arc<ProviderSettings>,
+    settings: ProviderSettings,
     health: Arc<Health>,
-    metrics: Arc<Metrics>,
     /// `None` until the account and every tunnel are known.
-    resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
-    readings: Arc<Readings>,
+    resolved: Mutex<Option<Arc<Resolved>>>,
     adjustments: Adjustments,
-    writer: Arc<Writer>,
+    writer: Writer,
     strays: Mutex<Strays>,
     said_notes: Mutex<SaidLines>,
 }
 
 impl Provider {
-    /// Makes a provider that answers 503 until its [`Watch`] has found the tunnels.
+    /// Makes a provider that answers 503 until [`Self::watch`] has found the tunnels.
     pub fn new(
         client: Client,
         clock: Arc<dyn Clock>,
@@ -83,53 +78,28 @@ impl Provider {
         drop(values);
         let client = Arc::new(client);
         let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), &settings);
-        let readings = Arc::new(Readings::new(reader, Arc::clone(&clock), Arc::clone(&metrics)));
-        let writer = Arc::new(Writer {
-            client: Arc::clone(&client),
-            clock: Arc::clone(&clock),
-            metrics: Arc::clone(&metrics),
-            readings: Arc::clone(&readings),
-            is_dry_run: settings.dry_run,
-            state: writer::State::default(),
-        });
+        let readings = Readings::new(reader, Arc::clone(&clock), Arc::clone(&metrics));
+        let (is_dry_run, state) = (settings.dry_run, writer::State::default());
         Self {
-            client,
-            clock,
-            settings: Arc::new(settings),
+            settings,
             health,
-            metrics,
-            resolved: Arc::default(),
-            readings,
+            resolved: Mutex::default(),
             adjustments: Adjustments::default(),
-            writer,
+            writer: Writer { client, clock, metrics, readings, is_dry_run, state },
             strays: Mutex::default(),
             said_notes: Mutex::default(),
-        }
-    }
-
-    /// The work that has to run beside the requests.
-    pub fn watch(&self) -> Watch {
-        Watch {
-            client: Arc::clone(&self.client),
-            clock: Arc::clone(&self.clock),
-            settings: Arc::clone(&self.settings),
-            health: Arc::clone(&self.health),
-            metrics: Arc::clone(&self.metrics),
-            readings: Arc::clone(&self.readings),
-            writer: Arc::clone(&self.writer),
-            resolved: Arc::clone(&self.resolved),
         }
     }
 
     /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
     /// read now.
     pub fn scrape(&self) -> String {
-        let calls_left = self.client.calls_left();
-        let mut values = self.metrics.update();
+        let calls_left = self.writer.client.calls_left();
+        let mut values = self.writer.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.metrics.text()
+        self.writer.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, RequestError> {
@@ -139,13 +109,13 @@ impl Provider {
     fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
-        let own_before = self.readings.last().map(|last| last.own_rules(settings)).unwrap_or_default();
-        let snapshot = self.readings.read(&resolved, false, deadline)?;
+        let own_before = self.writer.readings.last().map(|last| last.own_rules(settings)).unwrap_or_default();
+        let snapshot = self.writer.readings.read(&resolved, false, deadline)?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, settings);
         let strays = lock(&self.strays).look(&own_before, &snapshot, settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.metrics.update();
+            let mut values = self.writer.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
@@ -155,13 +125,18 @@ impl Provider {
 
     fn adjust(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
         let settings = &self.resolved()?.settings;
-        let last = self.readings.last();
-        let adjusted = self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.clock, deadline)?;
+        let last = self.writer.readings.last();
+        let adjusted =
+            self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last, settings);
         }
-        self.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
+        self.writer.metrics.update().set(
+            Family::UnaskedProtections,
+            &[],
+            adjusted.unasked_protections as i64,
+        );
         Ok(adjusted.endpoints)
     }
 

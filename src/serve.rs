@@ -158,7 +158,7 @@ impl Running {
         let failing = shutdown.clone();
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
         let ending = Arc::new(AtomicBool::new(false));
-        provider.watch().spawn(Arc::clone(&ending), failing)?;
+        provider.watch(Arc::clone(&ending), failing)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 

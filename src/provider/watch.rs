@@ -4,26 +4,22 @@
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use log::warn;
 
-use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::clock::Deadline;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
-use crate::observe::health::{Health, Missing};
-use crate::observe::metrics::Metrics;
+use crate::observe::health::Missing;
+use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::readings::Readings;
 use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
-use crate::provider::settings::ProviderSettings;
-use crate::provider::writer::Writer;
 use crate::shutdown::Shutdown;
 
 /// One attempt to check the token and to find the tunnels.
@@ -41,65 +37,57 @@ const CHECK_PAUSE: Duration = Duration::from_secs(1);
 /// The time between two checks of the token and the tunnels, whatever requests meet. Each takes two calls.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
-/// The watch, with what it looks at and where it puts its findings.
-#[derive(Debug)]
-pub struct Watch {
-    pub(super) client: Arc<Client>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) settings: Arc<ProviderSettings>,
-    pub(super) health: Arc<Health>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) readings: Arc<Readings>,
-    pub(super) writer: Arc<Writer>,
-    pub(super) resolved: Arc<Mutex<Option<Arc<Resolved>>>>,
-}
-
-impl Watch {
-    /// Watches until `ending` is true. The thread is not waited for then, because nothing that it does can be left half done.
-    pub fn spawn(self, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
+impl Provider {
+    /// Does the work that has to run beside the requests until `ending` is true. The thread is not waited for then, because
+    /// nothing that it does can be left half done.
+    ///
+    /// # Errors
+    ///
+    /// When the thread cannot be started.
+    pub fn watch(self: Arc<Self>, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Without the watch the program would answer 503 forever, or never learn of a new token, so it had better
             // start afresh.
-            if panic::catch_unwind(AssertUnwindSafe(|| self.run(&ending))).is_err() {
+            if panic::catch_unwind(AssertUnwindSafe(|| self.run_watch(&ending))).is_err() {
                 failing.fail("the thread that checks the token and the tunnels panicked");
             }
         })?;
         Ok(())
     }
 
-    fn run(&self, ending: &AtomicBool) {
-        let start = self.clock.now();
+    fn run_watch(&self, ending: &AtomicBool) {
+        let start = self.writer.clock.now();
         let mut connectors = ConnectorWatch::new(start);
         // Settled: the last check succeeded, and nothing has put it in doubt since.
         let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
         while !ending.load(Ordering::Relaxed) {
-            if self.clock.now() >= file_at {
-                if self.client.look_at_credential_file() {
-                    (is_settled, check_at) = (false, self.clock.now());
+            if self.writer.clock.now() >= file_at {
+                if self.writer.client.look_at_credential_file() {
+                    (is_settled, check_at) = (false, self.writer.clock.now());
                 }
-                file_at = self.clock.now() + CREDENTIAL_FILE_PERIOD;
+                file_at = self.writer.clock.now() + CREDENTIAL_FILE_PERIOD;
             }
-            is_settled &= !self.client.take_doubt();
-            if !is_settled && self.clock.now() >= check_at {
+            is_settled &= !self.writer.client.take_doubt();
+            if !is_settled && self.writer.clock.now() >= check_at {
                 is_settled = self.check();
-                check_at = self.clock.now() + CHECK_PERIOD;
+                check_at = self.writer.clock.now() + CHECK_PERIOD;
                 if is_settled {
                     // The check has settled the doubts that arose before it.
-                    self.client.take_doubt();
+                    self.writer.client.take_doubt();
                 }
             }
             if let Some(resolved) = self.known() {
-                connectors.look(&self.client, &resolved, &self.metrics, &*self.clock);
+                connectors.look(&self.writer.client, &resolved, &self.writer.metrics, &*self.writer.clock);
                 self.writer.delete_left_applications(&resolved);
             }
-            self.clock.sleep(CHECK_PAUSE);
+            self.writer.clock.sleep(CHECK_PAUSE);
         }
     }
 
     /// Checks the token and finds the tunnels. Returns true if both succeeded.
     fn check(&self) -> bool {
         let was_ready = self.health.is_ready();
-        match self.resolve(Deadline::after(&*self.clock, START_TIMEOUT)) {
+        match self.resolve(Deadline::after(&*self.writer.clock, START_TIMEOUT)) {
             Ok(resolved) => {
                 if !was_ready || !self.is_known(&resolved) {
                     self.take_over(resolved);
@@ -108,18 +96,18 @@ impl Watch {
                 true
             }
             Err(problem) => {
-                self.report(&problem);
+                self.report_missing(&problem);
                 false
             }
         }
     }
 
     fn resolve(&self, deadline: Deadline) -> Result<Resolved, Unresolved> {
-        check_token(&self.client, &self.settings, deadline)?;
+        check_token(&self.writer.client, &self.settings, deadline)?;
         let known = self.known();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
-        find_tunnels(&self.client, self.readings.reader(), &self.settings, account, deadline)
+        find_tunnels(&self.writer.client, self.writer.readings.reader(), &self.settings, account, deadline)
     }
 
     fn known(&self) -> Option<Arc<Resolved>> {
@@ -131,15 +119,15 @@ impl Watch {
     }
 
     fn take_over(&self, resolved: Resolved) {
-        let deadline = Deadline::after(&*self.clock, ANNOUNCE_TIMEOUT);
-        let zones = self.readings.reader().zones(deadline);
+        let deadline = Deadline::after(&*self.writer.clock, ANNOUNCE_TIMEOUT);
+        let zones = self.writer.readings.reader().zones(deadline);
         announce(&resolved, &self.settings, zones.as_deref());
         *lock(&self.resolved) = Some(Arc::new(resolved));
-        self.readings.outdate();
+        self.writer.readings.outdate();
     }
 
     /// Logs why the check failed. A failure that may pass does not contradict what was found before.
-    fn report(&self, problem: &Unresolved) {
+    fn report_missing(&self, problem: &Unresolved) {
         if problem.may_pass() && self.known().is_some() {
             logging::debug(module_path!(), || {
                 let text = format!("the token and the tunnels cannot be looked at again: {problem}");

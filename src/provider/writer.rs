@@ -47,7 +47,7 @@ pub(super) struct Writer {
     pub(super) client: Arc<Client>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) readings: Arc<Readings>,
+    pub(super) readings: Readings,
     /// Writes are only logged.
     pub(super) is_dry_run: bool,
     pub(super) state: State,
