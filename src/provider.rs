@@ -6,12 +6,12 @@ mod announcement;
 mod connectors;
 mod description;
 mod execution;
+mod failure;
 mod hold_back;
 mod memory;
 mod moves;
 mod reader;
 mod readings;
-mod request_error;
 mod resolution;
 mod settings;
 mod watch;
@@ -37,7 +37,6 @@ pub use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::SaidLines;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
-use crate::provider::request_error::RequestError;
 pub(crate) use crate::provider::resolution::{
     FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, remedy, shared_account,
 };
@@ -102,15 +101,22 @@ impl Provider {
         self.writer.metrics.text()
     }
 
-    fn resolved(&self) -> Result<Arc<Resolved>, RequestError> {
-        lock(&self.resolved).clone().ok_or(RequestError::NotReady)
+    fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
+        lock(&self.resolved).clone().ok_or_else(failure::not_ready)
+    }
+}
+
+impl Service for Provider {
+    fn domain_filter(&self) -> Box<str> {
+        self.settings.policy.filter.to_json()
     }
 
-    fn show(&self, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
+    fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
         let own_before = self.writer.readings.last().map(|last| last.own_rules(settings)).unwrap_or_default();
-        let snapshot = self.writer.readings.read(&resolved, false, deadline)?;
+        let snapshot = self.writer.readings.read(&resolved, false, deadline);
+        let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, settings);
         let strays = lock(&self.strays).look(&own_before, &snapshot, settings);
@@ -123,7 +129,7 @@ impl Provider {
         Ok(shown.endpoints)
     }
 
-    fn adjust(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, RequestError> {
+    fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
         let last = self.writer.readings.last();
         let adjusted =
@@ -140,28 +146,10 @@ impl Provider {
         Ok(adjusted.endpoints)
     }
 
-    fn apply(&self, body: Body, deadline: Deadline) -> Result<(), RequestError> {
-        let resolved = self.resolved()?;
-        let changes = planned_changes(body, &resolved.settings)?;
-        self.writer.apply(&changes, &resolved, deadline)
-    }
-}
-
-impl Service for Provider {
-    fn domain_filter(&self) -> Box<str> {
-        self.settings.policy.filter.to_json()
-    }
-
-    fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        self.show(deadline).map_err(RequestError::into_logged_failure)
-    }
-
-    fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        self.adjust(wanted, deadline).map_err(RequestError::into_logged_failure)
-    }
-
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
-        self.apply(changes, deadline).map_err(RequestError::into_logged_failure)
+        let resolved = self.resolved()?;
+        let changes = planned_changes(changes, &resolved.settings)?;
+        self.writer.apply(&changes, &resolved, deadline)
     }
 }
 
@@ -172,7 +160,7 @@ fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = LogLine>) {
 }
 
 /// Keeps the endpoints of a request that affect its plan.
-fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, RequestError> {
+fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let mut too_long = None;
@@ -187,12 +175,11 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, RequestEr
             changes.add(list, endpoint);
         }
     })?;
-    // `adjust` never returns one so long, and half of a request would be a different request.
     if let Some(dns_name) = too_long {
-        return Err(RequestError::TooLong { dns_name });
+        return Err(failure::too_long(&dns_name));
     }
     if !body.has_room(kept, planned) {
-        return Err(RequestError::TooMuch);
+        return Err(failure::too_much());
     }
     Ok(changes)
 }

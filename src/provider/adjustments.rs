@@ -11,8 +11,8 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
+use crate::provider::failure;
 use crate::provider::memory::SaidLines;
-use crate::provider::request_error::RequestError;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
@@ -61,7 +61,7 @@ impl Adjustments {
             }
         })?;
         if !wanted.has_room(kept, 0) {
-            return Err(RequestError::TooMuch.into_logged_failure());
+            return Err(failure::too_much());
         }
         self.report_unnamed(unnamed);
         let adjusted = adjuster.finish();

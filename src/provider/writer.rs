@@ -20,11 +20,11 @@ use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
+use crate::provider::failure;
 use crate::provider::hold_back::held;
 use crate::provider::memory::{SaidLines, WaitingWork};
 use crate::provider::moves::{Looks, look_at, look_deadline};
 use crate::provider::readings::Readings;
-use crate::provider::request_error::RequestError;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::{Write, works, write_of};
 use crate::reconcile::access::answering;
@@ -35,6 +35,7 @@ use crate::reconcile::access::wish::ACCESS_POLICY;
 use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
+use crate::webhook::Failure;
 
 /// The number of times that one request begins at the read, after writes without an answer.
 const APPLY_ATTEMPTS_MAX: usize = 3;
@@ -98,7 +99,7 @@ impl Writer {
         changes: &Changes,
         resolved: &Resolved,
         deadline: Deadline,
-    ) -> Result<(), RequestError> {
+    ) -> Result<(), Failure> {
         self.state.was_asked.store(true, Ordering::Relaxed);
         let waiting_work = lock(&self.state.waiting_work);
         let (looks, deleted) = (Looks::default(), BTreeMap::new());
@@ -142,15 +143,15 @@ impl Writer {
     }
 
     /// Reports, once everything possible is done, and fails if work is left.
-    fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), RequestError> {
+    fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
         self.report(plan, done);
         if done.is_all_forbidden() {
-            return Err(RequestError::Forbidden);
+            return Err(failure::forbidden());
         }
         let refusals = plan.refusals.iter().chain(&done.refusals);
         let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left;
         if left > 0 || done.is_unfinished {
-            return Err(RequestError::Unfinished { changes: left.max(1) });
+            return Err(failure::unfinished(left.max(1)));
         }
         Ok(())
     }
@@ -239,7 +240,7 @@ impl Writer {
 }
 
 impl Request<'_> {
-    fn carry_out(&mut self) -> Result<(), RequestError> {
+    fn carry_out(&mut self) -> Result<(), Failure> {
         if self.has_nothing_to_write()? {
             return Ok(());
         }
@@ -251,7 +252,7 @@ impl Request<'_> {
     }
 
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
-    fn has_nothing_to_write(&mut self) -> Result<bool, RequestError> {
+    fn has_nothing_to_write(&mut self) -> Result<bool, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // So many are hardly all refused, and to plan them twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
@@ -279,7 +280,7 @@ impl Request<'_> {
     }
 
     /// Reads, plans and writes once. Returns true if that has to be done again.
-    fn attempt(&mut self, may_repeat: bool) -> Result<bool, RequestError> {
+    fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
         let snapshot = self.read()?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
@@ -298,18 +299,19 @@ impl Request<'_> {
             }
             Err(error) => {
                 self.writer.report(&plan, &done);
-                return Err(RequestError::Write(error));
+                return Err(failure::unwritten(&error));
             }
         }
         self.writer.conclude(&plan, &done).map(|()| false)
     }
 
-    fn read(&self) -> Result<Arc<Snapshot>, RequestError> {
-        Ok(self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline)?)
+    fn read(&self) -> Result<Arc<Snapshot>, Failure> {
+        let read = self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline);
+        read.map_err(|error| failure::unread(&error))
     }
 
     /// The plan of a turn. A dry run tells all.
-    fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, RequestError> {
+    fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let (mut earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
         let Writer { client, clock, is_dry_run, .. } = self.writer;
         let (waiting, now) = (&*self.waiting_work, clock.now());
@@ -319,7 +321,8 @@ impl Request<'_> {
             held: &|host| held(host, snapshot, waiting, now),
         };
         let plan = |earlier: &Earlier| {
-            plan::plan(self.changes, snapshot, earlier, &turn, settings).map_err(RequestError::WrongOwner)
+            plan::plan(self.changes, snapshot, earlier, &turn, settings)
+                .map_err(|error| failure::wrong_owner(&error))
         };
         let mut planned = plan(&earlier)?;
         let account = &self.resolved.account;

@@ -1,0 +1,110 @@
+//! The answers to requests that are not carried out, or not completely. What no other line tells is logged here.
+
+use log::{info, warn};
+
+use crate::cloudflare::Error;
+use crate::provider::reader::ReadError;
+use crate::reconcile::plan::WrongOwner;
+use crate::webhook::Failure;
+
+const NOT_READY: &str =
+    "not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
+
+const TOO_MUCH: &str = "the request asks for more hostnames of ours than fit into memory, and none of it is done: let \
+     several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
+
+/// The tunnels are not known yet.
+pub(super) fn not_ready() -> Failure {
+    Failure::unavailable(NOT_READY)
+}
+
+/// There is no room for what is kept of the body.
+pub(super) fn too_much() -> Failure {
+    warned(Failure::unavailable(TOO_MUCH))
+}
+
+/// An endpoint is longer than those that `adjust` returns. Half of a request would be a different request.
+pub(super) fn too_long(dns_name: &str) -> Failure {
+    warned(Failure::unavailable(format!(
+        "hostname={dns_name:?} comes with more than adjust returns, so nothing is done"
+    )))
+}
+
+/// The request is another owner's.
+pub(super) fn wrong_owner(error: &WrongOwner) -> Failure {
+    warned(Failure::internal(error.to_string()))
+}
+
+/// Cloudflare was not read, so nothing was planned.
+pub(super) fn unread(error: &ReadError) -> Failure {
+    let may_pass = match error {
+        ReadError::Document(..) => false,
+        ReadError::Cloudflare(_, error) => error.is_retryable(),
+    };
+    warned(failure(may_pass, error.to_string()))
+}
+
+/// A write failed. What it was to write is logged where it fails.
+pub(super) fn unwritten(error: &Error) -> Failure {
+    if *error == Error::OutOfTime {
+        let text = "out of time; the next loop goes on where this one ended";
+        info!("{text}");
+        return Failure::unavailable(text);
+    }
+    let failure = failure(error.is_retryable(), format!("writing to Cloudflare failed: {error}"));
+    if matches!(error, Error::Limited { .. }) { warned(failure) } else { failure }
+}
+
+/// Cloudflare accepts the token for no write.
+pub(super) fn forbidden() -> Failure {
+    Failure::unavailable("Cloudflare accepts the token for none of the writes; the log says more")
+}
+
+/// Some of the request is left to the next one.
+pub(super) fn unfinished(changes: usize) -> Failure {
+    Failure::unavailable(format!("{changes} changes are left to do; the log says which"))
+}
+
+fn failure(may_pass: bool, text: String) -> Failure {
+    if may_pass { Failure::unavailable(text) } else { Failure::internal(text) }
+}
+
+fn warned(failure: Failure) -> Failure {
+    warn!("{failure}");
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingress::Document;
+    use crate::model::TunnelId;
+    use crate::webhook::FailureStatus::{self, Internal500, Unavailable503};
+
+    fn document_error() -> ReadError {
+        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
+        let config = serde_json::value::to_raw_value(&7).expect("JSON");
+        ReadError::Document(tunnel, Document::parse(Some(&config)).expect_err("a configuration is an object"))
+    }
+
+    #[test]
+    fn what_may_pass_by_itself_is_503_and_what_may_not_is_500() {
+        let wrong = WrongOwner { found: "a".into(), expected: "b".into() };
+        let timeout = ReadError::Cloudflare("the list of zones".to_owned(), Error::OutOfTime);
+        let cases: [(Failure, FailureStatus, &str); 9] = [
+            (not_ready(), Unavailable503, "not ready: "),
+            (too_much(), Unavailable503, "the request asks for more hostnames"),
+            (too_long("a.test"), Unavailable503, "hostname=\"a.test\" comes with more"),
+            (wrong_owner(&wrong), Internal500, "the changes are labelled"),
+            (unread(&timeout), Unavailable503, "reading the list of zones failed: "),
+            (unread(&document_error()), Internal500, "the configuration of tunnel f70ff985"),
+            (unwritten(&Error::OutOfTime), Unavailable503, "out of time; "),
+            (forbidden(), Unavailable503, "Cloudflare accepts the token for none"),
+            (unfinished(2), Unavailable503, "2 changes are left to do"),
+        ];
+        for (failure, status, begin) in cases {
+            assert_eq!(failure.status, status, "{failure}");
+            assert!(failure.text.starts_with(begin), "{failure}");
+        }
+    }
+}
