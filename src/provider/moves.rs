@@ -1,36 +1,26 @@
 //! Looks whether the tunnels that records are to be led to serve their hostnames.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::limits;
 use crate::model::{AccountId, TunnelId};
+use crate::ordered::inserted;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The looks of one request, each at one version of a tunnel's configuration.
-#[derive(Debug, Default)]
-pub(super) struct Looks(BTreeMap<(TunnelId, i64), Result<(), String>>);
-
-impl Looks {
-    /// The tunnels to which the plan leads a record and which do not serve yet what was read of them, with the reasons.
-    pub(super) fn unready(
-        &mut self,
-        plan: &Plan,
-        snapshot: &Snapshot,
-        look: impl Fn(&TunnelId, i64) -> Result<(), String>,
-    ) -> BTreeMap<TunnelId, String> {
-        let mut unready = BTreeMap::new();
-        for tunnel in plan.hosts.iter().filter_map(|host| host.moves_to.as_ref()) {
-            let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-            let seen = self.0.entry((tunnel.clone(), version)).or_insert_with(|| look(tunnel, version));
-            if let Err(reason) = seen {
-                unready.insert(tunnel.clone(), reason.clone());
-            }
-        }
-        unready
-    }
+/// The tunnels to which the plan leads a record and which do not serve yet what was read of them, with the reasons.
+pub(super) fn unready(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    look: impl Fn(&TunnelId, i64) -> Result<(), String>,
+) -> BTreeMap<TunnelId, String> {
+    let tunnels: BTreeSet<&TunnelId> = inserted(plan.hosts.iter().filter_map(|host| host.moves_to.as_ref()));
+    let version = |tunnel| snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
+    inserted(
+        tunnels.into_iter().filter_map(|tunnel| Some((tunnel.clone(), look(tunnel, version(tunnel)).err()?))),
+    )
 }
 
 /// The deadline of a look at one tunnel, which must leave time for the others.

@@ -13,8 +13,8 @@ use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
+use crate::model::LogLine;
 use crate::model::endpoint::Changes;
-use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
@@ -23,7 +23,7 @@ use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::failure;
 use crate::provider::hold_back::held;
 use crate::provider::memory::{SaidLines, WaitingWork};
-use crate::provider::moves::{Looks, look_at, look_deadline};
+use crate::provider::moves::{look_at, look_deadline, unready};
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::{Write, works, write_of};
@@ -77,9 +77,6 @@ struct Request<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    looks: Looks,
-    /// Whether the tunnels in the way were deleted, or why that is not known.
-    deleted: BTreeMap<TunnelId, Result<bool, String>>,
 }
 
 impl Writer {
@@ -102,8 +99,7 @@ impl Writer {
     ) -> Result<(), Failure> {
         self.state.was_asked.store(true, Ordering::Relaxed);
         let waiting_work = lock(&self.state.waiting_work);
-        let (looks, deleted) = (Looks::default(), BTreeMap::new());
-        let mut request = Request { writer: self, waiting_work, resolved, changes, deadline, looks, deleted };
+        let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
         self.client.set_writing(true);
         let outcome = request.carry_out();
         self.client.set_writing(false);
@@ -252,7 +248,7 @@ impl Request<'_> {
     }
 
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
-    fn has_nothing_to_write(&mut self) -> Result<bool, Failure> {
+    fn has_nothing_to_write(&self) -> Result<bool, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // So many are hardly all refused, and to plan them twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
@@ -311,7 +307,7 @@ impl Request<'_> {
     }
 
     /// The plan of a turn. A dry run tells all.
-    fn plan(&mut self, snapshot: &Snapshot) -> Result<Plan, Failure> {
+    fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let (mut earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
         let Writer { client, clock, is_dry_run, .. } = self.writer;
         let (waiting, now) = (&*self.waiting_work, clock.now());
@@ -326,7 +322,7 @@ impl Request<'_> {
         };
         let mut planned = plan(&earlier)?;
         let account = &self.resolved.account;
-        earlier.unready = self.looks.unready(&planned, snapshot, |tunnel, version| {
+        earlier.unready = unready(&planned, snapshot, |tunnel, version| {
             look_at(client, &**clock, account, tunnel, version, self.deadline)
         });
         if !earlier.unready.is_empty() {
@@ -335,22 +331,20 @@ impl Request<'_> {
         Ok(planned)
     }
 
-    fn earlier(&mut self, snapshot: &Snapshot) -> Earlier {
+    fn earlier(&self, snapshot: &Snapshot) -> Earlier {
         let Writer { clock, readings, .. } = self.writer;
         let Resolved { account, settings } = self.resolved;
-        for tunnel in plan::tunnels_in_the_way(self.changes, snapshot, settings) {
-            self.deleted.entry(tunnel).or_insert_with_key(|tunnel| {
-                let deadline = look_deadline(&**clock, self.deadline);
-                let answer = readings.reader().was_deleted(account, tunnel, deadline);
-                answer.map(|was_deleted| was_deleted == Some(true)).map_err(|error| {
-                    format!(
-                        "its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}"
-                    )
-                })
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings).into_iter();
+        let deleted = inserted(tunnels.map(|tunnel| {
+            let deadline = look_deadline(&**clock, self.deadline);
+            let was_deleted = readings.reader().was_deleted(account, &tunnel, deadline);
+            let was_deleted = was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
+                format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             });
-        }
+            (tunnel, was_deleted)
+        }));
         let refused = self.waiting_work.reasons(snapshot, clock.now());
-        let (deleted, is_preview) = (self.deleted.clone(), self.writer.is_dry_run);
+        let is_preview = self.writer.is_dry_run;
         Earlier { refused, deleted, is_preview, ..Earlier::default() }
     }
 
