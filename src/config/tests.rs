@@ -57,7 +57,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("DOMAIN_FILTER", "example", ".com"),
         ("EXCLUDE_DOMAIN_FILTER", "https://example.com", "example.com"),
         ("REGEXP_DOMAIN_FILTER", "(?!x)", "no look-around"),
-        ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "at character"),
+        ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "closing ')'"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
         ("ADOPT", "everything", "tunnel, access, owner=<id> and all"),
         ("ADOPT", "owner=", "tunnel, access, owner=<id> and all"),

@@ -1,15 +1,18 @@
-//! Reads an expression character by character, and refuses anything outside the common subset, with its position.
-//!
-//! The rules are those of the stricter one of Go's `regexp/syntax` (flags `Perl`) and regex-lite: Go refuses `a**` and
-//! counts over 1000, regex-lite refuses `\pL` and a lone brace.
+//! Reads an expression character by character, and refuses what Go's `regexp/syntax` (flags `Perl`) does not take or
+//! reads in another way, such as `a**` and counts over 1000, with its position. It also refuses with a remedy what users
+//! write who mean something else. What is left is regex-lite's to refuse: what is not closed, and ranges and counts that
+//! run backwards.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::{PathError, REPEAT_MAX, Syntax};
 
-/// The characters that a backslash may escape.
-const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#";
+/// What may stand behind a backslash for one character.
+const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#dDsSwW";
+
+/// What may stand behind a backslash for a place.
+const ASSERTIONS: &str = "bBAz";
 
 /// Checks the whole expression.
 pub(super) fn check(text: &str) -> Result<(), PathError> {
@@ -65,13 +68,7 @@ impl Scanner<'_> {
                     }
                     Operand::None
                 }
-                ')' => {
-                    let weight = groups.pop().unwrap_or(1);
-                    if groups.is_empty() {
-                        return Err(Syntax::UnopenedGroup);
-                    }
-                    Operand::Atom(weight)
-                }
+                ')' => Operand::Atom(groups.pop().unwrap_or(1)),
                 '|' => Operand::None,
                 '*' | '+' | '?' => self.repeated(operand, 1)?,
                 '{' => {
@@ -85,7 +82,7 @@ impl Scanner<'_> {
                     Operand::Atom(1)
                 }
                 '^' | '$' => Operand::Assertion,
-                '\\' => self.escape()?,
+                '\\' => self.escape(ASSERTIONS)?,
                 _ if character.is_control() => return Err(Syntax::Control(character)),
                 _ => Operand::Atom(1),
             };
@@ -95,7 +92,7 @@ impl Scanner<'_> {
                 *group = (*group).max(weight);
             }
         }
-        if groups.len() > 1 { Err(Syntax::UnclosedGroup) } else { Ok(()) }
+        Ok(())
     }
 
     /// Reads on after `(`. Returns true if a `)` has to follow; flags for the rest of a group end by themselves.
@@ -117,9 +114,6 @@ impl Scanner<'_> {
         let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
         if !self.next_if('}') {
             return Err(Syntax::Brace);
-        }
-        if maximum < minimum {
-            return Err(Syntax::RepeatBackwards);
         }
         Ok(maximum.max(1))
     }
@@ -154,69 +148,35 @@ impl Scanner<'_> {
         Ok(Operand::Repeated(weight))
     }
 
-    /// Reads on after a backslash outside a class.
-    fn escape(&mut self) -> Result<Operand, Syntax> {
+    /// Reads on after a backslash, behind which a place may stand.
+    fn escape(&mut self, assertions: &str) -> Result<Operand, Syntax> {
         match self.next() {
-            None => Err(Syntax::TrailingBackslash),
-            Some('d' | 'D' | 's' | 'S' | 'w' | 'W') => Ok(Operand::Atom(1)),
-            Some('b' | 'B' | 'A' | 'z') => Ok(Operand::Assertion),
             Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
+            Some(character) if assertions.contains(character) => Ok(Operand::Assertion),
             Some(character) => Err(Syntax::Escape(character)),
+            None => Ok(Operand::None),
         }
     }
 
-    /// Reads on after `[`, up to and including `]`.
+    /// Reads a class behind its opening bracket.
     fn class(&mut self) -> Result<(), Syntax> {
         self.next_if('^');
         let mut is_first = true;
-        loop {
-            let Some(character) = self.next() else {
-                return Err(Syntax::UnclosedClass);
-            };
-            if matches!(character, '&' | '-' | '~') && self.characters.peek() == Some(&character) {
-                return Err(Syntax::ClassOperation);
-            }
-            let from = match character {
-                ']' if is_first => return Err(Syntax::EmptyClass),
-                ']' => return Ok(()),
-                '[' => return Err(Syntax::Bracket),
-                '-' if is_first || self.characters.peek() == Some(&']') => None,
-                '-' => return Err(Syntax::ClassHyphen),
-                '\\' => self.class_escape()?,
+        while let Some(character) = self.next() {
+            match character {
+                ']' if !is_first => break,
+                '[' | ']' => return Err(Syntax::Bracket),
+                '&' | '-' | '~' if self.characters.peek() == Some(&character) => {
+                    return Err(Syntax::ClassOperation);
+                }
+                '\\' => {
+                    self.escape("")?;
+                }
                 _ if character.is_control() => return Err(Syntax::Control(character)),
-                _ => Some(character),
-            };
+                _ => {}
+            }
             is_first = false;
-            self.range(from)?;
         }
-    }
-
-    /// Reads on after a member of a class that may begin a range.
-    fn range(&mut self, from: Option<char>) -> Result<(), Syntax> {
-        let mut ahead = self.characters.clone();
-        if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
-            return Ok(());
-        }
-        self.next();
-        let to = match self.next() {
-            Some('-') => return Err(Syntax::ClassOperation),
-            Some('[') => return Err(Syntax::Bracket),
-            Some('\\') => self.class_escape()?,
-            to => to,
-        };
-        match (from, to) {
-            (Some(from), Some(to)) if from <= to => Ok(()),
-            _ => Err(Syntax::RangeBackwards),
-        }
-    }
-
-    /// Reads on after a backslash inside a class. Returns the character it stands for; `None` for a class.
-    fn class_escape(&mut self) -> Result<Option<char>, Syntax> {
-        match self.next() {
-            None => Err(Syntax::TrailingBackslash),
-            Some('d' | 'D' | 's' | 'S' | 'w' | 'W') => Ok(None),
-            Some(character) if ESCAPABLE.contains(character) => Ok(Some(character)),
-            Some(character) => Err(Syntax::Escape(character)),
-        }
+        Ok(())
     }
 }
