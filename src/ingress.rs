@@ -18,7 +18,7 @@ mod raw_object;
 pub mod rule;
 pub mod service;
 
-pub use document::{Document, DocumentError, Edited};
+pub use document::{Document, Edited};
 pub use edit::{EditRefusal, Owned, RuleEdit};
 pub use hosts::Hosts;
 pub use origin_option::OriginOption;

@@ -20,5 +20,5 @@ pub use hostname::{Hostname, HostnameError};
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use log_line::LogLine;
 pub use record::{NewRecord, Record, RecordPatch};
-pub use tunnel_id::{TunnelId, TunnelIdError};
+pub use tunnel_id::TunnelId;
 pub use zone::{Zone, ZonePlan};

@@ -15,6 +15,14 @@ const KNOWN_MIN_BYTES: usize = 16;
 /// A secret that was replaced stays known through as many later ones.
 const KNOWN_MAX: usize = 100;
 
+const EMPTY: &str = "is empty";
+
+/// A blank or a line end in the middle comes from pasting two lines.
+const NOT_VISIBLE: &str = "holds a blank or a character that is not visible ASCII";
+
+/// As after `--from-literal=api-token='"…"'`. No token has one.
+const QUOTED: &str = "has quotation marks: take them off";
+
 /// The secrets of this process, the latest one last.
 static KNOWN: Mutex<Vec<Secret>> = Mutex::new(Vec::new());
 
@@ -28,16 +36,16 @@ impl Secret {
     ///
     /// # Errors
     /// When nothing is left, when a character could not be sent in a header, or when there is a quotation mark.
-    pub fn parse(text: &str) -> Result<Self, SecretError> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(SecretError::Empty);
+            return Err(EMPTY);
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(SecretError::NotVisible);
+            return Err(NOT_VISIBLE);
         }
         if text.bytes().any(|byte| matches!(byte, b'"' | b'\'')) {
-            return Err(SecretError::Quoted);
+            return Err(QUOTED);
         }
         let secret = Self(text.into());
         let mut known = lock(&KNOWN);
@@ -93,29 +101,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The reason why a text is not a secret. It does not repeat the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecretError {
-    /// The text is blank.
-    Empty,
-    /// The text has a blank, a control character or a character outside ASCII, as after pasting two lines.
-    NotVisible,
-    /// The text has a quotation mark, as after `--from-literal=api-token='"…"'`. No token has one.
-    Quoted,
-}
-
-impl fmt::Display for SecretError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Empty => "is empty",
-            Self::Quoted => "has quotation marks: take them off",
-            Self::NotVisible => "holds a blank or a character that is not visible ASCII",
-        })
-    }
-}
-
-impl std::error::Error for SecretError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,14 +114,14 @@ mod tests {
     #[test]
     fn what_cannot_be_sent_in_a_header_is_no_secret() {
         for (text, error) in [
-            ("", SecretError::Empty),
-            (" \n", SecretError::Empty),
-            ("two words", SecretError::NotVisible),
-            ("two\nlines", SecretError::NotVisible),
-            ("nul\0", SecretError::NotVisible),
-            ("ümlaut", SecretError::NotVisible),
-            ("\"quoted\"", SecretError::Quoted),
-            (" 'quoted'\n", SecretError::Quoted),
+            ("", EMPTY),
+            (" \n", EMPTY),
+            ("two words", NOT_VISIBLE),
+            ("two\nlines", NOT_VISIBLE),
+            ("nul\0", NOT_VISIBLE),
+            ("ümlaut", NOT_VISIBLE),
+            ("\"quoted\"", QUOTED),
+            (" 'quoted'\n", QUOTED),
         ] {
             assert_eq!(Secret::parse(text), Err(error), "{text:?}");
         }

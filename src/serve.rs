@@ -1,6 +1,5 @@
 //! Wires the parts together: it opens the ports, checks the credentials meanwhile, and stops when told to.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use log::{info, warn};
 
 use crate::clock::{Clock, SystemClock};
-use crate::cloudflare::{Client, ClientError};
+use crate::cloudflare::Client;
 use crate::config::Config;
 use crate::listener::BindError;
 use crate::logging;
@@ -22,77 +21,31 @@ use crate::provider::Provider;
 use crate::shutdown::{Cause, Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
-/// The reason why the program could not start or continue.
-#[derive(Debug)]
-pub enum ServeError {
-    /// A port could not be bound.
-    Bind {
-        error: BindError,
-        /// How its two settings begin.
-        settings: &'static str,
-    },
-    /// The client's settings are invalid.
-    Client(ClientError),
-    /// A thread could not be started, or a signal handler not be installed.
-    System(io::Error),
-    /// A part of the program ended that must not end.
-    Ended(String),
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bind { error, settings } => {
-                write!(formatter, "{error}; set {settings}_PORT or {settings}_HOST to one that is free")
-            }
-            Self::Client(error) => error.fmt(formatter),
-            Self::System(error) => {
-                write!(formatter, "the operating system refused a thread or a signal: {error}")
-            }
-            Self::Ended(reason) => formatter.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Bind { error, .. } => Some(error),
-            Self::Client(error) => Some(error),
-            Self::System(error) => Some(error),
-            Self::Ended(_) => None,
-        }
-    }
-}
-
-impl From<ClientError> for ServeError {
-    fn from(error: ClientError) -> Self {
-        Self::Client(error)
-    }
-}
-
-impl From<io::Error> for ServeError {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
 /// Serves until a signal ends it. Logging has started already.
 ///
 /// # Errors
 ///
 /// When a port cannot be bound or a thread not be started, or when a part of the program ends that must not.
-pub fn serve(config: Config) -> Result<(), ServeError> {
+pub fn serve(config: Config) -> Result<(), String> {
     server::ignore_early_resets();
-    let signals = Signals::install()?;
+    let signals = Signals::install().map_err(refused)?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
     let cause = signals.wait();
     info!("ending on {cause}");
     running.stop();
     match cause {
         Cause::Signal(_) => Ok(()),
-        Cause::Failure(reason) => Err(ServeError::Ended(reason)),
+        Cause::Failure(reason) => Err(reason),
     }
+}
+
+fn refused(error: io::Error) -> String {
+    format!("the operating system refused a thread or a signal: {error}")
+}
+
+/// A port cannot be bound. Its two settings begin with `settings`.
+fn unbound(error: &BindError, settings: &str) -> String {
+    format!("{error}; set {settings}_PORT or {settings}_HOST to one that is free")
 }
 
 /// The running program.
@@ -113,7 +66,7 @@ impl Running {
     /// # Errors
     ///
     /// When a port cannot be bound, a thread cannot be started, or a setting of the client is invalid.
-    pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, ServeError> {
+    pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, String> {
         let version = env!("CARGO_PKG_VERSION");
         match &config.client.proxy {
             Some(proxy) => info!(version:%, proxy:%; "starting"),
@@ -130,9 +83,9 @@ impl Running {
             metrics: Arc::clone(&metrics),
             ..ServerSettings::new(config.api_addresses.clone())
         };
-        let api = server::bind(settings).map_err(|error| ServeError::Bind { error, settings: "SERVER" })?;
-        let observation = responder::bind(config.observation_address)
-            .map_err(|error| ServeError::Bind { error, settings: "METRICS" })?;
+        let api = server::bind(settings).map_err(|error| unbound(&error, "SERVER"))?;
+        let observation =
+            responder::bind(config.observation_address).map_err(|error| unbound(&error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
         let observation_address = observation.local_addr();
         let listed: Vec<String> = api_addresses.iter().map(ToString::to_string).collect();
@@ -154,11 +107,11 @@ impl Running {
             scraped.scrape()
         };
         let routes = move |path: &str| routes::route(path, &health, &scrape);
-        let observation = observation.serve(Arc::new(routes), Arc::clone(&clock))?;
+        let observation = observation.serve(Arc::new(routes), Arc::clone(&clock)).map_err(refused)?;
         let failing = shutdown.clone();
-        let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown)?;
+        let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown).map_err(refused)?;
         let ending = Arc::new(AtomicBool::new(false));
-        provider.watch(Arc::clone(&ending), failing)?;
+        provider.watch(Arc::clone(&ending), failing).map_err(refused)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 

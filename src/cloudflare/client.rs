@@ -13,7 +13,7 @@ use super::error::Error;
 use super::error_class::Resource;
 use super::limiter::Limiter;
 use super::retry::{self, Jitter};
-use super::settings::{ClientError, ClientSettings, Credentials};
+use super::settings::{ClientSettings, Credentials};
 use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
@@ -55,7 +55,7 @@ pub struct Client {
 
 impl Client {
     /// Makes a client. Nothing is sent yet.
-    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+    pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
         let jitter = settings.jitter_seed.map_or_else(Jitter::random, Jitter::seeded);
         Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, jitter))

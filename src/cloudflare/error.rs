@@ -65,22 +65,6 @@ impl Error {
         }
     }
 
-    /// Cloudflare's answer, if there is one to show.
-    pub fn refusal(&self) -> Option<&ApiRejection> {
-        match self {
-            Self::Refused(refusal)
-            | Self::Credentials(refusal)
-            | Self::NotFound(refusal)
-            | Self::Failed(refusal)
-            | Self::Intercepted(refusal) => Some(refusal),
-            Self::Limited { .. }
-            | Self::Unreachable(_)
-            | Self::Unanswered(_)
-            | Self::OutOfTime
-            | Self::Unreadable { .. } => None,
-        }
-    }
-
     /// The same without Cloudflare's words, which may repeat a secret that only Cloudflare knows.
     pub(super) fn without_message(mut self) -> Self {
         if let Self::Refused(refusal)

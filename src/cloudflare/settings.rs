@@ -1,7 +1,5 @@
 //! The settings of a client.
 
-use std::fmt;
-
 use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
@@ -48,24 +46,3 @@ impl Credentials {
         }
     }
 }
-
-/// An invalid setting, so that there is no client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientError {
-    /// Not `https://host` or `http://host`, perhaps with port and path; or with a user, a query or a fragment.
-    BaseUrl,
-    /// The PEM file, and the problem with it.
-    Certificates(&'static str),
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BaseUrl => formatter
-                .write_str("the API's address must look like https://api.cloudflare.com/client/v4, without user or query"),
-            Self::Certificates(problem) => write!(formatter, "the file of certificate authorities {problem}"),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}

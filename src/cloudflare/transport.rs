@@ -21,7 +21,7 @@ use ureq::{Agent, SendBody, Timeout};
 use self::seats::{Seat, Seats};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
-use super::settings::{ClientError, ClientSettings, Credentials, USER_AGENT};
+use super::settings::{ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
     ANSWER_MAX_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, PARALLEL_READS,
@@ -30,7 +30,7 @@ use crate::limits::{
 
 pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
-pub use self::proxy::{Proxy, ProxyError};
+pub use self::proxy::Proxy;
 
 /// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
@@ -99,7 +99,7 @@ pub(super) struct HttpTransport {
 }
 
 impl HttpTransport {
-    pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, ClientError> {
+    pub(super) fn new(settings: &ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
         Self::with_resolver(settings, CachingResolver::new(Arc::clone(&clock)), clock)
     }
 
@@ -107,7 +107,7 @@ impl HttpTransport {
         settings: &ClientSettings,
         resolver: CachingResolver,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, &'static str> {
         let base = BaseUrl::parse(&settings.base_url)?;
         let roots = trust::roots(settings.ca_file.as_deref())?;
         let tls = TlsConnector::new(roots, resolver.clone());
@@ -157,7 +157,7 @@ impl Transport for HttpTransport {
 ///
 /// # Errors
 /// When they are not PEM, or hold no certificate that can be read.
-pub fn check_authorities(pem: &[u8]) -> Result<(), ClientError> {
+pub fn check_authorities(pem: &[u8]) -> Result<(), &'static str> {
     trust::roots(Some(pem)).map(drop)
 }
 

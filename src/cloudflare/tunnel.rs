@@ -10,8 +10,8 @@ use super::run_token::RunToken;
 use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::AccountId;
+use crate::model::TunnelId;
 use crate::model::json::{null_is_default, number_in_any_form};
-use crate::model::{TunnelId, TunnelIdError};
 use crate::ordered::sort_by;
 
 /// Tunnels per page; the API allows no more.
@@ -81,9 +81,9 @@ struct WireNewTunnel<'a> {
 }
 
 impl TryFrom<WireTunnel> for Tunnel {
-    type Error = TunnelIdError;
+    type Error = &'static str;
 
-    fn try_from(wire: WireTunnel) -> Result<Self, TunnelIdError> {
+    fn try_from(wire: WireTunnel) -> Result<Self, Self::Error> {
         Ok(Self {
             id: TunnelId::parse(&wire.id)?,
             name: wire.name,

@@ -176,9 +176,8 @@ impl<'a> Reader<'a> {
         };
         let contents = regular_file::read(Path::new(path), limits::CREDENTIAL_FILE_MAX_BYTES)
             .map_err(|error| format!("cannot be read: {error}"));
-        let secret = contents.and_then(|contents| {
-            Secret::parse(&String::from_utf8_lossy(&contents)).map_err(|error| error.to_string())
-        });
+        let secret = contents
+            .and_then(|contents| Secret::parse(&String::from_utf8_lossy(&contents)).map_err(str::to_owned));
         self.credential_file = Some(path.into());
         secret.map_err(|problem| self.mistake(variable, format_args!("{named} {problem}"))).ok()
     }

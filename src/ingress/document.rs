@@ -4,8 +4,6 @@
 //! came as: whatever an edit does not name keeps its order and its bytes, at every level.
 
 use std::collections::BTreeSet;
-use std::error::Error;
-use std::fmt;
 
 use serde_json::value::RawValue;
 
@@ -13,6 +11,10 @@ use super::edit::{EditRefusal, Owned, RuleEdit, apply};
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
 use crate::model::hostname::Hostname;
+
+const NOT_AN_OBJECT: &str = "the tunnel's configuration is not a JSON object";
+
+const INGRESS_NOT_A_LIST: &str = "the ingress of the tunnel's configuration is not a list";
 
 /// The `config` of a tunnel: raw JSON, and its ingress as a list of rules.
 #[derive(Clone, Debug)]
@@ -40,12 +42,12 @@ impl Document {
     ///
     /// # Errors
     /// When `config` is not an object or its `ingress` is not a list. A rule that cannot be read is not an error.
-    pub fn parse(config: Option<&RawValue>) -> Result<Self, DocumentError> {
+    pub fn parse(config: Option<&RawValue>) -> Result<Self, &'static str> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
-        let ingress = RawObject::parse(&raw).ok_or(DocumentError::NotAnObject)?.last("ingress");
+        let ingress = RawObject::parse(&raw).ok_or(NOT_AN_OBJECT)?.last("ingress");
         let rules = match ingress {
-            Some(ingress) => list(ingress).ok_or(DocumentError::IngressNotAList)?,
+            Some(ingress) => list(ingress).ok_or(INGRESS_NOT_A_LIST)?,
             None => Vec::new(),
         };
         let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
@@ -121,23 +123,3 @@ impl PartialEq for Document {
 }
 
 impl Eq for Document {}
-
-/// The reason why a configuration cannot be edited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentError {
-    /// The configuration is not a JSON object.
-    NotAnObject,
-    /// `ingress` is not a list.
-    IngressNotAList,
-}
-
-impl fmt::Display for DocumentError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::NotAnObject => "the tunnel's configuration is not a JSON object",
-            Self::IngressNotAList => "the ingress of the tunnel's configuration is not a list",
-        })
-    }
-}
-
-impl Error for DocumentError {}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
-use crate::ingress::{Document, DocumentError};
+use crate::ingress::Document;
 
 use crate::locks::lock;
 use crate::logging;
@@ -33,7 +33,7 @@ pub(crate) enum ReadError {
     /// Cloudflare does not show something; the text names it.
     Cloudflare(String, Error),
     /// A tunnel's configuration does not have the form that cloudflared knows.
-    Document(TunnelId, DocumentError),
+    Document(TunnelId, &'static str),
 }
 
 impl fmt::Display for ReadError {

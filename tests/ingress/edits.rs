@@ -6,8 +6,7 @@ mod bytes;
 mod places;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{
-    Document, DocumentError, EditRefusal, Edited, OriginRequest, PathPattern, Rule, RuleEdit, Service,
-    WantedRule,
+    Document, EditRefusal, Edited, OriginRequest, PathPattern, Rule, RuleEdit, Service, WantedRule,
 };
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use serde_json::value::RawValue;

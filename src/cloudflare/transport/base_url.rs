@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use ureq::http::Uri;
 
-use crate::cloudflare::settings::ClientError;
+const NO_ADDRESS: &str =
+    "the API's address must look like https://api.cloudflare.com/client/v4, without user or query";
 
 /// A checked base address.
 #[derive(Debug)]
@@ -23,18 +24,18 @@ impl BaseUrl {
     /// # Errors
     ///
     /// When it is neither `http` nor `https`, or holds parts that could be secret.
-    pub fn parse(text: &str) -> Result<Self, ClientError> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim().trim_end_matches('/');
-        let uri: Uri = text.parse().map_err(|_| ClientError::BaseUrl)?;
+        let uri: Uri = text.parse().map_err(|_| NO_ADDRESS)?;
         let is_https = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(ClientError::BaseUrl),
+            _ => return Err(NO_ADDRESS),
         };
-        let authority = uri.authority().ok_or(ClientError::BaseUrl)?;
+        let authority = uri.authority().ok_or(NO_ADDRESS)?;
         // A password would be visible wherever the address is shown.
         if authority.as_str().contains('@') || authority.host().is_empty() || text.contains(['?', '#']) {
-            return Err(ClientError::BaseUrl);
+            return Err(NO_ADDRESS);
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {

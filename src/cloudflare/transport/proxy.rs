@@ -6,32 +6,29 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy(ureq::Proxy);
 
-/// The reason why an address is not a valid proxy. It repeats nothing of the address, because what looks like a host
-/// may be a piece of a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyError {
-    /// SOCKS of any version.
-    Socks,
-    /// Anything else that is not `http://host:port` or `https://host:port`, with or without credentials in front of the
-    /// host.
-    Address,
-}
+const SOCKS: &str = "names a SOCKS proxy, which this program cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
+     without one by its host in NO_PROXY";
+
+const NO_ADDRESS: &str = "is not the address of a proxy; allowed are http://host:port and https://host:port, with \
+     user:password@ in front of the host, in which other characters than letters and digits are percent-encoded (@ is \
+     %40, # is %23, / is %2F, % is %25)";
 
 impl Proxy {
-    /// Parses what curl and Go accept, including `host:port`, and refuses addresses that they read in different ways.
-    pub fn parse(text: &str) -> Result<Self, ProxyError> {
+    /// Parses what curl and Go accept, including `host:port`, and refuses addresses that they read in different ways. The problem
+    /// repeats nothing of the address, because what looks like a host may be a piece of a password.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
         if scheme.starts_with("socks") {
-            return Err(ProxyError::Socks);
+            return Err(SOCKS);
         }
         let authority = rest.trim_end_matches('/');
         let (_, place) = authority.split_once('@').unwrap_or(("", authority));
-        let proxy = ureq::Proxy::new(&format!("{scheme}://{authority}")).map_err(|_| ProxyError::Address)?;
+        let proxy = ureq::Proxy::new(&format!("{scheme}://{authority}")).map_err(|_| NO_ADDRESS)?;
         let (host, port) = (proxy.host(), proxy.port());
         // What ureq reads as the host must not be a piece of the password, and the port not be left out as none.
         let is_clear = !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&place);
-        if is_clear { Ok(Self(proxy)) } else { Err(ProxyError::Address) }
+        if is_clear { Ok(Self(proxy)) } else { Err(NO_ADDRESS) }
     }
 
     pub(super) fn into_inner(self) -> ureq::Proxy {
@@ -50,24 +47,6 @@ impl fmt::Debug for Proxy {
         write!(formatter, "Proxy({self})")
     }
 }
-
-impl fmt::Display for ProxyError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Socks => {
-                "names a SOCKS proxy, which this program cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
-                 without one by its host in NO_PROXY"
-            }
-            Self::Address => {
-                "is not the address of a proxy; allowed are http://host:port and https://host:port, with user:password@ \
-                 in front of the host, in which other characters than letters and digits are percent-encoded (@ is %40, # \
-                 is %23, / is %2F, % is %25)"
-            }
-        })
-    }
-}
-
-impl std::error::Error for ProxyError {}
 
 #[cfg(test)]
 mod tests {
@@ -129,13 +108,10 @@ mod tests {
             "ftp://hunter2@proxy:1",
             "jo:hunter2://proxy:1",
         ] {
-            assert_eq!(Proxy::parse(text), Err(ProxyError::Address), "{text}");
+            assert_eq!(Proxy::parse(text), Err(NO_ADDRESS), "{text}");
         }
         for text in ["socks5://proxy:1", "SOCKS://proxy:1", "socks4a://jo:hunter2@proxy", "socks5h://#@?"] {
-            assert_eq!(Proxy::parse(text), Err(ProxyError::Socks), "{text}");
-        }
-        for error in [ProxyError::Address, ProxyError::Socks] {
-            assert!(!error.to_string().contains("hunter"), "{error}");
+            assert_eq!(Proxy::parse(text), Err(SOCKS), "{text}");
         }
     }
 }

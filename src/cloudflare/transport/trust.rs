@@ -4,18 +4,20 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::cloudflare::settings::ClientError;
+const NO_PEM: &str = "the file of certificate authorities is not PEM";
+
+const NO_CERTIFICATE: &str = "the file of certificate authorities holds no certificate that can be read";
 
 /// Mozilla's roots, which are compiled in, and those of the operator's PEM file. Keys in it are ignored.
-pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, ClientError> {
+pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(pem) = authorities {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-        let certificates = certificates.map_err(|_| ClientError::Certificates("is not PEM"))?;
+        let certificates = certificates.map_err(|_| NO_PEM)?;
         // Bundles hold odd certificates, which rustls leaves out. A file of nothing else would only show when every
         // handshake fails.
         if roots.add_parsable_certificates(certificates).0 == 0 {
-            return Err(ClientError::Certificates("holds no certificate that can be read"));
+            return Err(NO_CERTIFICATE);
         }
     }
     Ok(roots)
@@ -32,17 +34,16 @@ mod tests {
 
     #[test]
     fn a_file_of_certificate_authorities_must_hold_a_certificate() {
-        let none = "holds no certificate that can be read";
         for (label, text, problem) in [
-            ("empty", String::new(), none),
-            ("text", "not a certificate".to_owned(), none),
-            ("a key only", pem("PRIVATE KEY", "MAIFAA=="), none),
-            ("damaged", pem("CERTIFICATE", "MIIFAA=="), none),
-            ("not base64", pem("CERTIFICATE", "%%%%"), "is not PEM"),
-            ("cut off", "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(), "is not PEM"),
+            ("empty", String::new(), NO_CERTIFICATE),
+            ("text", "not a certificate".to_owned(), NO_CERTIFICATE),
+            ("a key only", pem("PRIVATE KEY", "MAIFAA=="), NO_CERTIFICATE),
+            ("damaged", pem("CERTIFICATE", "MIIFAA=="), NO_CERTIFICATE),
+            ("not base64", pem("CERTIFICATE", "%%%%"), NO_PEM),
+            ("cut off", "-----BEGIN CERTIFICATE-----\nMAIFAA==\n".to_owned(), NO_PEM),
         ] {
             let outcome = roots(Some(text.as_bytes())).map(|roots| roots.len());
-            assert_eq!(outcome, Err(ClientError::Certificates(problem)), "{label}");
+            assert_eq!(outcome, Err(problem), "{label}");
         }
     }
 }

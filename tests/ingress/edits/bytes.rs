@@ -18,19 +18,14 @@ fn a_tunnel_never_configured_gets_a_catch_all_with_its_first_rule() {
 
 #[test]
 fn a_configuration_of_another_shape_is_an_error() {
-    for (config, error, text) in [
-        ("[]", DocumentError::NotAnObject, "configuration is not a JSON object"),
-        ("1", DocumentError::NotAnObject, "configuration is not a JSON object"),
-        (
-            r#"{"ingress":{}}"#,
-            DocumentError::IngressNotAList,
-            "ingress of the tunnel's configuration is not a list",
-        ),
-        (r#"{"ingress":"none"}"#, DocumentError::IngressNotAList, "is not a list"),
+    for (config, problem) in [
+        ("[]", "the tunnel's configuration is not a JSON object"),
+        ("1", "the tunnel's configuration is not a JSON object"),
+        (r#"{"ingress":{}}"#, "the ingress of the tunnel's configuration is not a list"),
+        (r#"{"ingress":"none"}"#, "the ingress of the tunnel's configuration is not a list"),
     ] {
         let raw: Box<RawValue> = serde_json::from_str(config).unwrap();
-        assert_eq!(Document::parse(Some(&raw)), Err(error), "{config}");
-        assert!(error.to_string().ends_with(text), "{error}");
+        assert_eq!(Document::parse(Some(&raw)), Err(problem), "{config}");
     }
 }
 
