@@ -62,6 +62,13 @@ pub struct Connector {
     pub config_version: Option<i64>,
 }
 
+impl Connector {
+    /// The lowest version that one of them has applied, of those that tell, and that one's id.
+    pub fn slowest(connectors: &[Self]) -> Option<(i64, &str)> {
+        connectors.iter().filter_map(|one| Some((one.config_version?, &*one.id))).min()
+    }
+}
+
 #[derive(Deserialize)]
 struct WireTunnel {
     id: Box<str>,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
-use crate::cloudflare::{AccessScope, Client, ConfigSource, Credentials, Error, TOKEN_FORM, Tunnel};
+use crate::cloudflare::{
+    AccessScope, Client, ConfigSource, Connector, Credentials, Error, TOKEN_FORM, Tunnel,
+};
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
@@ -225,18 +227,15 @@ impl Check<'_> {
                     "run cloudflared for it",
                 );
             }
-            Ok(connectors) => {
-                let lowest = connectors.iter().filter_map(|connector| connector.config_version).min();
-                match lowest.filter(|lowest| *lowest < version) {
-                    None => self.note(Status::Ok, &what, connectors.len().to_string(), ""),
-                    Some(lowest) => self.note(
-                        Status::Warning,
-                        &what,
-                        format!("{}, one of which has applied version {lowest} only", connectors.len()),
-                        "look at its log, unless the configuration was written just now",
-                    ),
-                }
-            }
+            Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
+                None => self.note(Status::Ok, &what, connectors.len().to_string(), ""),
+                Some((lowest, _)) => self.note(
+                    Status::Warning,
+                    &what,
+                    format!("{}, one of which has applied version {lowest} only", connectors.len()),
+                    "look at its log, unless the configuration was written just now",
+                ),
+            },
             // Nothing depends on it.
             Err(error) => self.note(Status::Warning, &what, format!("cannot be seen: {error}"), ""),
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use log::Level;
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
@@ -78,8 +78,7 @@ impl ConnectorWatch {
                     "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
                 )));
             }
-            let applied = connectors.iter().filter_map(|one| Some((one.config_version?, &one.id)));
-            let Some((lowest, slowest)) = applied.min() else { continue };
+            let Some((lowest, slowest)) = Connector::slowest(&connectors) else { continue };
             values.set(Family::ConnectorVersion, &[name], lowest);
             if let Some(awaited) = awaited.get(id).filter(|awaited| lowest < **awaited) {
                 lines.push(line(format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::Client;
+use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::model::{AccountId, TunnelId};
 use crate::ordered::inserted;
@@ -48,8 +48,7 @@ pub(super) fn look_at(
             "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
         ));
     }
-    let applied = connectors.iter().filter_map(|connector| Some((connector.config_version?, &connector.id)));
-    match applied.min() {
+    match Connector::slowest(&connectors) {
         Some((applied, connector)) if applied < version => Err(format!(
             "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
              yet, so what is to move there stays where it is: its log says what keeps it"

@@ -13,10 +13,10 @@ use crate::ingress::Document;
 
 use crate::locks::lock;
 use crate::logging;
-use crate::model::{AccountId, LogLine, Record, TunnelId, Zone, ZoneId};
+use crate::model::{AccountId, LogLine, Record, TunnelId, Zone};
 use crate::ordered::inserted;
 use crate::provider::access::reader::{AccessReader, Source};
-use crate::provider::settings::{ProviderSettings, is_in_scope};
+use crate::provider::settings::ProviderSettings;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -51,10 +51,8 @@ impl fmt::Display for ReadError {
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     client: Arc<Client>,
-    zone_ids: Vec<ZoneId>,
     clock: Arc<dyn Clock>,
-    allow_local_config: bool,
-    parallel_reads: usize,
+    settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     access: AccessReader,
@@ -63,13 +61,10 @@ pub(crate) struct SnapshotReader {
 
 impl SnapshotReader {
     pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: &ProviderSettings) -> Self {
-        let ProviderSettings { zone_ids, allow_local_config, parallel_reads, .. } = settings;
         Self {
             client,
-            zone_ids: zone_ids.clone(),
             clock,
-            allow_local_config: *allow_local_config,
-            parallel_reads: *parallel_reads,
+            settings: settings.clone(),
             zones: Mutex::new(None),
             access: AccessReader::default(),
             foreign_tunnels: Mutex::new(HashMap::new()),
@@ -101,7 +96,7 @@ impl SnapshotReader {
 
     /// The number of calls that may be under way at once.
     pub(super) fn parallel_reads(&self) -> usize {
-        self.parallel_reads
+        self.settings.parallel_reads
     }
 
     /// Makes the next use read the list of zones again.
@@ -121,15 +116,14 @@ impl SnapshotReader {
         let zones = self
             .zones(deadline)
             .map_err(|error| ReadError::Cloudflare("the list of zones".to_owned(), error))?;
-        let (served, others): (Vec<&Zone>, Vec<&Zone>) = zones.iter().partition(|zone| {
-            is_of_account(zone, account) && is_in_scope(zone, &self.zone_ids, &settings.policy.filter)
-        });
+        let (served, others): (Vec<&Zone>, Vec<&Zone>) =
+            zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.takes(zone));
         let tasks: Vec<Task<'_>> = served
             .iter()
             .map(|zone| Task::Records(zone))
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
-        let answers = in_parallel(self.parallel_reads, &tasks, |task| {
+        let answers = in_parallel(self.settings.parallel_reads, &tasks, |task| {
             let answer = task.run(&self.client, account, deadline);
             answer.map_err(|error| ReadError::Cloudflare(task.to_string(), error))
         });
@@ -161,7 +155,7 @@ impl SnapshotReader {
         let policy = &settings.policy;
         let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked(settings);
         if is_access_wished || is_needed() {
-            let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.parallel_reads);
+            let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.settings.parallel_reads);
             let zones = if policy.access_guard { served } else { Vec::new() };
             let source = Source { client, account, zones, parallel_reads, clock };
             snapshot.access = self.access.read(&source, &policy.owner, deadline);
@@ -179,7 +173,7 @@ impl SnapshotReader {
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|error| ReadError::Document(id.clone(), error))?;
         let is_local_tunnel = settings.tunnels().iter().any(|tunnel| tunnel.id == *id && tunnel.is_local);
-        let writable = self.allow_local_config || !configuration.is_local(is_local_tunnel);
+        let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
         Ok(TunnelSnapshot::new(document, writable, configuration.version))
     }
 

@@ -1,6 +1,5 @@
 //! The part of the configuration that the provider needs.
 
-use crate::model::domain_filter::DomainFilter;
 use crate::model::{AccountId, Zone, ZoneId};
 use crate::reconcile::Policy;
 
@@ -24,13 +23,9 @@ pub struct ProviderSettings {
 }
 
 impl ProviderSettings {
-    /// True if the zone is read.
+    /// True if the zone is read: it is one of `zone_ids`, if there are any, and some name in it could be served.
     pub(crate) fn takes(&self, zone: &Zone) -> bool {
-        is_in_scope(zone, &self.zone_ids, &self.policy.filter)
+        let is_listed = self.zone_ids.is_empty() || self.zone_ids.contains(&zone.id);
+        is_listed && self.policy.filter.may_serve_zone(&zone.name)
     }
-}
-
-/// True if the zone is read: it is one of `ids`, if there are any, and some name in it could be served.
-pub(super) fn is_in_scope(zone: &Zone, ids: &[ZoneId], filter: &DomainFilter) -> bool {
-    filter.may_serve_zone(&zone.name) && (ids.is_empty() || ids.contains(&zone.id))
 }
