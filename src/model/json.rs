@@ -21,7 +21,8 @@ where
 {
     let number = match Value::deserialize(deserializer)? {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.parse().ok(),
+        // The standard library would read it by 4 KB of its own.
+        Value::String(text) => serde_json::from_str(&text).ok(),
         _ => None,
     };
     let number = number.filter(|number: &f64| number.is_finite());

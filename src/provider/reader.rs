@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -281,21 +281,29 @@ pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
-    let next = AtomicUsize::new(0);
     let answers: Mutex<BTreeMap<usize, Result<A, E>>> = Mutex::new(BTreeMap::new());
+    side_by_side(parallel_reads.min(tasks.len()), &|index| {
+        let Some(task) = tasks.get(index) else { return false };
+        let answer = run(task);
+        let goes_on = answer.is_ok();
+        lock(&answers).insert(index, answer);
+        goes_on
+    });
+    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    answers.into_values().collect()
+}
+
+/// Calls `run` with one number after the other, on so many threads, until it says no. It is compiled once for all tasks.
+fn side_by_side(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
-        while let index = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(task) = tasks.get(index)
-        {
-            let answer = run(task);
-            if answer.is_err() {
-                next.store(tasks.len(), Ordering::Relaxed);
-            }
-            lock(&answers).insert(index, answer);
+        while !is_over.load(Ordering::Relaxed) {
+            let goes_on = run(next.fetch_add(1, Ordering::Relaxed));
+            is_over.fetch_or(!goes_on, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
-        for _ in 1..parallel_reads.min(tasks.len()) {
+        for _ in 1..threads {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
@@ -306,8 +314,6 @@ pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
         }
         work();
     });
-    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    answers.into_values().collect()
 }
 
 #[cfg(test)]
