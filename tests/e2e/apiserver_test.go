@@ -38,6 +38,19 @@ func (s *apiServer) defines(t *testing.T, kind string) {
 	})
 }
 
+// make makes an object, and its status where it is not empty.
+func (s *apiServer) make(t *testing.T, path, name, object, status string) {
+	t.Helper()
+	if _, err := s.Try("POST", path, []byte(object)); err != nil {
+		t.Fatal(err)
+	}
+	if status != "" {
+		if _, err := s.Patch(path+"/"+name+"/status", "application/merge-patch+json", []byte(status)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // invocation is how ExternalDNS is run with its registry here.
 func (s *apiServer) invocation(t *testing.T) invocation {
 	t.Helper()

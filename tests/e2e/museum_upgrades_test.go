@@ -47,14 +47,7 @@ func beforeUpgrade(t *testing.T, settings ...string) *upgrade {
 // where that is empty.
 func (u *upgrade) has(t *testing.T, hostname, service, path, name, object, status string) {
 	t.Helper()
-	if _, err := u.server.Try("POST", path, []byte(object)); err != nil {
-		t.Fatal(err)
-	}
-	if status != "" {
-		if _, err := u.server.Patch(path+"/"+name+"/status", "application/merge-patch+json", []byte(status)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	u.server.make(t, path, name, object, status)
 	if service == "" {
 		u.keptOut = append(u.keptOut, hostname)
 	} else {

@@ -29,15 +29,26 @@ type ExternalDNS struct {
 // LaunchExternalDNS runs it with these arguments; where it shows its metrics is added. It may end at once.
 func LaunchExternalDNS(t *testing.T, binary string, arguments ...string) *ExternalDNS {
 	t.Helper()
+	return launchExternalDNS(t, nil, binary, arguments...)
+}
+
+func launchExternalDNS(t *testing.T, variables []string, binary string, arguments ...string) *ExternalDNS {
+	t.Helper()
 	address := "127.0.0.1:" + FreePort(t)
-	child := Start(t, "external-dns", binary, BareEnvironment(), append(arguments, "--metrics-address="+address)...)
+	child := Start(t, "external-dns", binary, BareEnvironment(variables...), append(arguments, "--metrics-address="+address)...)
 	return &ExternalDNS{Process: child, metrics: "http://" + address + "/metrics"}
 }
 
 // StartExternalDNS is LaunchExternalDNS for one that has to run.
 func StartExternalDNS(t *testing.T, binary string, arguments ...string) *ExternalDNS {
 	t.Helper()
-	started := LaunchExternalDNS(t, binary, arguments...)
+	return StartExternalDNSIn(t, nil, binary, arguments...)
+}
+
+// StartExternalDNSIn is StartExternalDNS with variables in its environment.
+func StartExternalDNSIn(t *testing.T, variables []string, binary string, arguments ...string) *ExternalDNS {
+	t.Helper()
+	started := launchExternalDNS(t, variables, binary, arguments...)
 	Eventually(t, "external-dns shows its metrics", func() error {
 		started.Alive(t)
 		_, err := started.Metric(NoOpRuns)
