@@ -28,8 +28,9 @@ type cluster struct {
 
 const (
 	deployFolder = "../../deploy"
-	// Where deploy/ and the README put ExternalDNS.
+	// Where deploy/ and the README put ExternalDNS, and what they call it.
 	ownNamespace = "external-dns"
+	ownName      = "external-dns-tunnel"
 	// What deploy/ calls the tunnel until somebody names it, and its name here: no tunnel is made of the first.
 	tunnelPlaceholder = "YOUR-CLUSTER"
 	tunnelName        = "this-cluster"

@@ -167,7 +167,7 @@ func (c *cluster) run(t *testing.T, objects []*object, changed ...string) *pod {
 // runWebhook runs its container alone, which need not be ready.
 func (c *cluster) runWebhook(t *testing.T, objects []*object) *pod {
 	t.Helper()
-	own := deploymentOf(t, objects, "external-dns")
+	own := deploymentOf(t, objects, ownName)
 	if err := c.admits(own.template); err != nil {
 		t.Error(err)
 	}

@@ -23,7 +23,7 @@ var companyTrials = []trial{
 // runsByKustomize: what the role does not let a version read it waits for in vain, and ends.
 func runsByKustomize(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("shop", targetOf("shop"))+serviceOf("service", "ClusterIP", targetOf("service")+", "))
-	own := deploymentOf(t, kustomize(t, "kustomize"), "external-dns")
+	own := deploymentOf(t, kustomize(t, "kustomize"), ownName)
 	program := bench.runs(t)
 	arguments := append(named(t, own.spec.Containers, "external-dns").Args, soon, "--namespace="+bench.namespace,
 		"--kubeconfig="+bench.KubeconfigOf(t, bench.tokenOf(t, own.spec.ServiceAccountName), ownNamespace),

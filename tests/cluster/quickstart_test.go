@@ -135,11 +135,11 @@ func (n *newcomer) startPods(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		case name == "external-dns" && n.pod == nil:
+		case name == ownName && n.pod == nil:
 			n.pod = n.runWebhook(t, deployments)
 			n.pod.runExternalDNS(t)
 			n.pod.program.AwaitReady(t)
-		case name != "cloudflared" && name != "external-dns":
+		case name != "cloudflared" && name != ownName:
 			t.Fatalf("it is not said how to play the Deployment %s", name)
 		}
 	}
@@ -162,7 +162,7 @@ func (n *newcomer) awaitPublished(t *testing.T, hostnames []string) {
 // asksContainer does what `kubectl logs` and `kubectl exec` do, on the process that stands for the container.
 func (n *newcomer) asksContainer(t *testing.T, name, verb, command string) string {
 	t.Helper()
-	if n.pod == nil || name != ownNamespace+"/external-dns/webhook" {
+	if n.pod == nil || name != ownNamespace+"/"+ownName+"/webhook" {
 		t.Fatalf("there is no container %s", name)
 	}
 	if verb == "logs" {

@@ -14,6 +14,9 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	rbac "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns"
 	"sigs.k8s.io/external-dns/pkg/apis/externaldns/validation"
@@ -323,6 +326,55 @@ func TestThePartsOfKustomizeFit(t *testing.T) {
 			if !allowed[port.Name] {
 				t.Errorf("the policy keeps probes from port %s of %s", port.Name, each.Name)
 			}
+		}
+	}
+}
+
+// TestThePolicyIsForNoOtherExternalDNS: as it stands in its file it is for the pods of each way, and for no other release's.
+func TestThePolicyIsForNoOtherExternalDNS(t *testing.T) {
+	policy := only[*networking.NetworkPolicy](t, decode(t, "networkpolicy.yaml", read(t, "kustomize", "networkpolicy.yaml")))
+	selects, err := meta.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, deployment := range deployments(t) {
+		own := labels.Set(deployment.Spec.Template.Labels)
+		if !selects.Matches(own) {
+			t.Errorf("it does not select the pod of %s, which has %s", name, own)
+		}
+		if other := labels.Merge(own, labels.Set{"app.kubernetes.io/instance": "external-dns"}); selects.Matches(other) {
+			t.Errorf("it selects %s", other)
+		}
+	}
+}
+
+// TestNothingIsNamedAsAnotherExternalDNSIs: a chart's release is called external-dns in most clusters, and so are its objects.
+func TestNothingIsNamedAsAnotherExternalDNSIs(t *testing.T) {
+	for _, object := range kustomizeBuild(t, "kustomize") {
+		named, err := apimeta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := object.(*core.Namespace); !is && named.GetName() != "external-dns-tunnel" {
+			t.Errorf("%T %s", object, named.GetName())
+		}
+	}
+}
+
+// TestThePrefixOfTheValuesIsTaken: the line for a cluster where another ExternalDNS runs, once it is no comment.
+func TestThePrefixOfTheValuesIsTaken(t *testing.T) {
+	const comment = "\n# annotationPrefix: "
+	values := string(read(t, "helm", "values.yaml"))
+	_, line, found := strings.Cut(values, comment)
+	wanted, _, _ := strings.Cut(line, "\n")
+	if !found || !strings.HasSuffix(wanted, "/") {
+		t.Fatalf("the prefix is %q", wanted)
+	}
+	taken := valuesBeside(t, strings.Replace(values, comment, "\nannotationPrefix: ", 1))
+	for _, official := range render.Charts {
+		deployment := only[*apps.Deployment](t, helmTemplate(t, load(t, official), taken))
+		if told := externalDNS(t, container(t, deployment, "external-dns").Args).AnnotationPrefix; told != wanted {
+			t.Errorf("chart %s: the prefix is %q, wanted %q", official.Version, told, wanted)
 		}
 	}
 }

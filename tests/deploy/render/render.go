@@ -77,7 +77,7 @@ func Helm(official *chart.Chart, more map[string]any, files ...string) (map[stri
 		merged = chartutil.MergeTables(values, merged)
 	}
 	merged = chartutil.MergeTables(more, merged)
-	release := chartutil.ReleaseOptions{Name: "external-dns", Namespace: "external-dns", IsInstall: true}
+	release := chartutil.ReleaseOptions{Name: "external-dns-tunnel", Namespace: "external-dns", IsInstall: true}
 	values, err := chartutil.ToRenderValues(official, merged, release, chartutil.DefaultCapabilities)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", files, err)
