@@ -46,6 +46,10 @@ func TestCloudflaredIsNeverGone(t *testing.T) {
 		strategy.RollingUpdate.MaxSurge.String() != "1" {
 		t.Errorf("strategy %+v", strategy)
 	}
+	// A pod is ready once it is connected, also before it has any rule.
+	if deployment.Spec.MinReadySeconds != 10 {
+		t.Errorf("a new pod takes the place of an old one after %d s", deployment.Spec.MinReadySeconds)
+	}
 	budget := only[*policy.PodDisruptionBudget](t, kustomizeBuild(t, "cloudflared"))
 	if budget.Spec.MaxUnavailable.String() != "1" || budget.Spec.MinAvailable != nil {
 		t.Errorf("budget %+v", budget.Spec)
