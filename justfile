@@ -64,6 +64,11 @@ size: static
         echo "note: $(( bytes - {{ size_aim_bytes }} )) bytes above the aim"
     fi
 
+# The image for amd64 alone, which buildah then has as localhost/<name>:amd64 (needs musl-tools and buildah, nothing else).
+[group('build')]
+image-amd64: static
+    release/image-of '{{ static_binary }}' amd64 "$(cargo pkgid --package {{ name }} --offline | sed 's/.*[#@]//')"
+
 # Container images of the release's binaries, for both architectures, as docker archives (needs buildah).
 [group('build')]
 image: release
