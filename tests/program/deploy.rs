@@ -47,7 +47,7 @@ impl File {
     }
 }
 
-/// Every YAML file of `deploy/`.
+/// Every YAML file of `deploy/` that is ours.
 fn files() -> Vec<File> {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")];
     let mut files = Vec::new();
@@ -55,7 +55,9 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(&folder).expect("deploy/ is there") {
             let path = entry.expect("it can be listed").path();
             if path.is_dir() {
-                folders.push(path);
+                if !path.ends_with("deploy/chart/charts") {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "yaml") {
                 files.push(File::read(path));
             }

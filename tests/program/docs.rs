@@ -17,13 +17,13 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file below a folder with one of these endings, without what is built and what is hidden.
+/// Every file below a folder with one of these endings, without what is built, what is hidden and the official chart.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
-        if name.starts_with('.') || name == "target" {
+        if name.starts_with('.') || name == "target" || path.ends_with("deploy/chart/charts") {
             continue;
         }
         if path.is_dir() {
