@@ -219,8 +219,14 @@ go-test folder arguments='': named-programs
     go vet . external-dns-cloudflare-tunnel-webhook/harness
     go test -count=1 -v {{ arguments }} .
 
+# With a version of ExternalDNS, as v0.23.0, also the official chart within it, as that version's sources have it.
+[doc('Make deploy/kustomize anew of the chart, and deploy/chart/charts of a version of ExternalDNS that is named (needs Go).')]
+[group('build')]
+chart-renew version='':
+    cd tests/deploy && go run ./cmd/renew ../../deploy {{ version }}
+
 # Tried with Kubernetes' types, ExternalDNS's flags and the built program.
-[doc('The files of deploy/ with the real charts, kustomize and compose, and the workflows (needs Go).')]
+[doc('The files of deploy/ with the real Helm, kustomize and compose, and the workflows (needs Go).')]
 [group('test')]
 deploy-files: named-programs
     #!/usr/bin/env bash
@@ -261,9 +267,9 @@ promtool:
     rm -f "$tmp/metrics.txt"
     cargo test --locked --test it -- --exact metrics::a_scrape_shows_neither_a_secret_nor_a_hostname
     promtool check metrics <"$tmp/metrics.txt"
-    promtool check rules deploy/prometheus/alerts.yaml
-    promtool test rules deploy/prometheus/alerts_test.yaml
-    tests/dashboards/panels deploy/grafana/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
+    promtool check rules deploy/chart/files/alerts.yaml
+    promtool test rules tests/dashboards/alerts_test.yaml
+    tests/dashboards/panels deploy/chart/files/dashboard.json "$tmp/metrics.txt" >"$tmp/panels_test.yaml"
     promtool test rules "$tmp/panels_test.yaml"
 
 # The laws over other random worlds than those of `just test`, and very many: twenty minutes.

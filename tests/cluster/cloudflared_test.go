@@ -10,7 +10,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// TestATunnelIsMadeAndServesBesideEachWayToInstall: deploy/cloudflared from an account without a tunnel to visitors who are
+// TestATunnelIsMadeAndServesBesideEachWayToInstall: cloudflared from an account without a tunnel to visitors who are
 // served, and on to another run token.
 func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 	t.Parallel()
@@ -18,13 +18,13 @@ func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 		name   string
 		render func(*testing.T) []*object
 	}{
-		{"kustomize", func(t *testing.T) []*object { return kustomize(t, "kustomize") }},
-		{"the chart", func(t *testing.T) []*object { return helm(t, nil, "values.yaml") }},
+		{"kustomize", kustomize},
+		{"the chart", func(t *testing.T) []*object { return helm(t, nil) }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := startClusterBeside(t, harness.StartEmulator(t, "--without-tunnels"))
-			objects := slices.Concat(way.render(t), kustomize(t, "cloudflared"))
+			objects := way.render(t)
 			cluster.install(t, objects)
 
 			// Which pod starts first is nobody's to say. Here it is the one that needs the other's tunnel.

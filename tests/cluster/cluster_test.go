@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
@@ -85,23 +82,44 @@ func namespace(name string) *object {
 	}}
 }
 
-// helm renders the official chart with these of our values files, and more values over them.
-func helm(t *testing.T, more map[string]any, files ...string) []*object {
+// helm renders the chart with these values for the official chart within it.
+func helm(t *testing.T, official map[string]any) []*object {
+	t.Helper()
+	if official == nil {
+		return helmOf(t, nil)
+	}
+	return helmOf(t, map[string]any{"external-dns": official})
+}
+
+// helmOf renders the chart with a Secret that is there, the cluster's names, and these values over them.
+func helmOf(t *testing.T, more map[string]any) []*object {
 	t.Helper()
 	text, err := json.Marshal(more)
 	if err != nil {
 		t.Fatal(err)
 	}
-	arguments := []string{"helm", "1.22.0", string(text)}
-	for _, file := range files {
-		arguments = append(arguments, filepath.Join(deployFolder, "helm", file))
-	}
-	return manifests(t, arguments...)
+	return manifests(t, "helm", filepath.Join(deployFolder, "chart"), fmt.Sprintf(
+		`{"global": {"domain": %q, "tunnel": %q}, "existingSecret": "cloudflare",
+			"external-dns": {"provider": {"webhook": {"image": {"repository": "registry.example.com/webhook"}}}}}`,
+		harness.ZoneName, tunnelName), string(text))
 }
 
-func kustomize(t *testing.T, folder string) []*object {
+// kustomize builds deploy/kustomize, with the tunnel named in it.
+func kustomize(t *testing.T) []*object {
 	t.Helper()
-	return manifests(t, "kustomize", filepath.Join(deployFolder, folder))
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(deployFolder, "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "kustomization.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(replaced(t, string(text), tunnelPlaceholder, tunnelName)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return manifests(t, "kustomize", folder)
 }
 
 func manifests(t *testing.T, arguments ...string) []*object {
@@ -114,29 +132,25 @@ func manifests(t *testing.T, arguments ...string) []*object {
 		}
 		t.Fatalf("%s: %v", command, err)
 	}
-	return objectsOf(t, bytes.ReplaceAll(text, []byte(tunnelPlaceholder), []byte(tunnelName)))
+	return objectsOf(t, text)
 }
 
 // install applies manifests into a namespace that enforces the strictest standard, with the Secret that the README says to make.
 func (c *cluster) install(t *testing.T, objects []*object) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployFolder, "kustomize", "namespace.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.apply(t, "", objectsOf(t, text)...)
-	text, err = os.ReadFile(filepath.Join(deployFolder, "kustomize", "secret.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := objectsOf(t, text)
-	for _, each := range secret {
-		if err := unstructured.SetNestedField(each.Object, c.cloudflare.Token, "stringData", "api-token"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.apply(t, ownNamespace, secret...)
+	own := namespace(ownNamespace)
+	own.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	c.apply(t, "", own)
+	c.apply(t, ownNamespace, c.cloudflareSecret("api-token"))
 	c.apply(t, ownNamespace, objects...)
+}
+
+// cloudflareSecret has the API token under a key.
+func (c *cluster) cloudflareSecret(key string) *object {
+	return &object{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "cloudflare"},
+		"stringData": map[string]any{key: c.cloudflare.Token},
+	}}
 }
 
 func remarshal(t *testing.T, from, to any) {

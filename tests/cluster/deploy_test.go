@@ -14,7 +14,7 @@ import (
 func TestKustomizeRunsAsItIs(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	objects := kustomize(t, "kustomize")
+	objects := kustomize(t)
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 
@@ -180,18 +180,17 @@ func allSources(more map[string]any) map[string]any {
 func TestTheChartPublishesEverySourceUnderEveryRegistry(t *testing.T) {
 	t.Parallel()
 	for _, registry := range []struct {
-		name  string
-		files []string
-		more  map[string]any
+		name string
+		more map[string]any
 	}{
-		{"noop", []string{"values.yaml"}, nil},
-		{"txt", []string{"values.yaml", "values-txt.yaml"}, nil},
-		{"crd", []string{"values.yaml"}, map[string]any{"registry": "crd", "txtOwnerId": "default"}},
+		{"noop", nil},
+		{"txt", map[string]any{"registry": "txt"}},
+		{"crd", map[string]any{"registry": "crd", "txtOwnerId": "default"}},
 	} {
 		t.Run(registry.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := startCluster(t)
-			objects := helm(t, allSources(registry.more), registry.files...)
+			objects := helm(t, allSources(registry.more))
 			cluster.install(t, objects)
 			pod := cluster.run(t, objects, soon)
 			before := textsAmong(cluster.records)

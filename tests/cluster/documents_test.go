@@ -26,7 +26,7 @@ const (
 	aManifest blockKind = "manifest"
 	// Annotations alone, applied on an Ingress.
 	someAnnotations blockKind = "annotations"
-	// Values of the chart, over values.yaml.
+	// Values of the chart.
 	someValues blockKind = "values"
 )
 
@@ -132,7 +132,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 	cluster := startCluster(t)
 	cluster.cloudflare.SetUpAccess(t)
 	// The sources as docs/annotations.md says for these kinds.
-	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}}, "values.yaml")
+	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	for _, block := range blocks {
@@ -143,7 +143,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(block.text), &values); err != nil {
 					t.Fatal(err)
 				}
-				helm(t, values, "values.yaml")
+				helmOf(t, values)
 			case someAnnotations:
 				annotated := objectsOf(t, []byte(block.text))[0]
 				made := ingress(t, "annotated", `{}`)

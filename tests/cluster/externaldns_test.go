@@ -30,7 +30,7 @@ func ingress(t *testing.T, name, annotations string) *object {
 func TestWithEventsANewIngressIsPublishedAtOnce(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	objects := helm(t, map[string]any{"triggerLoopOnEvent": true, "interval": "24h"}, "values.yaml")
+	objects := helm(t, map[string]any{"triggerLoopOnEvent": true, "interval": "24h"})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects)
 	harness.Eventually(t, "the first loop has ended", func() error {
@@ -64,7 +64,7 @@ func TestBothPrefixesAreReadWhereExternalDNSIsToldSo(t *testing.T) {
 		current = `external-dns.kubernetes.io/target: "http://current.shop.svc:80"`
 	)
 	cluster := startCluster(t)
-	objects := helm(t, map[string]any{"extraArgs": map[string]any{"enable-legacy-annotation-prefix": true}}, "values.yaml")
+	objects := helm(t, map[string]any{"extraArgs": map[string]any{"enable-legacy-annotation-prefix": true}})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	cluster.apply(t, appNamespace,
@@ -82,7 +82,7 @@ func TestBothPrefixesAreReadWhereExternalDNSIsToldSo(t *testing.T) {
 func TestAnAnnotationFilterLeavesDNSEndpointsPublished(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	objects := helm(t, map[string]any{"sources": []string{"crd"}, "annotationFilter": "public=true"}, "values.yaml")
+	objects := helm(t, map[string]any{"sources": []string{"crd"}, "annotationFilter": "public=true"})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	cluster.apply(t, appNamespace, objectsOf(t, []byte(`

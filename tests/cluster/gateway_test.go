@@ -58,7 +58,7 @@ func TestRoutesArePublishedByTheTargetOfTheirGateway(t *testing.T) {
 	t.Parallel()
 	const ownService = `{external-dns.kubernetes.io/webhook-tunnel-service: "http://own.shop.svc:80"}`
 	cluster := startCluster(t)
-	objects := helm(t, allSources(map[string]any{"enableGatewayListenerSets": true}), "values.yaml")
+	objects := helm(t, allSources(map[string]any{"enableGatewayListenerSets": true}))
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	cluster.apply(t, appNamespace, objectsOf(t, []byte(gateways))...)

@@ -34,8 +34,15 @@ type podSpec struct {
 type container struct {
 	Name, Image  string
 	Args         []string
-	Env          []struct{ Name, Value string }
+	Env          []variable
 	VolumeMounts []struct{ Name, MountPath string }
+}
+
+type variable struct {
+	Name, Value string
+	ValueFrom   struct {
+		SecretKeyRef struct{ Name, Key string }
+	}
 }
 
 // deploymentOf is the one of that name among objects.
@@ -95,6 +102,7 @@ type folders map[string]string
 
 func (c *cluster) volumes(t *testing.T, spec podSpec) folders {
 	t.Helper()
+	c.fillVariables(t, spec)
 	made := folders{}
 	for _, volume := range spec.Volumes {
 		folder := t.TempDir()
@@ -109,6 +117,22 @@ func (c *cluster) volumes(t *testing.T, spec podSpec) folders {
 		}
 	}
 	return made
+}
+
+// fillVariables gives the containers' variables what they have of Secrets.
+func (c *cluster) fillVariables(t *testing.T, spec podSpec) {
+	t.Helper()
+	for _, each := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for index, variable := range each.Env {
+			if from := variable.ValueFrom.SecretKeyRef; from.Name != "" {
+				value, has := c.secret(t, from.Name)[from.Key]
+				if !has {
+					t.Fatalf("the Secret %s has no %s", from.Name, from.Key)
+				}
+				each.Env[index].Value = string(value)
+			}
+		}
+	}
 }
 
 // secret is what a Secret beside ExternalDNS holds.
@@ -185,11 +209,17 @@ func (p *pod) runExternalDNS(t *testing.T, changed ...string) {
 	t.Helper()
 	changed = append(changed, "--kubeconfig="+p.cluster.KubeconfigOf(t, p.token, ownNamespace),
 		"--webhook-provider-url=http://"+p.program.Address)
-	arguments := slices.DeleteFunc(named(t, p.spec.Containers, "external-dns").Args, func(argument string) bool {
+	arguments := replacing(named(t, p.spec.Containers, "external-dns").Args, changed...)
+	p.ExternalDNS = harness.StartExternalDNS(t, externalDNSBinary, arguments...)
+}
+
+// replacing puts arguments in the place of those with the same flags. ExternalDNS takes most flags once.
+func replacing(arguments []string, changed ...string) []string {
+	kept := slices.DeleteFunc(slices.Clone(arguments), func(argument string) bool {
 		flag, _, _ := strings.Cut(argument, "=")
 		return slices.ContainsFunc(changed, func(other string) bool { return strings.HasPrefix(other, flag+"=") })
 	})
-	p.ExternalDNS = harness.StartExternalDNS(t, externalDNSBinary, append(arguments, changed...)...)
+	return append(kept, changed...)
 }
 
 // soon makes ExternalDNS look every second. The default is a minute.

@@ -23,9 +23,9 @@ var companyTrials = []trial{
 // runsByKustomize: what the role does not let a version read it waits for in vain, and ends.
 func runsByKustomize(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("shop", targetOf("shop"))+serviceOf("service", "ClusterIP", targetOf("service")+", "))
-	own := deploymentOf(t, kustomize(t, "kustomize"), ownName)
+	own := deploymentOf(t, kustomize(t), ownName)
 	program := bench.runs(t)
-	arguments := append(named(t, own.spec.Containers, "external-dns").Args, soon, "--namespace="+bench.namespace,
+	arguments := replacing(named(t, own.spec.Containers, "external-dns").Args, soon, "--namespace="+bench.namespace,
 		"--kubeconfig="+bench.KubeconfigOf(t, bench.tokenOf(t, own.spec.ServiceAccountName), ownNamespace),
 		"--webhook-provider-url=http://"+program.Address)
 	pod, known := bench.startsBeside(t, program, bench.version, arguments)

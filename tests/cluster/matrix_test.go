@@ -60,7 +60,7 @@ func TestMatrix(t *testing.T) {
 		}
 	}
 	shared := startCluster(t)
-	shared.install(t, kustomize(t, "kustomize"))
+	shared.install(t, kustomize(t))
 
 	found := &findings{cells: map[place]string{}}
 	t.Run("trials", func(t *testing.T) {

@@ -48,26 +48,3 @@ func replaced(t *testing.T, text, placeholder, value string) string {
 	}
 	return strings.ReplaceAll(text, placeholder, value)
 }
-
-// edits does the same in the files of a folder, or in one file, of deploy/.
-func (o operator) edits(t *testing.T, path, placeholder, value string) {
-	t.Helper()
-	found := 0
-	err := filepath.WalkDir(filepath.Join(o.folder, "deploy", path), func(file string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		found += strings.Count(string(text), placeholder)
-		return os.WriteFile(file, []byte(strings.ReplaceAll(string(text), placeholder, value)), 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found == 0 {
-		t.Fatalf("there is no %q to replace in %s", placeholder, path)
-	}
-}

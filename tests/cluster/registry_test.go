@@ -72,7 +72,7 @@ func (c *cluster) dnsRecords() (map[string]string, error) {
 func withHeldHostname(t *testing.T, values map[string]any) *pod {
 	t.Helper()
 	cluster := startCluster(t)
-	objects := helm(t, values, "values.yaml")
+	objects := helm(t, values)
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	cluster.apply(t, appNamespace,

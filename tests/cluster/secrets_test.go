@@ -35,8 +35,22 @@ func (c *cluster) keepsSecrets(t *testing.T, said map[string]string) {
 	}
 }
 
-// everyObject is all that the API server has, by kind, without the Secret with the API token.
+// everyObject is all that the API server has, by kind, without the Secret with the API token. Helm's own Secret has the values
+// that a release was given, packed.
 func (c *cluster) everyObject(t *testing.T) map[string]string {
+	t.Helper()
+	objects := map[string]string{}
+	for place, text := range c.inventory(t) {
+		kind, name, _ := strings.Cut(place, " ")
+		if !strings.HasSuffix(kind, "/secrets") || name != ownNamespace+"/cloudflare" {
+			objects[kind] += text
+		}
+	}
+	return objects
+}
+
+// inventory is all that the API server has, as "kind namespace/name".
+func (c *cluster) inventory(t *testing.T) map[string]string {
 	t.Helper()
 	// Kinds that were defined a moment ago take their time.
 	read := func(path string, into any) {
@@ -72,13 +86,13 @@ func (c *cluster) everyObject(t *testing.T) map[string]string {
 			var list struct{ Items []json.RawMessage }
 			read(root+"/"+kind.Name, &list)
 			for _, item := range list.Items {
-				var object struct{ Metadata struct{ Name string } }
+				var object struct {
+					Metadata struct{ Namespace, Name string }
+				}
 				if err := json.Unmarshal(item, &object); err != nil {
 					t.Fatal(err)
 				}
-				if kind.Name != "secrets" || object.Metadata.Name != "cloudflare" {
-					objects[root+"/"+kind.Name] += string(item)
-				}
+				objects[root+"/"+kind.Name+" "+object.Metadata.Namespace+"/"+object.Metadata.Name] = string(item)
 			}
 		}
 	}

@@ -20,14 +20,12 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"external-dns-cloudflare-tunnel-webhook/deploy/render"
 )
 
-// cloudflared is its Deployment, with its two containers.
-func cloudflared(t *testing.T) (deployment *apps.Deployment, initial, running core.Container) {
+// cloudflared is its Deployment among the objects, with its two containers.
+func cloudflared(t *testing.T, objects []runtime.Object) (deployment *apps.Deployment, initial, running core.Container) {
 	t.Helper()
-	deployment = only[*apps.Deployment](t, kustomizeBuild(t, "cloudflared"))
+	deployment = named[*apps.Deployment](t, objects, cloudflaredName)
 	pod := deployment.Spec.Template.Spec
 	if len(pod.InitContainers) != 1 || len(pod.Containers) != 1 {
 		t.Fatalf("containers %v and %v", pod.InitContainers, pod.Containers)
@@ -37,20 +35,21 @@ func cloudflared(t *testing.T) (deployment *apps.Deployment, initial, running co
 
 // TestCloudflaredIsNeverGone: two pods, of which an update takes none before another is ready, nor a drained node both.
 func TestCloudflaredIsNeverGone(t *testing.T) {
-	deployment, _, running := cloudflared(t)
+	objects := helmTemplate(t)
+	deployment, _, running := cloudflared(t, objects)
 	if *deployment.Spec.Replicas != 2 {
 		t.Errorf("%d replicas", *deployment.Spec.Replicas)
+	}
+	// The edge takes its time to know of a connection.
+	if deployment.Spec.MinReadySeconds != 10 {
+		t.Errorf("a pod counts after %d seconds", deployment.Spec.MinReadySeconds)
 	}
 	strategy := deployment.Spec.Strategy
 	if strategy.Type != apps.RollingUpdateDeploymentStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "0" ||
 		strategy.RollingUpdate.MaxSurge.String() != "1" {
 		t.Errorf("strategy %+v", strategy)
 	}
-	// A pod is ready once it is connected, also before it has any rule.
-	if deployment.Spec.MinReadySeconds != 10 {
-		t.Errorf("a new pod takes the place of an old one after %d s", deployment.Spec.MinReadySeconds)
-	}
-	budget := only[*policy.PodDisruptionBudget](t, kustomizeBuild(t, "cloudflared"))
+	budget := named[*policy.PodDisruptionBudget](t, objects, cloudflaredName)
 	if budget.Spec.MaxUnavailable.String() != "1" || budget.Spec.MinAvailable != nil {
 		t.Errorf("budget %+v", budget.Spec)
 	}
@@ -68,107 +67,74 @@ func TestCloudflaredIsNeverGone(t *testing.T) {
 	}
 }
 
-// selectors are all that choose cloudflared's pods among the objects.
-func selectors(t *testing.T, objects []runtime.Object) map[string]labels.Selector {
+// selectors are all that choose the pods of one of cloudflared's Deployments.
+func selectors(t *testing.T, objects []runtime.Object, name string) map[string]labels.Selector {
 	t.Helper()
-	deployment := only[*apps.Deployment](t, objects)
+	deployment := named[*apps.Deployment](t, objects, name)
 	spread := deployment.Spec.Template.Spec.TopologySpreadConstraints
 	if len(spread) != 1 || spread[0].WhenUnsatisfiable != core.ScheduleAnyway {
 		t.Fatalf("spread %+v", spread)
 	}
-	found := map[string]labels.Selector{}
-	for name, selector := range map[string]*meta.LabelSelector{
-		"the Deployment": deployment.Spec.Selector,
-		"the policy":     &only[*networking.NetworkPolicy](t, objects).Spec.PodSelector,
-		"the budget":     only[*policy.PodDisruptionBudget](t, objects).Spec.Selector,
-		"the spread":     spread[0].LabelSelector,
-	} {
-		selects, err := meta.LabelSelectorAsSelector(selector)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found[name] = selects
+	return map[string]labels.Selector{
+		"the Deployment": selectorOf(t, deployment.Spec.Selector),
+		"the budget":     selectorOf(t, named[*policy.PodDisruptionBudget](t, objects, name).Spec.Selector),
+		"the spread":     selectorOf(t, spread[0].LabelSelector),
 	}
-	return found
 }
 
-func podLabels(t *testing.T, objects []runtime.Object) labels.Set {
+func selectorOf(t *testing.T, selector *meta.LabelSelector) labels.Selector {
 	t.Helper()
-	return only[*apps.Deployment](t, objects).Spec.Template.Labels
-}
-
-// TestWhatSelectsCloudflaredFindsItsPods, and not ExternalDNS's; nor the other way round.
-func TestWhatSelectsCloudflaredFindsItsPods(t *testing.T) {
-	objects := kustomizeBuild(t, "cloudflared")
-	own := podLabels(t, objects)
-	for name, selects := range selectors(t, objects) {
-		if selects.Empty() || !selects.Matches(own) {
-			t.Errorf("%s selects %s, and the pod has %s", name, selects, own)
-		}
-		for other, deployment := range deployments(t) {
-			if selects.Matches(labels.Set(deployment.Spec.Template.Labels)) {
-				t.Errorf("%s selects the pods of %s too", name, other)
-			}
-		}
-	}
-	for other, selector := range map[string]*meta.LabelSelector{
-		"ExternalDNS's Deployment": only[*apps.Deployment](t, kustomizeBuild(t, "kustomize")).Spec.Selector,
-		"ExternalDNS's policy":     &only[*networking.NetworkPolicy](t, kustomizeBuild(t, "kustomize")).Spec.PodSelector,
-	} {
-		if selects, err := meta.LabelSelectorAsSelector(selector); err != nil || selects.Matches(own) {
-			t.Errorf("%s selects cloudflared: %v", other, err)
-		}
-	}
-}
-
-// TestASecondTunnelHasPodsOfItsOwn, with the folder copied and changed as the README says.
-func TestASecondTunnelHasPodsOfItsOwn(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join(deployFolder, "cloudflared"))); err != nil {
-		t.Fatal(err)
-	}
-	for _, change := range []struct{ file, from, to string }{
-		{"deployment.yaml", "value: YOUR-CLUSTER\n", "value: second\n"},
-		{"kustomization.yaml", "instance: cloudflare-tunnel\n", "instance: second\n"},
-		{"kustomization.yaml", "\nresources:", "\nnameSuffix: -second\nresources:"},
-	} {
-		path := filepath.Join(folder, change.file)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, bytes.Replace(text, []byte(change.from), []byte(change.to), 1), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := render.Kustomize(folder)
+	selects, err := meta.LabelSelectorAsSelector(selector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := kustomizeBuild(t, "cloudflared"), decode(t, "the copy", text)
-	for _, each := range []struct {
-		name       string
-		own, other []runtime.Object
-	}{{"first", first, second}, {"second", second, first}} {
-		for name, selects := range selectors(t, each.own) {
-			if !selects.Matches(podLabels(t, each.own)) || selects.Matches(podLabels(t, each.other)) {
-				t.Errorf("%s of the %s selects %s", name, each.name, selects)
+	return selects
+}
+
+func podLabels(t *testing.T, objects []runtime.Object, name string) labels.Set {
+	t.Helper()
+	return named[*apps.Deployment](t, objects, name).Spec.Template.Labels
+}
+
+// TestEachDeploymentHasPodsOfItsOwn: ExternalDNS, cloudflared, and that of a second tunnel. The policy of cloudflared is of both.
+func TestEachDeploymentHasPodsOfItsOwn(t *testing.T) {
+	objects := helmTemplate(t, "global.tunnel=homelab\\,Second_One", "cloudflared.moreTunnels={Second_One}")
+	const second = "cloudflared-second-one"
+	choosing := map[string]map[string]labels.Selector{
+		ownName: {
+			"the Deployment": selectorOf(t, named[*apps.Deployment](t, objects, ownName).Spec.Selector),
+			"the policy":     selectorOf(t, &named[*networking.NetworkPolicy](t, objects, ownName).Spec.PodSelector),
+		},
+		cloudflaredName: selectors(t, objects, cloudflaredName),
+		second:          selectors(t, objects, second),
+	}
+	for own, all := range choosing {
+		for what, selects := range all {
+			for other := range choosing {
+				if selects.Empty() || selects.Matches(podLabels(t, objects, other)) != (own == other) {
+					t.Errorf("%s of %s selects %s, and pods of %s have %s", what, own, selects, other, podLabels(t, objects, other))
+				}
 			}
 		}
 	}
-	made := only[*apps.Deployment](t, second)
-	if tunnel := plain(t, made.Spec.Template.Spec.InitContainers[0].Env)["CF_TUNNEL_ID"]; tunnel != "second" || made.Name != "cloudflared-second" {
-		t.Errorf("%s is of the tunnel %s", made.Name, tunnel)
+	ofCloudflared := selectorOf(t, &named[*networking.NetworkPolicy](t, objects, cloudflaredName).Spec.PodSelector)
+	for name := range choosing {
+		if ofCloudflared.Matches(podLabels(t, objects, name)) == (name == ownName) {
+			t.Errorf("the policy selects %s, and pods of %s have %s", ofCloudflared, name, podLabels(t, objects, name))
+		}
 	}
-	if secret := made.Spec.Template.Spec.Volumes[0].Secret; secret == nil || secret.SecretName != "cloudflare" {
-		t.Errorf("volumes %+v", made.Spec.Template.Spec.Volumes)
+
+	// A flag counts before the variable, which names both.
+	arguments := named[*apps.Deployment](t, objects, second).Spec.Template.Spec.InitContainers[0].Args
+	if !slices.Contains(arguments, "--cf-tunnel-id=Second_One") {
+		t.Errorf("the second tunnel's pods are given %q", arguments)
 	}
 }
 
 // TestCloudflaredsPodIsConfined: as one user without privileges, with no token for the cluster's API, and with the API token
 // out of reach of what is published.
 func TestCloudflaredsPodIsConfined(t *testing.T) {
-	deployment, initial, running := cloudflared(t)
+	deployment, initial, running := cloudflared(t, helmTemplate(t))
 	pod := deployment.Spec.Template.Spec
 	if mounts := pod.AutomountServiceAccountToken; mounts == nil || *mounts || pod.ServiceAccountName != "" {
 		t.Errorf("the service account %q has its token mounted", pod.ServiceAccountName)
@@ -216,12 +182,16 @@ func TestCloudflaredsPodIsConfined(t *testing.T) {
 	if len(running.Env) > 0 || len(running.EnvFrom) > 0 {
 		t.Errorf("cloudflared has %+v", running.Env)
 	}
+	if limit := initial.Resources.Limits.Memory(); limit.Value() != 32<<20 {
+		t.Errorf("memory limit %s", limit)
+	}
 }
 
 // TestTheTunnelsTokenIsWrittenWhereCloudflaredReadsIt: the program takes the arguments and goes on to the API, which is not
 // there; and cloudflared is told the same file, in its own order.
 func TestTheTunnelsTokenIsWrittenWhereCloudflaredReadsIt(t *testing.T) {
-	_, initial, running := cloudflared(t)
+	objects := helmTemplate(t)
+	_, initial, running := cloudflared(t, objects)
 	project := composeProject(t)
 	writing, reading := project.Services["tunnel"], project.Services["cloudflared"]
 	for name, each := range map[string]struct {
@@ -232,7 +202,7 @@ func TestTheTunnelsTokenIsWrittenWhereCloudflaredReadsIt(t *testing.T) {
 		readFolders map[string]string
 	}{
 		"Kubernetes": {
-			plain(t, initial.Env), initial.Args, mounts(initial), flagsOfCloudflared(t, running.Args)["--token-file"], mounts(running),
+			variablesOf(t, objects, initial), initial.Args, mounts(initial), flagsOfCloudflared(t, running.Args)["--token-file"], mounts(running),
 		},
 		"compose": {
 			variables(writing), writing.Command, binds(t, writing), variables(reading)["TUNNEL_TOKEN_FILE"], binds(t, reading),
@@ -332,7 +302,7 @@ func variables(service compose.ServiceConfig) map[string]string {
 	return environment
 }
 
-// TestComposeRunsCloudflaredBesideTheWebhook as deploy/cloudflared does: with the tunnel's token alone, out of the network of
+// TestComposeRunsCloudflaredBesideTheWebhook as the chart does: with the tunnel's token alone, out of the network of
 // the webhook, and only after the token is there.
 func TestComposeRunsCloudflaredBesideTheWebhook(t *testing.T) {
 	project := composeProject(t)
@@ -373,47 +343,41 @@ func TestComposeRunsCloudflaredBesideTheWebhook(t *testing.T) {
 	}
 }
 
-// TestAllFilesNameTheSame image of the program and of cloudflared, tunnel, domain and Secret.
+// TestAllFilesNameTheSame image of the program and of cloudflared, and the same tunnel and domain to be replaced.
 func TestAllFilesNameTheSame(t *testing.T) {
-	type named struct{ image, tunnel, domain string }
-	told := map[string]named{}
-	tell := func(name, image string, environment map[string]string) {
-		told[name] = named{image, environment["CF_TUNNEL_ID"], environment["DOMAIN_FILTER"]}
+	type told struct{ image, tunnel, domain string }
+	tell := func(image string, environment map[string]string) told {
+		return told{image, environment["CF_TUNNEL_ID"], environment["DOMAIN_FILTER"]}
 	}
-	for name, deployment := range deployments(t) {
-		webhook := container(t, deployment, "webhook")
-		tell(name, webhook.Image, plain(t, webhook.Env))
-	}
-	deployment, initial, running := cloudflared(t)
-	tell("cloudflared", initial.Image, plain(t, initial.Env))
-	project := composeProject(t)
-	for _, name := range []string{"webhook", "tunnel"} {
-		tell("compose "+name, project.Services[name].Image, variables(project.Services[name]))
-	}
-	wanted := told["kustomize"]
-	for name, each := range told {
+	objects, project := kustomizeBuild(t, "kustomize"), composeProject(t)
+	webhook := container(t, named[*apps.Deployment](t, objects, ownName), "webhook")
+	_, initial, running := cloudflared(t, objects)
+	wanted := tell(webhook.Image, variablesOf(t, objects, webhook))
+	for name, each := range map[string]told{
+		"the init container": tell(initial.Image, variablesOf(t, objects, initial)),
+		"compose's webhook":  tell(project.Services["webhook"].Image, variables(project.Services["webhook"])),
+		"compose's tunnel":   tell(project.Services["tunnel"].Image, variables(project.Services["tunnel"])),
+	} {
 		if each != wanted || each.tunnel == "" || each.domain == "" {
-			t.Errorf("%s names %+v, kustomize %+v", name, each, wanted)
+			t.Errorf("%s names %+v, the webhook of kustomize %+v", name, each, wanted)
 		}
 	}
 	if theirs := project.Services["cloudflared"].Image; running.Image != theirs ||
 		!regexp.MustCompile(`^cloudflare/cloudflared:\d+\.\d+\.\d+$`).MatchString(theirs) {
 		t.Errorf("cloudflared is %s in the pod and %s in compose", running.Image, theirs)
 	}
-	// It has neither: they are what ExternalDNS's files and the README make.
-	if own := only[*core.Namespace](t, kustomizeBuild(t, "kustomize")).Name; deployment.Namespace != own {
-		t.Errorf("namespaces %s and %s", deployment.Namespace, own)
-	}
-	if len(kustomizeBuild(t, "cloudflared")) != 3 {
-		t.Error("it makes more than a Deployment, a budget and a policy")
+	theirs := container(t, named[*apps.Deployment](t, objects, ownName), "external-dns").Image
+	if ours := project.Services["external-dns"].Image; ours != theirs {
+		t.Errorf("ExternalDNS is %s in the pod and %s in compose", theirs, ours)
 	}
 }
 
 // TestThePolicyLetsCloudflaredReachNoMoreThanItServes: names, Cloudflare at public addresses, and pods of other namespaces than
 // the one that has the API token.
 func TestThePolicyLetsCloudflaredReachNoMoreThanItServes(t *testing.T) {
-	deployment, _, running := cloudflared(t)
-	spec := only[*networking.NetworkPolicy](t, kustomizeBuild(t, "cloudflared")).Spec
+	objects := helmTemplate(t)
+	deployment, _, running := cloudflared(t, objects)
+	spec := named[*networking.NetworkPolicy](t, objects, cloudflaredName).Spec
 	if !slices.Equal(spec.PolicyTypes, []networking.PolicyType{"Ingress", "Egress"}) {
 		t.Errorf("the policy is about %v", spec.PolicyTypes)
 	}

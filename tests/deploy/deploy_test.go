@@ -14,7 +14,6 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	rbac "k8s.io/api/rbac/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,22 +23,20 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/deploy/render"
 )
 
-var valuesFiles = [][]string{
-	{"values.yaml"},
-	{"values.yaml", "values-txt.yaml"},
-}
+// The names of ExternalDNS's Deployment and of cloudflared's.
+const (
+	ownName         = render.Release
+	cloudflaredName = "cloudflared"
+)
 
-// deployments are all that the files make of a pod, by name of what made it.
-func deployments(t *testing.T) map[string]*apps.Deployment {
-	made := map[string]*apps.Deployment{"kustomize": only[*apps.Deployment](t, kustomizeBuild(t, "kustomize"))}
-	for _, official := range render.Charts {
-		loaded := load(t, official)
-		for _, files := range valuesFiles {
-			name := official.Version + " " + files[len(files)-1]
-			made[name] = only[*apps.Deployment](t, helmTemplate(t, loaded, files...))
-		}
+// installations are all that the files make, by name of what made it.
+func installations(t *testing.T) map[string][]runtime.Object {
+	return map[string][]runtime.Object{
+		"chart":                 helmTemplate(t),
+		"chart, existingSecret": helmTemplate(t, "token=,existingSecret=cloudflare"),
+		"chart, registry txt":   helmTemplate(t, "external-dns.registry=txt,external-dns.txtOwnerId=house"),
+		"kustomize":             kustomizeBuild(t, "kustomize"),
 	}
-	return made
 }
 
 func container(t *testing.T, deployment *apps.Deployment, name string) core.Container {
@@ -53,15 +50,24 @@ func container(t *testing.T, deployment *apps.Deployment, name string) core.Cont
 	panic("unreachable")
 }
 
-// plain are the variables of a container; none of these files takes one from elsewhere.
-func plain(t *testing.T, variables []core.EnvVar) map[string]string {
+// variablesOf a container are plain, or of a Secret among the objects.
+func variablesOf(t *testing.T, objects []runtime.Object, of core.Container) map[string]string {
 	t.Helper()
 	environment := map[string]string{}
-	for _, variable := range variables {
-		if variable.ValueFrom != nil {
-			t.Fatalf("%s is taken from elsewhere", variable.Name)
-		}
+	for _, variable := range of.Env {
 		environment[variable.Name] = variable.Value
+		if variable.ValueFrom == nil {
+			continue
+		}
+		from := variable.ValueFrom.SecretKeyRef
+		if from == nil {
+			t.Fatalf("%s is taken from %+v", variable.Name, variable.ValueFrom)
+		}
+		value, has := named[*core.Secret](t, objects, from.Name).Data[from.Key]
+		if !has {
+			t.Fatalf("%s asks the Secret %s for %s in vain", variable.Name, from.Name, from.Key)
+		}
+		environment[variable.Name] = string(value)
 	}
 	return environment
 }
@@ -88,16 +94,18 @@ func externalDNS(t *testing.T, arguments []string) *externaldns.Config {
 
 // TestThePodRuns starts the program with what each Deployment gives it, and asks what the probes ask.
 func TestThePodRuns(t *testing.T) {
-	for name, deployment := range deployments(t) {
+	for name, objects := range installations(t) {
 		t.Run(name, func(t *testing.T) {
+			deployment := named[*apps.Deployment](t, objects, ownName)
 			pod := deployment.Spec.Template.Spec
 			webhook := container(t, deployment, "webhook")
-			program := startProgram(t, plain(t, webhook.Env), webhook.Args)
+			environment := variablesOf(t, objects, webhook)
+			program := startProgram(t, environment, webhook.Args)
 			config := externalDNS(t, container(t, deployment, "external-dns").Args)
 			if config.WebhookProviderURL != "http://localhost:8888" {
 				t.Errorf("ExternalDNS asks %s", config.WebhookProviderURL)
 			}
-			ownersAgree(t, config, plain(t, webhook.Env), webhook.Args)
+			ownersAgree(t, config, environment)
 
 			if len(webhook.Ports) != 1 || webhook.Ports[0].ContainerPort != 8080 {
 				t.Errorf("ports %+v", webhook.Ports)
@@ -120,22 +128,16 @@ func TestThePodRuns(t *testing.T) {
 				t.Errorf("memory limit %s", limit)
 			}
 			mounted(t, pod, webhook)
-			tokenIsOneContainers(t, pod)
+			tokenIsOneContainers(t, objects, pod)
 		})
 	}
 }
 
 // ownersAgree compares what both sides are told, where ExternalDNS has a registry that writes an owner.
-func ownersAgree(t *testing.T, config *externaldns.Config, environment map[string]string, arguments []string) {
+func ownersAgree(t *testing.T, config *externaldns.Config, environment map[string]string) {
 	t.Helper()
-	owner := environment["OWNER_ID"]
-	for _, argument := range arguments {
-		if value, is := strings.CutPrefix(argument, "--owner-id="); is {
-			owner = value
-		}
-	}
-	if config.Registry != "noop" && owner != config.TXTOwnerID {
-		t.Errorf("the webhook's owner is %q, ExternalDNS's %q", owner, config.TXTOwnerID)
+	if config.Registry != "noop" && environment["OWNER_ID"] != config.TXTOwnerID {
+		t.Errorf("the webhook's owner is %q, ExternalDNS's %q", environment["OWNER_ID"], config.TXTOwnerID)
 	}
 }
 
@@ -150,7 +152,7 @@ func confined(t *testing.T, context *core.SecurityContext) {
 // mounted checks that the token's file is in a volume of the Secret that README.md says to make.
 func mounted(t *testing.T, pod core.PodSpec, webhook core.Container) {
 	t.Helper()
-	file := plain(t, webhook.Env)["CF_API_TOKEN_FILE"]
+	file := webhook.Env[slices.IndexFunc(webhook.Env, func(each core.EnvVar) bool { return each.Name == "CF_API_TOKEN_FILE" })].Value
 	for _, mount := range webhook.VolumeMounts {
 		for _, volume := range pod.Volumes {
 			if volume.Name == mount.Name && volume.Secret != nil && volume.Secret.SecretName == "cloudflare" &&
@@ -167,7 +169,7 @@ const serviceAccountFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // tokenIsOneContainers checks that ExternalDNS finds its token for the cluster's API, and the webhook has neither that nor a
 // way to it; nor ExternalDNS the webhook's.
-func tokenIsOneContainers(t *testing.T, pod core.PodSpec) {
+func tokenIsOneContainers(t *testing.T, objects []runtime.Object, pod core.PodSpec) {
 	t.Helper()
 	if mounts := pod.AutomountServiceAccountToken; mounts == nil || *mounts {
 		t.Error("Kubernetes mounts the service account's token into every container")
@@ -181,6 +183,11 @@ func tokenIsOneContainers(t *testing.T, pod core.PodSpec) {
 		for _, mount := range each.VolumeMounts {
 			volume := volumes[mount.Name]
 			switch {
+			case volume.Name == "secrets" && each.Name == "external-dns":
+				// The official chart mounts its Secret there: no token is to be in it.
+				if keys := slices.Sorted(maps.Keys(named[*core.Secret](t, objects, ownName).Data)); !slices.Equal(keys, []string{"domain", "owner", "tunnel"}) {
+					t.Errorf("ExternalDNS reads %v", keys)
+				}
 			case volume.Secret != nil:
 				holders[volume.Secret.SecretName] += each.Name
 			case volume.Projected != nil && mount.MountPath == serviceAccountFolder && mount.ReadOnly:
@@ -222,52 +229,69 @@ func projected(source core.VolumeProjection) []string {
 	return files
 }
 
-// TestTheRegistriesAreAsTold: one of each way.
-func TestTheRegistriesAreAsTold(t *testing.T) {
-	told := map[string]int{}
-	for _, deployment := range deployments(t) {
-		told[externalDNS(t, container(t, deployment, "external-dns").Args).Registry]++
-	}
-	if wanted := map[string]int{"noop": 3, "txt": 2}; !maps.Equal(told, wanted) {
-		t.Errorf("registries %v, wanted %v", told, wanted)
-	}
-}
-
-// TestTheRoleIsTheCharts compares the rules with those that the official chart makes for the same sources.
-func TestTheRoleIsTheCharts(t *testing.T) {
-	newest := load(t, render.Charts[len(render.Charts)-1])
-	theirs := only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml"))
-	ours := only[*rbac.ClusterRole](t, kustomizeBuild(t, "kustomize"))
-	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
-		t.Errorf("the chart grants %v, kustomize %v", theirs, ours)
-	}
-
-	// The same with the sources that users add, whose rules are commented out.
-	sources := valuesBeside(t, "sources: [ingress, service, gateway-httproute, gateway-grpcroute, crd]")
-	theirs = only[*rbac.ClusterRole](t, helmTemplate(t, newest, "values.yaml", sources))
-	text := regexp.MustCompile(`(?m)^  # (- |  )`).ReplaceAll(read(t, "kustomize", "clusterrole.yaml"), []byte("  $1"))
-	ours = only[*rbac.ClusterRole](t, decode(t, "clusterrole.yaml", text))
-	if theirs, ours := grants(theirs), grants(ours); !maps.Equal(theirs, ours) {
-		t.Errorf("with all that is commented out the chart grants %v, kustomize %v", theirs, ours)
+// TestNothingIsNamedAsAnotherExternalDNSIs: a release of the official chart is mostly called external-dns, and so are its objects.
+func TestNothingIsNamedAsAnotherExternalDNSIs(t *testing.T) {
+	for name, objects := range installations(t) {
+		for _, object := range objects {
+			if object.(meta.Object).GetName() == "external-dns" {
+				t.Errorf("%s has %T external-dns", name, object)
+			}
+		}
+		policy := named[*networking.NetworkPolicy](t, objects, ownName)
+		other := labels.Merge(podLabels(t, objects, ownName), labels.Set{"app.kubernetes.io/instance": "external-dns"})
+		if selectorOf(t, &policy.Spec.PodSelector).Matches(other) {
+			t.Errorf("the policy of %s selects %s", name, other)
+		}
 	}
 }
 
-// valuesBeside writes values into a file, and names it as one of deploy/helm.
-func valuesBeside(t *testing.T, values string) string {
-	t.Helper()
-	folder, err := filepath.Abs(filepath.Join(deployFolder, "helm"))
+// TestThePrefixOfTheValuesIsTaken: the line for a cluster where another ExternalDNS runs, once it is no comment.
+func TestThePrefixOfTheValuesIsTaken(t *testing.T) {
+	line := regexp.MustCompile(`(?m)^  # (annotationPrefix: (\S+/))$`).FindSubmatch(read(t, "chart", "values.yaml"))
+	if line == nil {
+		t.Fatal("there is no such line")
+	}
+	objects := helmTemplate(t, "external-dns.annotationPrefix="+string(line[2]))
+	arguments := container(t, named[*apps.Deployment](t, objects, ownName), "external-dns").Args
+	if told := externalDNS(t, arguments).AnnotationPrefix; told != string(line[2]) {
+		t.Errorf("the prefix is %q, wanted %q", told, line[2])
+	}
+}
+
+// TestMoreSourcesForKustomizeAreThoseOfTheChart: the lines of the kustomization, once they are no comment.
+func TestMoreSourcesForKustomizeAreThoseOfTheChart(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(deployFolder, "kustomize"))); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "kustomization.yaml")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+	head, patches, found := strings.Cut(string(text), "\n# patches:\n")
+	if !found {
+		t.Fatal("there are no patches")
+	}
+	patches = regexp.MustCompile(`(?m)^# `).ReplaceAllString(patches, "")
+	if err := os.WriteFile(file, []byte(head+"\npatches:\n"+patches), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	name, err := filepath.Rel(folder, file)
+	built, err := render.Kustomize(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return name
+	ours := decode(t, "the copy", built)
+	theirs := helmTemplate(t, "external-dns.sources={ingress,service,gateway-httproute,gateway-grpcroute,crd}")
+	if ours, theirs := grants(named[*rbac.ClusterRole](t, ours, "")), grants(named[*rbac.ClusterRole](t, theirs, "")); !maps.Equal(ours, theirs) {
+		t.Errorf("kustomize grants %v, the chart %v", ours, theirs)
+	}
+	sources := func(objects []runtime.Object) []string {
+		return externalDNS(t, container(t, named[*apps.Deployment](t, objects, ownName), "external-dns").Args).Sources
+	}
+	if ours, theirs := sources(ours), sources(theirs); !slices.Equal(ours, theirs) {
+		t.Errorf("kustomize has the sources %v, the chart %v", ours, theirs)
+	}
 }
 
 func grants(role *rbac.ClusterRole) map[string]bool {
@@ -284,29 +308,11 @@ func grants(role *rbac.ClusterRole) map[string]bool {
 	return granted
 }
 
-// TestThePartsOfKustomizeFit: what refers to another object finds it.
-func TestThePartsOfKustomizeFit(t *testing.T) {
-	objects := kustomizeBuild(t, "kustomize")
-	deployment := only[*apps.Deployment](t, objects)
-	account := only[*core.ServiceAccount](t, objects)
-	binding := only[*rbac.ClusterRoleBinding](t, objects)
-	subject := rbac.Subject{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}
-	if len(binding.Subjects) != 1 || binding.Subjects[0] != subject || binding.RoleRef.Name != only[*rbac.ClusterRole](t, objects).Name {
-		t.Errorf("the binding %+v is not of %+v", binding, subject)
-	}
-	if deployment.Spec.Template.Spec.ServiceAccountName != account.Name {
-		t.Errorf("service account %s", deployment.Spec.Template.Spec.ServiceAccountName)
-	}
-	if namespace := only[*core.Namespace](t, objects); deployment.Namespace != namespace.Name {
-		t.Errorf("namespaces %s and %s", deployment.Namespace, namespace.Name)
-	}
-	secret := only[*core.Secret](t, secretExample(t))
-	if _, named := secret.StringData["api-token"]; !named || secret.Name != "cloudflare" || secret.Namespace != deployment.Namespace {
-		t.Errorf("secret %+v", secret)
-	}
-
-	policy := only[*networking.NetworkPolicy](t, objects)
-	pod := deployment.Spec.Template
+// TestThePolicyIsOfThePod, and lets in what asks its ports.
+func TestThePolicyIsOfThePod(t *testing.T) {
+	objects := helmTemplate(t)
+	policy := named[*networking.NetworkPolicy](t, objects, ownName)
+	pod := named[*apps.Deployment](t, objects, ownName).Spec.Template
 	for name, value := range policy.Spec.PodSelector.MatchLabels {
 		if pod.Labels[name] != value {
 			t.Errorf("the policy selects %s=%s, the pod has %v", name, value, pod.Labels)
@@ -330,59 +336,10 @@ func TestThePartsOfKustomizeFit(t *testing.T) {
 	}
 }
 
-// TestThePolicyIsForNoOtherExternalDNS: as it stands in its file it is for the pods of each way, and for no other release's.
-func TestThePolicyIsForNoOtherExternalDNS(t *testing.T) {
-	policy := only[*networking.NetworkPolicy](t, decode(t, "networkpolicy.yaml", read(t, "kustomize", "networkpolicy.yaml")))
-	selects, err := meta.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, deployment := range deployments(t) {
-		own := labels.Set(deployment.Spec.Template.Labels)
-		if !selects.Matches(own) {
-			t.Errorf("it does not select the pod of %s, which has %s", name, own)
-		}
-		if other := labels.Merge(own, labels.Set{"app.kubernetes.io/instance": "external-dns"}); selects.Matches(other) {
-			t.Errorf("it selects %s", other)
-		}
-	}
-}
-
-// TestNothingIsNamedAsAnotherExternalDNSIs: a chart's release is called external-dns in most clusters, and so are its objects.
-func TestNothingIsNamedAsAnotherExternalDNSIs(t *testing.T) {
-	for _, object := range kustomizeBuild(t, "kustomize") {
-		named, err := apimeta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, is := object.(*core.Namespace); !is && named.GetName() != "external-dns-tunnel" {
-			t.Errorf("%T %s", object, named.GetName())
-		}
-	}
-}
-
-// TestThePrefixOfTheValuesIsTaken: the line for a cluster where another ExternalDNS runs, once it is no comment.
-func TestThePrefixOfTheValuesIsTaken(t *testing.T) {
-	const comment = "\n# annotationPrefix: "
-	values := string(read(t, "helm", "values.yaml"))
-	_, line, found := strings.Cut(values, comment)
-	wanted, _, _ := strings.Cut(line, "\n")
-	if !found || !strings.HasSuffix(wanted, "/") {
-		t.Fatalf("the prefix is %q", wanted)
-	}
-	taken := valuesBeside(t, strings.Replace(values, comment, "\nannotationPrefix: ", 1))
-	for _, official := range render.Charts {
-		deployment := only[*apps.Deployment](t, helmTemplate(t, load(t, official), taken))
-		if told := externalDNS(t, container(t, deployment, "external-dns").Args).AnnotationPrefix; told != wanted {
-			t.Errorf("chart %s: the prefix is %q, wanted %q", official.Version, told, wanted)
-		}
-	}
-}
-
 // TestThePolicyLetsOutWhatThePodNeeds: names, and each of the ports at which clusters have their API.
 func TestThePolicyLetsOutWhatThePodNeeds(t *testing.T) {
 	allowed := map[string]bool{}
-	for _, rule := range only[*networking.NetworkPolicy](t, kustomizeBuild(t, "kustomize")).Spec.Egress {
+	for _, rule := range named[*networking.NetworkPolicy](t, helmTemplate(t), ownName).Spec.Egress {
 		for _, port := range rule.Ports {
 			allowed[fmt.Sprintf("%s %s", *port.Protocol, port.Port)] = true
 		}
@@ -394,15 +351,6 @@ func TestThePolicyLetsOutWhatThePodNeeds(t *testing.T) {
 	if !maps.Equal(allowed, wanted) {
 		t.Errorf("let out are %v, wanted %v", allowed, wanted)
 	}
-}
-
-func secretExample(t *testing.T) []runtime.Object {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployFolder, "kustomize", "secret.example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decode(t, "secret.example.yaml", text)
 }
 
 // TestComposeRuns does for the compose file what TestThePodRuns does for a Deployment.
@@ -418,7 +366,7 @@ func TestComposeRuns(t *testing.T) {
 		t.Errorf("health is answered %d", status)
 	}
 	config := externalDNS(t, tells.Command)
-	ownersAgree(t, config, environment, webhook.Command)
+	ownersAgree(t, config, environment)
 	if config.KubeConfig != "/run/secrets/"+tells.Secrets[0].Source || config.WebhookProviderURL != "http://localhost:8888" {
 		t.Errorf("kubeconfig %s, webhook %s", config.KubeConfig, config.WebhookProviderURL)
 	}

@@ -89,7 +89,7 @@ func TestTheTestsRunTheCloudflaredThatIsDeployed(t *testing.T) {
 	for file, version := range map[string]*regexp.Regexp{
 		filepath.Join(githubFolder, "workflows", "ci.yml"): regexp.MustCompile(`(?m)^  CLOUDFLARED_VERSION: (\S+)$`),
 		"../../deploy/compose.yaml":                        regexp.MustCompile(`image: cloudflare/cloudflared:(\S+)`),
-		"../../deploy/cloudflared/kustomization.yaml":      regexp.MustCompile(`newTag: (\S+)`),
+		"../../deploy/chart/values.yaml":                   regexp.MustCompile(`cloudflare/cloudflared\n    tag: (\S+)`),
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

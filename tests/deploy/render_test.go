@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 	compose "github.com/compose-spec/compose-go/v2/types"
-	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/strvals"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -20,34 +22,39 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/deploy/render"
 )
 
-const deployFolder = "../../deploy"
+const (
+	deployFolder = "../../deploy"
+	chartFolder  = deployFolder + "/chart"
+)
 
-// load is the official chart.
-func load(t *testing.T, official render.Chart) *chart.Chart {
+// theFour are the values of the README's quick start, and more of them over these.
+func theFour(t *testing.T, more ...string) map[string]any {
 	t.Helper()
-	loaded, err := official.Load()
-	if err != nil {
-		t.Fatal(err)
+	values := map[string]any{}
+	for _, each := range append([]string{
+		"global.domain=example.com", "global.tunnel=homelab", "token=an-api-token",
+		"external-dns.provider.webhook.image.repository=registry.example.com/webhook",
+	}, more...) {
+		if err := strvals.ParseInto(each, values); err != nil {
+			t.Fatalf("%s: %v", each, err)
+		}
 	}
-	return loaded
+	return values
 }
 
-// helmTemplate is `helm template` with these values files, one over the other.
-func helmTemplate(t *testing.T, official *chart.Chart, files ...string) []runtime.Object {
+// helmTemplate is what the chart makes of the four values, and of more of them, as one writes them behind --set.
+func helmTemplate(t *testing.T, more ...string) []runtime.Object {
 	t.Helper()
-	var paths []string
-	for _, file := range files {
-		paths = append(paths, filepath.Join(deployFolder, "helm", file))
-	}
-	rendered, err := render.Helm(official, nil, paths...)
+	return helmTemplateOf(t, theFour(t, more...))
+}
+
+func helmTemplateOf(t *testing.T, values map[string]any) []runtime.Object {
+	t.Helper()
+	text, err := render.Helm(chartFolder, render.Release, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var objects []runtime.Object
-	for name, text := range rendered {
-		objects = append(objects, decode(t, name, []byte(text))...)
-	}
-	return objects
+	return decode(t, "the chart", text)
 }
 
 // kustomizeBuild is `kustomize build` of a folder.
@@ -72,24 +79,32 @@ func decodeAs(t *testing.T, kinds *runtime.Scheme, name string, text []byte) []r
 	t.Helper()
 	strict := serializer.NewSerializerWithOptions(serializer.DefaultMetaFactory, kinds, kinds,
 		serializer.SerializerOptions{Yaml: true, Strict: true})
-	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var objects []runtime.Object
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(bytes.TrimSpace(document)) == 0 {
-			continue
-		}
+	for _, document := range documents(t, name, text) {
 		object, _, err := strict.Decode(document, nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, document)
 		}
 		objects = append(objects, object)
+	}
+	return objects
+}
+
+// documents are those of a file in YAML.
+func documents(t *testing.T, name string, text []byte) (found [][]byte) {
+	t.Helper()
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(bytes.TrimSpace(document)) > 0 {
+			found = append(found, document)
+		}
 	}
 }
 
@@ -107,17 +122,27 @@ func composeProject(t *testing.T) *compose.Project {
 	return project
 }
 
-// only is the one object of its type.
-func only[Object runtime.Object](t *testing.T, objects []runtime.Object) Object {
+// named is the object of its type with this name. Where it is empty, the type has one object.
+func named[Object runtime.Object](t *testing.T, objects []runtime.Object, name string) Object {
 	t.Helper()
 	var found []Object
 	for _, object := range objects {
-		if typed, matches := object.(Object); matches {
+		if typed, matches := object.(Object); matches && (name == "" || object.(meta.Object).GetName() == name) {
 			found = append(found, typed)
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d objects of type %T", len(found), *new(Object))
+		t.Fatalf("%d objects %q of type %T", len(found), name, *new(Object))
 	}
 	return found[0]
+}
+
+// read is a file of deploy/.
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{deployFolder}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

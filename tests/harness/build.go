@@ -133,12 +133,6 @@ func ExternalDNSFile(module, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(folder, path))
 }
 
-// ChartFolder has the sources of the official chart of the newest ExternalDNS.
-func ChartFolder() (string, error) {
-	folder, err := moduleFolder("sigs.k8s.io/external-dns")
-	return filepath.Join(folder, "charts", "external-dns"), err
-}
-
 var (
 	foldersMutex sync.Mutex
 	folders      = map[string]string{}

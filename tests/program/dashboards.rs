@@ -17,9 +17,9 @@ use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Operation};
 use regex::Regex;
 use serde_json::Value;
 
-const ALERTS: &str = include_str!("../../deploy/prometheus/alerts.yaml");
-const ALERTS_TEST: &str = include_str!("../../deploy/prometheus/alerts_test.yaml");
-const DASHBOARD: &str = include_str!("../../deploy/grafana/dashboard.json");
+const ALERTS: &str = include_str!("../../deploy/chart/files/alerts.yaml");
+const ALERTS_TEST: &str = include_str!("../dashboards/alerts_test.yaml");
+const DASHBOARD: &str = include_str!("../../deploy/chart/files/dashboard.json");
 
 /// What Prometheus adds to every sample.
 const LABELS_OF_THE_SCRAPE: [&str; 2] = ["instance", "job"];

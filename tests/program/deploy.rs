@@ -79,7 +79,6 @@ fn defaults() -> Config {
 #[test]
 fn every_variable_and_flag_is_one_of_the_program() {
     let known: Vec<&str> = variables().collect();
-    let flags: Vec<String> = variables().map(flag).collect();
     let variable = Regex::new(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b").expect("the expression is fixed");
     let mut seen = BTreeSet::new();
     for file in files() {
@@ -92,18 +91,20 @@ fn every_variable_and_flag_is_one_of_the_program() {
                 );
                 seen.insert(found.to_owned());
             }
-            // The chart makes ExternalDNS's own flags from other values.
-            if file.path.parent().is_some_and(|folder| folder.ends_with("helm"))
-                && let Some(argument) = line.trim_start().strip_prefix("- --")
-            {
-                let flag = format!("--{}", argument.split('=').next().unwrap_or_default());
-                assert!(flags.contains(&flag), "{}: the program has no {flag}", file.path.display());
-                seen.insert(flag);
-            }
         }
     }
-    for expected in ["CF_API_TOKEN_FILE", "CF_TUNNEL_ID", "--owner-id"] {
+    for expected in ["CF_API_TOKEN_FILE", "CF_TUNNEL_ID", "OWNER_ID"] {
         assert!(seen.contains(expected), "{expected} is in none of the files: {seen:?}");
+    }
+    // What the chart gives the program by itself, and what a comment of it offers.
+    let chart = repository_file("deploy/chart/values.yaml")
+        + &repository_file("deploy/chart/templates/cloudflared.yaml");
+    for offered in ["--default-access-policy=", "--cf-tunnel-id="] {
+        assert!(chart.contains(offered), "the chart has no {offered}");
+        assert!(
+            variables().any(|variable| format!("{}=", flag(variable)) == offered),
+            "the program has no {offered}"
+        );
     }
 }
 
@@ -114,7 +115,8 @@ fn ports_and_probe_paths_are_the_programs_own() {
     let health = Health::default();
     let (mut ports, mut paths) = (0, 0);
     for file in files() {
-        for port in file.values("containerPort") {
+        // What is a template of the chart is none until it is rendered, as it is for kustomize.
+        for port in file.values("containerPort").filter(|port| !port.starts_with("{{")) {
             let port: u16 = port.parse().expect("a number");
             assert!(
                 port == observation || PORTS_OF_OTHERS.contains(&port),
@@ -160,23 +162,20 @@ fn pod_compose_and_image_run_as_one_user() {
 
 #[test]
 fn the_files_install_this_version() {
-    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    let tags =
+        Regex::new(&format!(r"/{NAME}(?:\s+(?:tag|newTag|targetRevision): |:|, ref: \{{tag: )([^\s}}]+)"))
+            .expect("the expression is fixed");
     let mut found = 0;
     for file in files() {
-        for (index, line) in file.lines.iter().enumerate() {
-            let Some((_, behind)) = line.split_once(&format!("/{NAME}")) else { continue };
-            let next = file.lines.get(index + 1).map_or("", |line| line.trim_start());
-            let tag = behind
-                .strip_prefix(':')
-                .or_else(|| next.strip_prefix("tag: "))
-                .or_else(|| next.strip_prefix("newTag: "));
-            if let Some(tag) = tag {
-                assert_eq!(tag, version, "{}", file.path.display());
-                found += 1;
-            }
+        for tag in tags.captures_iter(&file.lines.join("\n")) {
+            assert_eq!(&tag[1], version, "{}", file.path.display());
+            found += 1;
         }
     }
-    assert_eq!(found, 6, "chart, Flux, twice kustomize and twice compose");
+    assert_eq!(found, 6, "chart, kustomize, Flux, Argo CD and twice compose");
+    let chart = repository_file("deploy/chart/Chart.yaml");
+    assert!(chart.contains(&format!("\nversion: {}\nappVersion: {version}\n", env!("CARGO_PKG_VERSION"))));
 }
 
 /// They were 10,000 bytes apart, and no release could have been built.
