@@ -34,7 +34,7 @@ pub(crate) use crate::provider::access::reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
 pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::SaidLines;
+use crate::provider::memory::Said;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
@@ -59,7 +59,7 @@ pub struct Provider {
     adjustments: Adjustments,
     writer: Writer,
     strays: Mutex<Strays>,
-    said_notes: Mutex<SaidLines>,
+    said_notes: Mutex<Said<LogLine>>,
 }
 
 impl Provider {
@@ -125,7 +125,11 @@ impl Service for Provider {
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
-        warn_of_news(&self.said_notes, shown.notes.iter().chain(&strays).map(Note::line));
+        let notes = shown.notes.iter().chain(&strays).map(Note::line);
+        let news = lock(&self.said_notes).news(notes, self.writer.clock.unix_seconds());
+        for line in news {
+            logging::log(Level::Warn, module_path!(), &line);
+        }
         Ok(shown.endpoints)
     }
 
@@ -150,12 +154,6 @@ impl Service for Provider {
         let resolved = self.resolved()?;
         let changes = planned_changes(changes, &resolved.settings)?;
         self.writer.apply(&changes, &resolved, deadline)
-    }
-}
-
-fn warn_of_news(said: &Mutex<SaidLines>, lines: impl Iterator<Item = LogLine>) {
-    for line in lock(said).news(lines) {
-        logging::log(Level::Warn, module_path!(), &line);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
 use crate::provider::failure;
-use crate::provider::memory::SaidLines;
+use crate::provider::memory::Said;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
@@ -25,7 +25,7 @@ use crate::webhook::body::{Arrived, Body};
 pub struct Adjustments {
     /// The number of endpoints that named no service.
     unnamed: AtomicUsize,
-    said_notes: Mutex<SaidLines>,
+    said_notes: Mutex<Said<LogLine>>,
 }
 
 impl Adjustments {
@@ -72,7 +72,8 @@ impl Adjustments {
             ))
         });
         let notes = adjusted.notes.iter().map(Note::line);
-        for line in lock(&self.said_notes).news(notes.chain(more)) {
+        let news = lock(&self.said_notes).news(notes.chain(more), clock.unix_seconds());
+        for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
         Ok(adjusted)

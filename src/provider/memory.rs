@@ -2,12 +2,12 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
-mod said_lines;
+mod said;
 mod seen_versions;
 mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
-pub(super) use self::said_lines::SaidLines;
+pub(super) use self::said::Said;
 pub(super) use self::seen_versions::SeenVersions;
 pub(super) use self::waiting_work::WaitingWork;
 

@@ -22,7 +22,7 @@ use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::failure;
 use crate::provider::hold_back::held;
-use crate::provider::memory::{SaidLines, WaitingWork};
+use crate::provider::memory::{Said, WaitingWork};
 use crate::provider::moves::{look_at, look_deadline, unready};
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
@@ -59,10 +59,10 @@ pub(super) struct Writer {
 pub(super) struct State {
     /// The lock that makes writing requests take turns.
     waiting_work: Mutex<WaitingWork>,
-    said_refusals: Mutex<SaidLines>,
-    /// Those that leave something without protection.
-    said_unprotected: Mutex<SaidLines>,
-    said_dry_run: Mutex<SaidLines>,
+    /// What is refused, as of the last request.
+    pub(super) refusals: Mutex<Said<Refusal>>,
+    pub(super) said_notes: Mutex<Said<LogLine>>,
+    said_dry_run: Mutex<Said<LogLine>>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
     /// The deletions of applications of ours for which nothing answered at the last look, by key; true if that was so at
@@ -84,8 +84,8 @@ impl Writer {
     pub(super) fn begin_loop(&self) {
         if !self.state.was_asked.swap(false, Ordering::Relaxed) {
             self.count_refusals([].iter());
-            lock(&self.state.said_refusals).forget();
-            lock(&self.state.said_unprotected).forget();
+            lock(&self.state.refusals).forget();
+            lock(&self.state.said_notes).forget();
             lock(&self.state.said_dry_run).forget();
         }
     }
@@ -114,15 +114,17 @@ impl Writer {
     fn report(&self, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
-        let (unprotected, refusals): (Vec<&Refusal>, Vec<&Refusal>) =
-            refusals.partition(|refusal| refusal.reason.leaves_unprotected());
-        let unprotected = Refusal::lines(unprotected.into_iter());
-        for line in lock(&self.state.said_unprotected).news(unprotected) {
-            logging::log(Level::Error, module_path!(), &line);
+        let now = self.clock.unix_seconds();
+        let news = lock(&self.state.refusals).news(refusals.cloned().map(Refusal::as_said), now);
+        let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
+            news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
+        for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {
+            for line in Refusal::lines(news.into_iter()) {
+                logging::log(level, module_path!(), &line);
+            }
         }
-        let lines = Refusal::lines(refusals.into_iter()).into_iter();
-        let notes = plan.notes.iter().map(Note::line);
-        for line in lock(&self.state.said_refusals).news(lines.chain(notes)) {
+        let notes = lock(&self.state.said_notes).news(plan.notes.iter().map(Note::line), now);
+        for line in notes {
             logging::log(Level::Warn, module_path!(), &line);
         }
         if self.is_dry_run {
@@ -131,8 +133,9 @@ impl Writer {
     }
 
     /// Logs what a dry run does not write.
-    fn say_not_done(&self, lines: impl IntoIterator<Item = LogLine>) {
-        for line in lock(&self.state.said_dry_run).news(lines) {
+    fn say_not_done(&self, lines: Vec<LogLine>) {
+        let news = lock(&self.state.said_dry_run).news(lines.into_iter(), self.clock.unix_seconds());
+        for line in news {
             let text = format!("dry run, not done: {}", line.text);
             logging::log(Level::Info, module_path!(), &line.text(text));
         }
@@ -207,9 +210,8 @@ impl Writer {
 
     /// The deletions of applications for which nothing answers and for which no endpoint waits.
     fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<ApplicationWork> {
-        let State { said_refusals, said_unprotected, .. } = &self.state;
         let is_waited_for = |place: &Place| {
-            [said_refusals, said_unprotected].iter().any(|said| lock(said).may_name(place.hostname()))
+            lock(&self.state.refusals).all().any(|(refusal, _)| *refusal.hostname == *place.hostname())
         };
         let left = answering::removable(snapshot, settings).into_iter();
         left.filter(|left| !is_waited_for(&left.place))

@@ -233,14 +233,24 @@ impl Refusal {
         lines
     }
 
+    /// The same for everything that says the same: the whole hostname and its rule without a path are one.
+    pub fn as_said(mut self) -> Self {
+        self.set_identifier.take_if(|path| path.is_empty());
+        self
+    }
+
+    /// What stands in the way, and what to do.
+    pub fn words(&self) -> String {
+        in_form_of(self.resource.as_deref(), &self.reason.to_string())
+    }
+
     fn line(&self) -> LogLine {
-        let Self { hostname, set_identifier, resource, reason } = self;
         LogLine::default()
-            .quoted("hostname", &**hostname)
-            .quoted("path", set_identifier.as_deref().filter(|path| !path.is_empty()))
-            .quoted("resource", resource.as_deref())
-            .word("refused", &reason.label())
-            .text(in_form_of(resource.as_deref(), &format!("{hostname:?}: {reason}")))
+            .quoted("hostname", &*self.hostname)
+            .quoted("path", self.set_identifier.as_deref().filter(|path| !path.is_empty()))
+            .quoted("resource", self.resource.as_deref())
+            .word("refused", &self.reason.label())
+            .text(format!("{:?}: {}", self.hostname, self.words()))
     }
 }
 

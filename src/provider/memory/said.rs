@@ -1,0 +1,81 @@
+//! Remembers what was said of a lasting state, so that it is not repeated in every loop, and since when it holds.
+
+use crate::ordered::sort;
+
+/// What the last loop said of one state, sorted.
+#[derive(Debug)]
+pub(crate) struct Said<T> {
+    things: Vec<T>,
+    /// When each was first said, in seconds since 1970.
+    since: Vec<i64>,
+}
+
+impl<T> Default for Said<T> {
+    fn default() -> Self {
+        Self { things: Vec::new(), since: Vec::new() }
+    }
+}
+
+impl<T: Ord + Clone> Said<T> {
+    /// What is new since the last time. What is missing from `things` may be said again later.
+    pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
+        let mut things: Vec<T> = things.collect();
+        sort(&mut things);
+        things.dedup();
+        let since = things.iter().map(|thing| self.since(thing).unwrap_or(now)).collect();
+        let news = things.iter().filter(|thing| self.since(thing).is_none()).cloned().collect();
+        *self = Self { things, since };
+        news
+    }
+
+    /// Nothing that was said holds any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What was said, with the time at which it was first said.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
+        self.things.iter().zip(self.since.iter().copied())
+    }
+
+    fn since(&self, thing: &T) -> Option<i64> {
+        self.since.get(self.things.binary_search(thing).ok()?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LogLine;
+    use crate::provider::memory::year;
+
+    #[test]
+    fn a_lasting_state_is_said_once_with_its_time_and_again_when_it_comes_back() {
+        let mut said = Said::default();
+        let line = LogLine::default().text("a is refused");
+        let lines = |number: usize| std::iter::repeat_n(line.clone(), number);
+        for (time, number, since, is_news) in
+            [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
+        {
+            let news = said.news(lines(number), time);
+            assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
+            assert_eq!(
+                said.all().map(|(_, since)| since).collect::<Vec<_>>(),
+                Vec::from_iter(since),
+                "at {time}"
+            );
+        }
+        said.forget();
+        assert_eq!(said.news(lines(1), 5).len(), 1);
+    }
+
+    #[test]
+    fn a_year_of_other_lines_in_every_loop_leaves_those_of_the_last_one() {
+        let mut said = Said::default();
+        for (number, _) in year::loops() {
+            let line = LogLine::default().text(format!("h{number} is refused"));
+            assert_eq!(said.news([line].into_iter(), number as i64).len(), 1);
+        }
+        assert_eq!(said.all().count(), 1);
+    }
+}
