@@ -18,6 +18,12 @@ const DELETE_OR_TAKE_OFF: &str =
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
     "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
 
+/// The group of reasons that lie in the cluster or in a setting.
+pub const MISTAKE: &str = "mistake";
+
+/// The group of reasons that go by themselves, once something else is done.
+pub const WAITING: &str = "waiting";
+
 /// One request that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
@@ -177,6 +183,38 @@ impl Reason {
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
+    }
+
+    /// Where the reason lies, and so where the way out is looked for.
+    pub fn group(&self) -> &'static str {
+        match self {
+            Self::Invalid(_)
+            | Self::OutsideFilter
+            | Self::NoZone
+            | Self::AccessPolicy(_)
+            | Self::StillProtected { .. }
+            | Self::TwoTunnels { .. }
+            | Self::TunnelGone { .. }
+            | Self::DigestTaken { .. }
+            | Self::StampFull { .. }
+            | Self::Edit(_) => MISTAKE,
+            Self::RecordHeld { .. }
+            | Self::RuleHeld { .. }
+            | Self::ApplicationHeld { .. }
+            | Self::RuleLeftBehind { .. }
+            | Self::LocalTunnel { .. }
+            | Self::NotKept { .. } => "held by others",
+            Self::MassDeletion
+            | Self::NamespaceHeld { .. }
+            | Self::Unprotected(_)
+            | Self::WouldOpen { .. } => "guard",
+            Self::AccessUnknown(_) | Self::Cloudflare(_) => "Cloudflare",
+            Self::Withheld { .. }
+            | Self::Undecided(_)
+            | Self::Waiting(_)
+            | Self::Moving(_)
+            | Self::NotMoved(_) => WAITING,
+        }
     }
 
     /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
@@ -510,6 +548,24 @@ mod tests {
     fn a_name_outside_the_filter_is_told_which_setting_to_change() {
         let text = Reason::OutsideFilter.to_string();
         assert!(text.contains("DOMAIN_FILTER") && text.contains("off the cluster"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_lies_with_a_mistake_with_others_with_a_guard_with_cloudflare_or_waits() {
+        let tunnel: Box<str> = "home".into();
+        for (reason, group) in [
+            (Reason::Invalid(Problem::read("x")), "mistake"),
+            (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
+            (Reason::LocalTunnel { tunnel }, "held by others"),
+            (Reason::NotKept { field: "record".into() }, "held by others"),
+            (Reason::MassDeletion, "guard"),
+            (Reason::WouldOpen { by: None }, "guard"),
+            (Reason::AccessUnknown("x".into()), "Cloudflare"),
+            (Reason::Withheld { by: None }, "waiting"),
+            (Reason::Undecided("x".to_owned()), "waiting"),
+        ] {
+            assert_eq!(reason.group(), group, "{}", reason.label());
+        }
     }
 
     /// They count in a metric of their own.
