@@ -7,6 +7,7 @@ use argh::{EarlyExit, FromArgs};
 
 use crate::config::Variables;
 use crate::config::names::{flag, flags};
+use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::model::text::{nearest, quoted};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,16 +23,21 @@ pub enum Command {
     Tunnel,
     /// Ask a running instance if it is alive.
     Healthcheck,
+    /// Ask a running instance what is not published, and why.
+    Status,
     /// Print the version.
     Version,
 }
 
-const COMMANDS: [(&str, Command); 5] = [
+const STATUS: &str = "status";
+
+const COMMANDS: [(&str, Command); 6] = [
     ("serve", Command::Serve),
     ("check", Command::Check),
     ("list", Command::List),
     ("tunnel", Command::Tunnel),
     ("healthcheck", Command::Healthcheck),
+    (STATUS, Command::Status),
 ];
 
 impl Command {
@@ -43,6 +49,10 @@ impl Command {
                 let known = COMMANDS.iter().find(|(name, _)| name == word);
                 known.map(|(_, command)| *command).ok_or_else(|| unknown(word))
             }
+            [word, hostname] if word == STATUS => match hostname.chars().count() {
+                1..=HOSTNAME_MAX_BYTES => Ok(Self::Status),
+                _ => Err(format!("status takes a hostname of at most {HOSTNAME_MAX_BYTES} characters")),
+            },
             [_, _, ..] => Err("there is more than one command; see --help".to_owned()),
         }
     }
@@ -64,19 +74,21 @@ Commands:
                     a name that no tunnel has; with --token-file, write the
                     token with which cloudflared runs
   healthcheck       ask a running instance on this machine if it is alive
+  status            ask it what is not published, and why; with a hostname
+                    behind the command, what it knows of that one
 
 Every setting can be given as the environment variable named behind its flag;
 lists are separated by commas. The token comes from CF_API_TOKEN (a token, or
 file:/path) or from the file that CF_API_TOKEN_FILE names."
 )]
 pub struct Arguments {
-    /// command to run (default: serve)
+    /// command to run (default: serve), and the hostname of status
     #[argh(positional, arg_name = "command")]
     pub words: Vec<String>,
     /// print the version and exit
     #[argh(switch)]
     pub version: bool,
-    /// check, list and tunnel: print one JSON document instead of a table
+    /// check, list, tunnel and status: print one JSON document instead of a table
     #[argh(switch)]
     pub json: bool,
     /// tunnel: file for the tunnel's run token, which cloudflared reads as its own --token-file
@@ -103,8 +115,9 @@ pub fn parse(
         exit
     })?;
     let command = if arguments.version { Command::Version } else { Command::of(&arguments.words)? };
-    if arguments.json && !matches!(command, Command::Check | Command::List | Command::Tunnel) {
-        return Err("--json goes with the commands check, list and tunnel".to_owned().into());
+    let with_json = [Command::Check, Command::List, Command::Tunnel, Command::Status];
+    if arguments.json && !with_json.contains(&command) {
+        return Err("--json goes with the commands check, list, tunnel and status".to_owned().into());
     }
     let problem = match &arguments.token_file {
         Some(_) if command != Command::Tunnel => {
@@ -248,6 +261,7 @@ mod tests {
         for (name, command) in COMMANDS {
             assert_eq!(read(&[name]).expect(name).0, command);
         }
+        assert_eq!(read(&["status", "--json", "a.example.com"]).expect("a hostname").0, Command::Status);
         assert_eq!(read(&["--dry-run=true"]).expect("a flag").0, Command::Serve);
         assert_eq!(read(&["--version"]).expect("a switch").0, Command::Version);
     }
@@ -264,6 +278,10 @@ mod tests {
             (&["everything"], "there is no such command; see --help"),
             (&[""], "there is no such command; see --help"),
             (&["check", "list"], "there is more than one command; see --help"),
+            (&["healthcheck", "a.example.com"], "there is more than one command; see --help"),
+            (&["status", "a.example.com", "b"], "there is more than one command; see --help"),
+            (&["status", ""], "status takes a hostname of at most 253 characters"),
+            (&["status", &"a".repeat(254)], "status takes a hostname of at most 253 characters"),
         ] {
             assert_eq!(mistake(words), expected, "{words:?}");
         }
@@ -278,6 +296,7 @@ mod tests {
             &["secret=="],
             &[&*long],
             &["check", "secret"],
+            &["status", &long],
             &["-cf-api-token=secret"],
         ] {
             let text = mistake(words);

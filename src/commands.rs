@@ -6,6 +6,7 @@ mod check;
 mod finding;
 mod healthcheck;
 mod list;
+mod status;
 mod table;
 mod tunnel;
 
@@ -21,6 +22,7 @@ use crate::limits;
 use crate::logging;
 
 pub use healthcheck::healthcheck;
+pub use status::status;
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

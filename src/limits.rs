@@ -242,5 +242,8 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// All of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
 pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// All of `status`: as long as the observation port waits for the reader of an answer.
+pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Names listed in one message. More would hide what it says.
 pub const NAMES_SHOWN_MAX: usize = 8;

@@ -18,6 +18,9 @@ use external_dns_cloudflare_tunnel_webhook::serve;
 /// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
+/// No running instance answers: EX_UNAVAILABLE of sysexits.h.
+const EXIT_UNAVAILABLE: u8 = 69;
+
 /// The exit code, and what is still to be said.
 type Failure = (u8, Vec<String>);
 
@@ -59,14 +62,20 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::Version => {
             return print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n"));
         }
-        Command::Check => commands::check(config()?, clock, json),
-        Command::List => commands::list(warned(config()?), clock, json),
+        Command::Status => {
+            let address = config::observation_address(variables).map_err(usage)?;
+            let hostname = arguments.words.get(1).map(String::as_str);
+            commands::status(address, &*clock, hostname, json)
+                .map_err(|problem| (EXIT_UNAVAILABLE, vec![problem]))
+        }
+        Command::Check => commands::check(config()?, clock, json).map_err(failed),
+        Command::List => commands::list(warned(config()?), clock, json).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);
-            commands::tunnel(warned(config()?), clock, file, json)
+            commands::tunnel(warned(config()?), clock, file, json).map_err(failed)
         }
     };
-    let Report { text, is_well } = report.map_err(failed)?;
+    let Report { text, is_well } = report?;
     print(&text)?;
     if is_well { Ok(()) } else { Err((1, Vec::new())) }
 }

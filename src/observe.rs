@@ -5,3 +5,4 @@ pub mod health;
 pub mod metrics;
 pub mod responder;
 pub mod routes;
+pub mod status;

@@ -14,6 +14,7 @@ mod reader;
 mod readings;
 mod resolution;
 mod settings;
+mod status;
 mod watch;
 mod writer;
 mod writes;
@@ -60,6 +61,8 @@ pub struct Provider {
     writer: Writer,
     strays: Mutex<Strays>,
     said_notes: Mutex<Said<LogLine>>,
+    /// When the last loop began, and the hostnames that had a record of ours then.
+    last_loop: Mutex<Option<(i64, usize)>>,
 }
 
 impl Provider {
@@ -87,6 +90,7 @@ impl Provider {
             writer: Writer { client, clock, metrics, readings, is_dry_run, state },
             strays: Mutex::default(),
             said_notes: Mutex::default(),
+            last_loop: Mutex::default(),
         }
     }
 
@@ -130,6 +134,8 @@ impl Service for Provider {
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
+        // They are sorted by name.
+        self.begin_loop(shown.endpoints.chunk_by(|one, other| one.dns_name == other.dns_name).count());
         Ok(shown.endpoints)
     }
 

@@ -15,6 +15,7 @@ pub mod permitted;
 pub mod plan;
 pub mod policy;
 pub mod property_name;
+pub mod published;
 pub mod reading;
 pub mod records;
 pub mod service_template;

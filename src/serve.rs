@@ -106,7 +106,11 @@ impl Running {
             counted.update().set(Family::LostLogLines, &[], logging::lost_lines());
             scraped.scrape()
         };
-        let routes = move |path: &str| routes::route(path, &health, &scrape);
+        let asked = Arc::clone(&provider);
+        let routes = move |path: &str, is_command: bool| {
+            let status = || routes::status_route(path, |hostname| asked.status(hostname));
+            is_command.then(status).flatten().or_else(|| routes::route(path, &health, &scrape))
+        };
         let observation = observation.serve(Arc::new(routes), Arc::clone(&clock)).map_err(refused)?;
         let failing = shutdown.clone();
         let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown).map_err(refused)?;

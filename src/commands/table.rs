@@ -1,6 +1,6 @@
 //! Formats aligned columns.
 
-use crate::limits::ERROR_TEXT_MAX_CHARS;
+use crate::limits::PROBLEM_MAX_CHARS;
 use crate::model::text::one_line;
 
 /// The text of an empty cell, so that each row has as many words as columns.
@@ -35,7 +35,7 @@ pub(super) fn render(rows: &[Vec<String>]) -> String {
 }
 
 fn shown(cell: &str) -> String {
-    if cell.is_empty() { EMPTY.to_owned() } else { one_line(cell, ERROR_TEXT_MAX_CHARS).to_string() }
+    if cell.is_empty() { EMPTY.to_owned() } else { one_line(cell, PROBLEM_MAX_CHARS).to_string() }
 }
 
 #[cfg(test)]
@@ -54,6 +54,6 @@ mod tests {
         let rows = [vec!["a\nok  token\u{1b}[2J\u{202e}".to_owned(), "x".repeat(10_000)]];
         let text = render(&rows);
         assert_eq!(text.lines().count(), 1);
-        assert!(text.starts_with(r"a\nok  token\u{1b}[2J\u{202e}  xxx") && text.len() < 1_000, "{text}");
+        assert!(text.starts_with(r"a\nok  token\u{1b}[2J\u{202e}  xxx") && text.len() < 2_000, "{text}");
     }
 }

@@ -51,6 +51,11 @@ impl LogLine {
         self
     }
 
+    /// The value of a pair.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().find(|pair| *pair.key == *key).map(|pair| &*pair.value)
+    }
+
     /// Its approximate size in memory, apart from its own.
     pub(crate) fn memory_bytes(&self) -> usize {
         let pairs = self.pairs.iter().map(|pair| size_of::<Pair>() + pair.key.len() + pair.value.len());

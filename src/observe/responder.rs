@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::limits;
 use crate::listener::{self, BindError, path_of};
+use crate::observe::status::{is_of_command, is_own};
 
 /// Open connections of the observation port. One more replaces the oldest.
 const CONNECTIONS_MAX: usize = 64;
@@ -56,9 +57,9 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. It must not block,
-/// because it runs on the responder's only thread.
-pub type Routes = dyn Fn(&str) -> Option<Response> + Send + Sync;
+/// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. The flag is true for this
+/// pod's own command. It must not block, because it runs on the responder's only thread.
+pub type Routes = dyn Fn(&str, bool) -> Option<Response> + Send + Sync;
 
 /// A listening socket that nobody answers on yet.
 #[derive(Debug)]
@@ -166,13 +167,13 @@ impl Responder {
             let blocking = connections.is_empty();
             let accepted = self.listener.set_nonblocking(!blocking).and_then(|()| self.listener.accept());
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     self.failing = false;
                     if connections.len() >= CONNECTIONS_MAX {
                         connections.remove(0);
                     }
                     if stream.set_nonblocking(true).is_ok() {
-                        connections.push(Connection::new(stream, self.clock.now()));
+                        connections.push(Connection::new(stream, peer.ip(), self.clock.now()));
                         arrived = true;
                     }
                 }
@@ -203,6 +204,8 @@ impl Responder {
 
 struct Connection {
     stream: TcpStream,
+    /// The peer is in this pod.
+    is_own: bool,
     phase: Phase,
     /// The end of the current phase.
     until: Instant,
@@ -225,8 +228,9 @@ enum Turn {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, now: Instant) -> Self {
-        Self { stream, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
+    fn new(stream: TcpStream, peer: IpAddr, now: Instant) -> Self {
+        let is_own = stream.local_addr().is_ok_and(|local| is_own(peer, local.ip()));
+        Self { stream, is_own, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
     }
 
     /// Does everything that is possible without waiting.
@@ -247,7 +251,7 @@ impl Connection {
                 if receive_head(&mut self.stream, head)? == 0 {
                     return Ok(Turn::Over);
                 }
-                match respond(head, routes) {
+                match respond(head, self.is_own, routes) {
                     Some(answer) => self.answer(now, answer),
                     // A byte now and then does not extend the time for the whole head.
                     None if now >= self.until => return Ok(self.give_up(now)),
@@ -305,7 +309,7 @@ fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize>
 }
 
 /// The answer to a head; `None` while the head is incomplete.
-fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
+fn respond(head: &[u8], is_own: bool, routes: &Routes) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let (answer, without_body) = match request.parse(head) {
@@ -315,7 +319,8 @@ fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
         }
         Ok(httparse::Status::Complete(_)) => {
             let method = request.method.unwrap_or_default();
-            let found = find(routes, path_of(request.path.unwrap_or_default()));
+            let is_command = is_own && is_of_command(request.headers);
+            let found = find(routes, path_of(request.path.unwrap_or_default()), is_command);
             match (method, found) {
                 ("GET" | "HEAD", answer) => (answer, method == "HEAD"),
                 (_, answer) if answer.status == 404 => (answer, false),
@@ -331,8 +336,8 @@ fn respond(head: &[u8], routes: &Routes) -> Option<Vec<u8>> {
     Some(render(&answer, None, without_body))
 }
 
-fn find(routes: &Routes, path: &str) -> Response {
-    panic::catch_unwind(AssertUnwindSafe(|| routes(path)))
+fn find(routes: &Routes, path: &str, is_command: bool) -> Response {
+    panic::catch_unwind(AssertUnwindSafe(|| routes(path, is_command)))
         .unwrap_or_else(|_| Some(plain(500, "internal error")))
         .unwrap_or_else(|| plain(404, "not found"))
 }
@@ -363,8 +368,9 @@ fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) ->
 mod tests {
     use super::*;
 
-    fn routes(path: &str) -> Option<Response> {
+    fn routes(path: &str, is_command: bool) -> Option<Response> {
         match path {
+            "/status" if is_command => Some(plain(200, "ok")),
             "/healthz" => Some(plain(200, "ok")),
             "/panics" => panic!("a route that is broken"),
             _ => None,
@@ -372,7 +378,7 @@ mod tests {
     }
 
     fn answer(head: &str) -> Option<String> {
-        let bytes = respond(head.as_bytes(), &routes)?;
+        let bytes = respond(head.as_bytes(), true, &routes)?;
         Some(String::from_utf8(bytes).expect("answers are text"))
     }
 
@@ -399,6 +405,19 @@ mod tests {
             let answer = answer(head).expect(label);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{label}: {answer}");
             assert!(answer.contains("\r\nConnection: close\r\n"), "{label}: {answer}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_for_the_command_needs_both_its_peer_and_its_headers() {
+        let headers = "Host: localhost\r\n";
+        let with_origin = "Host: localhost\r\nOrigin: null\r\n";
+        for (is_own, headers, status) in
+            [(true, headers, 200), (true, with_origin, 404), (false, headers, 404)]
+        {
+            let head = format!("GET /status HTTP/1.1\r\n{headers}\r\n");
+            let answer = respond(head.as_bytes(), is_own, &routes).expect("a complete head");
+            assert!(answer.starts_with(format!("HTTP/1.1 {status} ").as_bytes()), "{is_own} {headers}");
         }
     }
 

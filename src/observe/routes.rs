@@ -4,13 +4,18 @@ use miniserde::{Serialize, json};
 
 use super::health::{Health, Missing};
 use super::responder::Response;
+use super::status::Status;
+use crate::model::text::percent_decoded;
 
 const JSON: &str = "application/json";
+
+/// The path of what only this pod's own command is told.
+pub const STATUS: &str = "/status";
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Serialize)]
-struct Status {
+struct Well {
     status: &'static str,
 }
 
@@ -31,13 +36,22 @@ pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> O
     }
 }
 
+/// The answer to this pod's own command: of one hostname if the path names one, or of everything.
+pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> Option<Response> {
+    let hostname = match path.strip_prefix(STATUS)? {
+        "" => None,
+        named => Some(percent_decoded(named.strip_prefix('/')?)?),
+    };
+    Some(answer(200, JSON, json::to_string(&status(hostname.as_deref()))))
+}
+
 fn readiness(missing: Option<Missing>) -> Response {
     let Some(Missing { why, remedy }) = missing else { return status(200, "ready") };
     answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
 }
 
 fn status(code: u16, status: &'static str) -> Response {
-    answer(code, JSON, json::to_string(&Status { status }))
+    answer(code, JSON, json::to_string(&Well { status }))
 }
 
 fn answer(status: u16, content_type: &'static str, body: String) -> Response {
@@ -76,6 +90,26 @@ mod tests {
         let health = Health::default();
         assert_eq!(body(&health, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
         assert_eq!(route("/", &health, String::new), None);
+    }
+
+    #[test]
+    fn the_status_is_of_everything_or_of_the_hostname_that_the_path_names() {
+        for (path, asked) in [
+            ("/status", Some(None)),
+            ("/status/a.example.com", Some(Some("a.example.com"))),
+            ("/status/%2A.b%C3%BCcher.example%2F%0A", Some(Some("*.bücher.example/\n"))),
+            ("/status/%ff", None),
+            ("/statuses", None),
+            ("/healthz", None),
+        ] {
+            let mut got = None;
+            let answer = status_route(path, |hostname| {
+                got = Some(hostname.map(str::to_owned));
+                Status::default()
+            });
+            assert_eq!(got.as_ref().map(Option::as_deref), asked, "{path}");
+            assert_eq!(answer.map(|answer| answer.status), asked.map(|_| 200), "{path}");
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Adjusts endpoints while their request is read, and says the notes about them.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use log::{Level, info};
 
@@ -9,8 +8,9 @@ use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::LogLine;
 use crate::model::endpoint::Endpoint;
+use crate::model::text::fingerprint;
+use crate::model::{LogLine, hostname};
 use crate::provider::failure;
 use crate::provider::memory::Said;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
@@ -20,12 +20,25 @@ use crate::reconcile::{Note, Settings};
 use crate::webhook::Failure;
 use crate::webhook::body::{Arrived, Body};
 
+/// Hostnames without a service that are known of one request: 200 KB. Any more of them count as not sent.
+const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
+
 /// What was said of earlier adjustments, so that it is not said again. No adjustment goes by it.
 #[derive(Debug, Default)]
 pub struct Adjustments {
-    /// The number of endpoints that named no service.
-    unnamed: AtomicUsize,
-    said_notes: Mutex<Said<LogLine>>,
+    /// What the last request sent.
+    pub(super) sent: Mutex<Option<Sent>>,
+    pub(super) said_notes: Mutex<Said<LogLine>>,
+}
+
+/// The hostnames of one request, as fingerprints.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) wanted: Vec<u64>,
+    /// As many as are kept.
+    pub(super) without_service: Vec<u64>,
+    /// All endpoints without a service that did not ask to be left out.
+    pub(super) unnamed: usize,
 }
 
 impl Adjustments {
@@ -43,7 +56,7 @@ impl Adjustments {
     ) -> Result<Adjusted, Failure> {
         let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
         let mut adjuster = Adjuster::new(settings, snapshot);
-        let mut unnamed = 0;
+        let mut sent = Sent::default();
         let mut kept = 0;
         wanted.wanted(&mut |Arrived { list: _, endpoint, is_whole }| {
             if !wanted.has_room(kept, 0) {
@@ -55,16 +68,26 @@ impl Adjustments {
                 false => adjuster.add_too_long(&endpoint),
             };
             kept += added.iter().map(Endpoint::memory_bytes).sum::<usize>();
+            if added.is_empty() && sent.without_service.len() < NAMES_WITHOUT_SERVICE_MAX {
+                sent.without_service.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
+            }
             if added.is_empty() && !adjust::opts_out(&endpoint) {
-                unnamed += 1;
+                sent.unnamed += 1;
                 debug_unnamed(&endpoint);
             }
         })?;
         if !wanted.has_room(kept, 0) {
             return Err(failure::too_much());
         }
-        self.report_unnamed(unnamed);
         let adjusted = adjuster.finish();
+        // They are sorted by name.
+        let names = adjusted.endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
+        sent.wanted.extend(names.filter_map(|of_one| Some(fingerprint([&*of_one.first()?.dns_name]))));
+        let unnamed = sent.unnamed;
+        let before = lock(&self.sent).replace(sent);
+        if before.map_or(0, |before| before.unnamed) != unnamed {
+            info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");
+        }
         let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
@@ -77,13 +100,6 @@ impl Adjustments {
             logging::log(Level::Warn, module_path!(), &line);
         }
         Ok(adjusted)
-    }
-
-    /// Logs how many endpoints were left out because they name no service; each one is logged at debug level.
-    fn report_unnamed(&self, unnamed: usize) {
-        if self.unnamed.swap(unnamed, Ordering::Relaxed) != unnamed {
-            info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");
-        }
     }
 }
 

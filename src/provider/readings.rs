@@ -59,6 +59,11 @@ impl Readings {
         lock(&self.last_snapshot).of_any_age()
     }
 
+    /// The last snapshot, also if something was written since.
+    pub(super) fn as_read(&self) -> Option<Arc<Snapshot>> {
+        lock(&self.last_snapshot).as_read()
+    }
+
     /// The last snapshot, if it is young enough to show that there is nothing to write.
     pub(super) fn recent(&self) -> Option<Arc<Snapshot>> {
         lock(&self.last_snapshot).younger_than(SNAPSHOT_MAX_AGE, self.clock.now())

@@ -3,6 +3,7 @@
 mod check;
 mod healthcheck;
 mod list;
+mod status;
 mod tunnel;
 mod wrong;
 
@@ -95,7 +96,7 @@ fn help_and_version_need_no_configuration() {
 
 #[test]
 fn an_unknown_command_is_a_usage_error_that_names_the_nearest_or_the_help() {
-    for (word, see) in [("chek", "see check\n"), ("status", "see --help\n")] {
+    for (word, see) in [("chek", "see check\n"), ("statu", "see status\n")] {
         let output = program().arg(word).output().expect("it was built");
         let said = said(&output, &[]);
         assert_eq!((said.code, &*said.out), (Some(64), ""));
@@ -114,6 +115,7 @@ fn a_reader_that_goes_away_changes_no_exit_code() {
         (&["list"], &[], 0),
         (&["list"], &[("CF_TUNNEL_ID", "office")], 1),
         (&["healthcheck"], &[("METRICS_PORT", "0")], 1),
+        (&["status"], &[("METRICS_PORT", "0")], 69),
         (&["chek"], &[], 64),
     ] {
         let mut child = program()

@@ -1,10 +1,15 @@
 //! What `list` tells of each hostname and path, on values alone.
 
+use external_dns_cloudflare_tunnel_webhook::model::Hostname;
+use external_dns_cloudflare_tunnel_webhook::model::access::Decision;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
+use external_dns_cloudflare_tunnel_webhook::reconcile::published::{Published, published as published_of};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+
+use crate::protection::policy;
 
 const ELSEWHERE: &str = "99999999-a4ef-4643-bbbc-4a0ed4fc8415";
 
@@ -304,4 +309,66 @@ fn own_services(cloudflare: &FakeCloudflare) -> Vec<String> {
     let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_rules(&cloudflare.settings()));
     let rules = cloudflare.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
     rules.map(|rule| rule.service().to_owned()).collect()
+}
+
+#[test]
+fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_and_what_protects_it() {
+    let target = target(HOME);
+    let service = ("tunnel-service", "http://web:80");
+    let api = ("tunnel-path-prefix", "/api");
+    for (label, endpoints, edit, expected) in [
+        (
+            "two paths",
+            vec![published("a.example.com", &[service]), published("a.example.com", &[service, api])],
+            (|_| ()) as fn(&mut FakeCloudflare),
+            vec![
+                format!("^/api(/|$) \"http://web:80\" through tunnel home; record CNAME {target:?}"),
+                format!("- \"http://web:80\" through tunnel home; record CNAME {target:?}"),
+            ],
+        ),
+        (
+            "its record alone, which is no longer proxied",
+            vec![published("a.example.com", &[("tunnel-service", "none")])],
+            |cloudflare| cloudflare.records[0].proxied = false,
+            vec![format!(
+                "- a record without a rule, as it is asked for; record CNAME {target:?}, not proxied"
+            )],
+        ),
+        (
+            "its rule gone",
+            vec![published("a.example.com", &[service])],
+            |cloudflare| cloudflare.documents = FakeCloudflare::with_config("{}").documents,
+            vec![format!(
+                "- the record's comment names no rule that is there, which a loop repairs; record CNAME {target:?}"
+            )],
+        ),
+        (
+            "its comment edited away",
+            vec![published("a.example.com", &[service])],
+            |cloudflare| cloudflare.records[0].comment = "".into(),
+            vec![],
+        ),
+    ] {
+        let cloudflare = published_then(&endpoints, edit);
+        let hostname = Hostname::parse("a.example.com").expect("a hostname");
+        let found = published_of(&hostname, &cloudflare.snapshot(), &cloudflare.settings());
+        let found: Vec<String> =
+            found.iter().map(|one| format!("{} {}", one.path.as_deref().unwrap_or("-"), one.what)).collect();
+        assert_eq!(found, expected, "{label}");
+    }
+}
+
+#[test]
+fn what_is_published_with_a_policy_names_the_application_that_protects_it() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(vec![policy("staff", Decision::Allow)]);
+    let wanted =
+        published("a.example.com", &[("tunnel-service", "http://web:80"), ("access-policy", "staff")]);
+    // Its application comes first.
+    for _ in 0..3 {
+        cloudflare.run_loop(std::slice::from_ref(&wanted), usize::MAX);
+    }
+    let hostname = Hostname::parse("a.example.com").expect("a hostname");
+    let found = published_of(&hostname, &cloudflare.snapshot(), &cloudflare.settings());
+    let [Published { what, .. }] = &found[..] else { panic!("{found:?}") };
+    assert!(what.ends_with("; protected by [\"a.example.com (ExternalDNS default)\"]"), "{what}");
 }

@@ -1,4 +1,4 @@
-//! Keeps the last snapshot until something is written.
+//! Keeps the last snapshot, and knows if something was written since.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,9 +7,10 @@ use crate::reconcile::snapshot::Snapshot;
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the time at which its reading began.
-    read: Option<(Instant, Arc<Snapshot>)>,
-    /// The number of writes. It shows if a write has overtaken a reading, whose result is then outdated.
+    /// The snapshot, with the time at which its reading began and the number of writes by then. More of them have
+    /// outdated it, also those that overtook the reading.
+    read: Option<(Instant, u64, Arc<Snapshot>)>,
+    /// The number of writes.
     writes: u64,
 }
 
@@ -23,25 +24,32 @@ impl LastSnapshot {
 
     /// Stores a reading that began at `begun`, after `writes` writes.
     pub(crate) fn end_reading(&mut self, snapshot: &Arc<Snapshot>, begun: Instant, writes: u64) {
-        if self.writes == writes {
-            self.read = Some((begun, Arc::clone(snapshot)));
-        }
+        self.read = Some((begun, writes, Arc::clone(snapshot)));
     }
 
     /// Something was written, or is about to be.
     pub(crate) fn outdate(&mut self) {
         self.writes += 1;
-        self.read = None;
     }
 
     /// The last snapshot, whatever its age. Later publications are not in it.
     pub(crate) fn of_any_age(&self) -> Option<Arc<Snapshot>> {
-        self.read.as_ref().map(|(_, snapshot)| Arc::clone(snapshot))
+        self.valid().map(|(_, snapshot)| Arc::clone(snapshot))
+    }
+
+    /// The last snapshot, also if it is outdated: to be shown, and not to decide by.
+    pub(crate) fn as_read(&self) -> Option<Arc<Snapshot>> {
+        self.read.as_ref().map(|(.., snapshot)| Arc::clone(snapshot))
     }
 
     pub(crate) fn younger_than(&self, age: Duration, now: Instant) -> Option<Arc<Snapshot>> {
-        let (begun, snapshot) = self.read.as_ref()?;
-        (now.saturating_duration_since(*begun) < age).then(|| Arc::clone(snapshot))
+        let (begun, snapshot) = self.valid()?;
+        (now.saturating_duration_since(begun) < age).then(|| Arc::clone(snapshot))
+    }
+
+    fn valid(&self) -> Option<(Instant, &Arc<Snapshot>)> {
+        let (begun, writes, snapshot) = self.read.as_ref()?;
+        (*writes == self.writes).then_some((*begun, snapshot))
     }
 }
 
@@ -63,7 +71,8 @@ mod tests {
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
         last.end_reading(&snapshot, begun, writes);
-        assert!(last.of_any_age().is_none());
+        assert!(last.of_any_age().is_none() && last.younger_than(age, begun).is_none());
+        assert!(last.as_read().is_some(), "it may be shown");
     }
 
     #[test]

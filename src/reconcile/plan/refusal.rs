@@ -557,7 +557,7 @@ mod tests {
             (Reason::Invalid(Problem::read("x")), "mistake"),
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
             (Reason::LocalTunnel { tunnel }, "held by others"),
-            (Reason::NotKept { field: "record".into() }, "held by others"),
+            (Reason::NotKept { what: "record".into() }, "held by others"),
             (Reason::MassDeletion, "guard"),
             (Reason::WouldOpen { by: None }, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),

@@ -22,7 +22,10 @@ fn readiness_follows_what_is_known() {
     let address = bound.local_addr();
     let known = Arc::clone(&health);
     let running = bound
-        .serve(Arc::new(move |path: &str| route(path, &known, || "up 1\n".to_owned())), system_clock())
+        .serve(
+            Arc::new(move |path: &str, _: bool| route(path, &known, || "up 1\n".to_owned())),
+            system_clock(),
+        )
         .unwrap();
 
     assert_eq!(Client::connect(address).get("/healthz").text(), r#"{"status":"ok"}"#);
@@ -42,7 +45,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     const LENGTH: usize = 4 << 20;
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
-    let routes = |path: &str| {
+    let routes = |path: &str, _: bool| {
         (path == "/metrics").then(|| Response {
             status: 200,
             content_type: "text/plain",
@@ -75,8 +78,9 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = bound.local_addr();
     let health = Health::default();
-    let _running =
-        bound.serve(Arc::new(move |path: &str| route(path, &health, String::new)), system_clock()).unwrap();
+    let _running = bound
+        .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())
+        .unwrap();
     let mut client = Client::connect(address);
     for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".bytes() {
         client.send([byte]);
@@ -92,8 +96,9 @@ fn the_unspecified_address_takes_both_families() {
     let port = bound.local_addr().port();
     let has_ipv6 = bound.local_addr().is_ipv6();
     let health = Health::default();
-    let running =
-        bound.serve(Arc::new(move |path: &str| route(path, &health, String::new)), system_clock()).unwrap();
+    let running = bound
+        .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())
+        .unwrap();
     assert_eq!(Client::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).get("/healthz").status, 200);
     if has_ipv6 {
         assert_eq!(

@@ -111,6 +111,11 @@ impl Process {
         exchange(self.observation, &[request.as_bytes()]).expect("the port answers")
     }
 
+    /// The address of the observation port, once it is ready.
+    pub fn observation(&self) -> SocketAddr {
+        self.observation
+    }
+
     /// From the next line on nobody reads what is said.
     pub fn close_standard_error(&mut self) {
         self.lines = mpsc::channel().1;

@@ -1,0 +1,132 @@
+//! `status`: asks a running instance on this machine what is published, and what is not and why.
+
+use std::net::SocketAddr;
+
+use miniserde::json;
+
+use super::Report;
+use super::healthcheck::ask;
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::text::percent_encoded;
+use crate::observe::routes::STATUS;
+use crate::observe::status::{Row, Status};
+
+const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "OBJECT", "STATE", "SINCE", "WHAT"];
+
+/// Asks about a hostname, or about everything that is not done.
+///
+/// # Errors
+/// When no instance answers.
+pub fn status(
+    address: SocketAddr,
+    clock: &dyn Clock,
+    hostname: Option<&str>,
+    json: bool,
+) -> Result<Report, String> {
+    let below =
+        hostname.map(|hostname| format!("/{}", percent_encoded(hostname, b"-._~"))).unwrap_or_default();
+    let answer = ask(address, &format!("{STATUS}{below}"), clock, limits::STATUS_TIMEOUT)?;
+    let status = read(&answer).ok_or_else(|| format!("{address}: the answer is not whole"))?;
+    Ok(report(&status, clock.unix_seconds(), json))
+}
+
+fn read(answer: &str) -> Option<Status> {
+    let (_, document) = answer.split_once("\r\n\r\n")?;
+    json::from_str(document).ok()
+}
+
+fn report(status: &Status, now: i64, json: bool) -> Report {
+    if json {
+        return Report::json(status, status.ok);
+    }
+    let Status { ok, loop_began, wanted, published, refused, waiting, without_service, rows, more } = status;
+    let mut text = String::new();
+    if let Some(began) = loop_began {
+        let began = age(now - began);
+        text = format!(
+            "last loop {began} ago: {wanted} wanted, {published} published, {refused} refused, {waiting} waiting, \
+             {without_service} without a service\n"
+        );
+    }
+    if !rows.is_empty() {
+        let cells = rows.iter().map(|row| cells(row, now));
+        let table: Vec<_> = std::iter::once(HEADER.map(str::to_owned).to_vec()).chain(cells).collect();
+        text += &Report::table(&table, *ok).text;
+    }
+    if *more > 0 {
+        text += &format!("and {more} more\n");
+    }
+    Report { text, is_well: *ok }
+}
+
+fn cells(row: &Row, now: i64) -> Vec<String> {
+    let Row { hostname, path, resource, state, refused, since, what } = row;
+    let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
+    let reason = refused.as_ref().map(|refused| format!(": {refused}")).unwrap_or_default();
+    let since = since.map(|since| format!("{} ago", age(now - since)));
+    vec![hostname.clone(), text(path), text(resource), format!("{state}{reason}"), text(&since), what.clone()]
+}
+
+/// A time that has passed, in the largest unit of which it has two.
+fn age(seconds: i64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let (length, unit) = units.into_iter().find(|(length, _)| seconds >= 2 * length).unwrap_or((1, "s"));
+    format!("{}{unit}", seconds.max(0) / length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_names_its_group_and_word_and_says_since_when() {
+        let row = Row {
+            hostname: "held.example.com".to_owned(),
+            path: Some("^/api".to_owned()),
+            state: "held by others".to_owned(),
+            refused: Some("record_held".to_owned()),
+            since: Some(100),
+            what: "the name has a record\u{1b}[2J".to_owned(),
+            ..Row::default()
+        };
+        let published =
+            Row { hostname: "web.example.com".to_owned(), state: "published".to_owned(), ..Row::default() };
+        let status = Status {
+            loop_began: Some(7_290),
+            wanted: 2,
+            published: 1,
+            refused: 1,
+            rows: vec![row, published],
+            more: 3,
+            ..Status::default()
+        };
+        let Report { text, is_well } = report(&status, 7_300, false);
+        let expected = "last loop 10s ago: 2 wanted, 1 published, 1 refused, 0 waiting, 0 without a service\n\
+            HOSTNAME          PATH   OBJECT  STATE                        SINCE   WHAT\n\
+            held.example.com  ^/api  -       held by others: record_held  2h ago  the name has a record\\u{1b}[2J\n\
+            web.example.com   -      -       published                    -       -\n\
+            and 3 more\n";
+        assert_eq!((&*text, is_well), (expected, false));
+        let Report { text, is_well } = report(&status, 7_300, true);
+        assert_eq!(json::from_str::<Status>(&text).ok().as_ref(), Some(&status));
+        assert!(!is_well);
+    }
+
+    #[test]
+    fn an_age_has_the_largest_unit_of_which_it_has_two_and_is_never_negative() {
+        for (seconds, expected) in
+            [(-5, "0s"), (119, "119s"), (120, "2m"), (7_199, "119m"), (7_200, "2h"), (900_000, "10d")]
+        {
+            assert_eq!(age(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_whole_document_is_an_answer() {
+        let document = json::to_string(&Status::default());
+        assert_eq!(read(&format!("HTTP/1.1 200 \r\n\r\n{document}")), Some(Status::default()));
+        let (cut, _) = document.split_at(document.len() - 1);
+        assert_eq!(read(&format!("HTTP/1.1 200 \r\n\r\n{cut}")), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! The document of `/status`, which the command `status` asks for: its form, its bounds, and where it is sent.
+
+use std::net::IpAddr;
+
+use httparse::Header;
+use miniserde::json;
+
+use crate::limits;
+use crate::model::text::one_line;
+use crate::secret::redact;
+
+/// Rows of one document. The counts tell of all.
+const ROWS_MAX: usize = 1_000;
+
+/// The rows of one document together. Some answers may wait for slow readers at once, in a container of 64 MiB.
+const ROWS_MAX_BYTES: usize = 512 * 1024;
+
+/// What the process knows of the last loop of ExternalDNS. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
+pub struct Status {
+    /// False if something that was asked about is not done, and is not done by itself.
+    pub ok: bool,
+    /// When the last loop began; `None` before the first one.
+    pub loop_began: Option<i64>,
+    /// Hostnames that ExternalDNS wants to be published.
+    pub wanted: usize,
+    /// Hostnames that had a record of ours when the last loop began.
+    pub published: usize,
+    /// What was asked for in the last loop and is neither done nor waits.
+    pub refused: usize,
+    /// What was asked for in the last loop and is done once something else is.
+    pub waiting: usize,
+    /// Hostnames that were sent without a service.
+    pub without_service: usize,
+    pub rows: Vec<Row>,
+    /// The rows that were left out.
+    pub more: usize,
+}
+
+/// What is known of a hostname, or of one path of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
+pub struct Row {
+    pub hostname: String,
+    pub path: Option<String>,
+    /// The object that asks for it.
+    pub resource: Option<String>,
+    /// The group of the reason, `published`, `no service`, `not sent` or `note`.
+    pub state: String,
+    /// The word behind `refused=` in the log.
+    pub refused: Option<String>,
+    /// When it was first said.
+    pub since: Option<i64>,
+    /// What stands, or what is in the way and what to do.
+    pub what: String,
+}
+
+impl Status {
+    /// Takes rows as far as there is room, of so many. Each text is on one line and without a secret.
+    pub fn fill(&mut self, count: usize, rows: impl IntoIterator<Item = Row>) {
+        let mut bytes = 0;
+        for row in rows.into_iter().take(ROWS_MAX) {
+            let row = row.shown();
+            bytes += json::to_string(&row).len();
+            if bytes > ROWS_MAX_BYTES {
+                break;
+            }
+            self.rows.push(row);
+        }
+        self.more = count.saturating_sub(self.rows.len());
+    }
+}
+
+impl Row {
+    fn shown(self) -> Self {
+        let shown = |text: String| one_line(&redact(&text), limits::PROBLEM_MAX_CHARS).to_string();
+        Self {
+            hostname: shown(self.hostname),
+            path: self.path.map(shown),
+            resource: self.resource.map(shown),
+            what: shown(self.what),
+            ..self
+        }
+    }
+}
+
+/// True for a peer that shares the network namespace of this process: loopback, or the connection's own address.
+pub fn is_own(peer: IpAddr, local: IpAddr) -> bool {
+    let (peer, local) = (peer.to_canonical(), local.to_canonical());
+    peer.is_loopback() || peer == local
+}
+
+/// True for the headers of the command. A browser that a page leads here through a forwarded port names the page, and a
+/// visitor of a tunnel the tunnel's hostname.
+pub fn is_of_command(headers: &[Header<'_>]) -> bool {
+    let is = |header: &Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
+    let mut hosts = headers.iter().filter(|header| is(header, "Host")).map(|header| header.value);
+    let is_local = hosts.next() == Some(HOST.as_bytes()) && hosts.next().is_none();
+    is_local && !headers.iter().any(|header| is(header, "Origin") || is(header, "Sec-Fetch-Site"))
+}
+
+/// The host that the command asks, at whatever address.
+pub const HOST: &str = "localhost";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: String) -> Row {
+        Row { hostname: "a.example.com".to_owned(), what, ..Row::default() }
+    }
+
+    #[test]
+    fn rows_and_their_texts_are_bounded_and_the_rest_is_counted() {
+        for (length, expected) in
+            [(1, 1_000..=1_000), (300, 1_000..=1_000), (1_000, 400..=500), (100_000, 400..=500)]
+        {
+            let mut status = Status::default();
+            status.fill(100_000, (0..100_000).map(|_| row("x".repeat(length))));
+            assert!(expected.contains(&status.rows.len()), "{length}: {}", status.rows.len());
+            assert_eq!(status.more, 100_000 - status.rows.len());
+            let length = json::to_string(&status).len();
+            assert!(length < ROWS_MAX_BYTES + 2_000, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_others_ends_no_line_and_moves_no_cursor() {
+        let mut status = Status::default();
+        let odd = || "a\n\u{1b}[2J\u{9b}\u{202e}".to_owned();
+        let row = Row { hostname: odd(), path: Some(odd()), resource: Some(odd()), ..row(odd()) };
+        status.fill(1, [row]);
+        let escaped = r"a\n\u{1b}[2J\u{9b}\u{202e}";
+        let Row { hostname, path, resource, what, .. } = &status.rows[0];
+        let texts = [Some(hostname), path.as_ref(), resource.as_ref(), Some(what)];
+        assert_eq!(texts.map(|text| text.map(String::as_str)), [Some(escaped); 4]);
+    }
+
+    #[test]
+    fn only_this_pod_s_own_peers_are_answered() {
+        for (peer, local, expected) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("127.0.0.6", "10.0.0.7", true),
+            ("::1", "::1", true),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", true),
+            ("10.0.0.7", "10.0.0.7", true),
+            ("::ffff:10.0.0.7", "10.0.0.7", true),
+            ("fd00::7", "fd00::7", true),
+            ("10.0.0.8", "10.0.0.7", false),
+            ("::ffff:10.0.0.8", "::ffff:10.0.0.7", false),
+            ("fd00::8", "fd00::7", false),
+            ("0.0.0.0", "10.0.0.7", false),
+        ] {
+            let address = |text: &str| text.parse().expect("an address");
+            assert_eq!(is_own(address(peer), address(local)), expected, "{peer} to {local}");
+        }
+    }
+
+    #[test]
+    fn only_the_command_s_own_headers_are_answered() {
+        let host = ("Host", "localhost");
+        for (headers, expected) in [
+            (&[host][..], true),
+            (&[("host", "localhost"), ("Connection", "close")], true),
+            (&[], false),
+            (&[host, host], false),
+            (&[("Host", "localhost:8080")], false),
+            (&[("Host", "rebound.example.com")], false),
+            (&[host, ("origin", "null")], false),
+            (&[host, ("SEC-FETCH-SITE", "none")], false),
+        ] {
+            let headers: Vec<Header<'_>> =
+                headers.iter().map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
+            assert_eq!(is_of_command(&headers), expected, "{headers:?}");
+        }
+    }
+}
