@@ -19,7 +19,7 @@ mod watch;
 mod writer;
 mod writes;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use log::Level;
 
@@ -63,6 +63,7 @@ pub struct Provider {
     said_notes: Mutex<Said<LogLine>>,
     /// When the last loop began, and the hostnames that had a record of ours then.
     last_loop: Mutex<Option<(i64, usize)>>,
+    first_loop: Once,
 }
 
 impl Provider {
@@ -91,6 +92,7 @@ impl Provider {
             strays: Mutex::default(),
             said_notes: Mutex::default(),
             last_loop: Mutex::default(),
+            first_loop: Once::new(),
         }
     }
 

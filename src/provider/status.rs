@@ -6,6 +6,8 @@
 //! - what ExternalDNS sends: a fingerprint of each hostname of the last adjustment, eight bytes;
 //! - when the last loop began, and how many hostnames were published then.
 
+use log::info;
+
 use crate::locks::lock;
 use crate::model::text::fingerprint;
 use crate::model::{Hostname, hostname};
@@ -59,9 +61,18 @@ impl Provider {
         status
     }
 
-    /// Notes that a loop begins, and how many hostnames are published.
+    /// Notes that a loop begins, and how many hostnames are published. The log has the counts of the first complete one.
     pub(super) fn begin_loop(&self, published: usize) {
         *lock(&self.last_loop) = Some((self.writer.clock.unix_seconds(), published));
+        if lock(&self.adjustments.sent).is_some() {
+            self.first_loop.call_once(|| {
+                let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
+                info!(
+                    wanted, published, refused, waiting, without_service;
+                    "the first loop is complete; the command status says more"
+                );
+            });
+        }
     }
 
     fn counts(&self) -> Status {

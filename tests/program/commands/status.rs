@@ -158,6 +158,12 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
         (json.code, &document["ok"], &document["rows"][0]["state"]),
         (Some(0), &true.into(), &"published".into())
     );
+
+    let (_, _, lines) = process.end_with("TERM");
+    let told: Vec<&String> =
+        lines.iter().filter(|line| line.contains("the first loop is complete")).collect();
+    let [told] = &told[..] else { panic!("{lines:#?}") };
+    assert!(told.contains(r#""wanted":"10","published":"10","refused":"0","waiting":"0""#), "{told}");
 }
 
 #[test]
