@@ -115,7 +115,13 @@ impl Writer {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
         let now = self.clock.unix_seconds();
-        let news = lock(&self.state.refusals).news(refusals.cloned().map(Refusal::as_said), now);
+        let mut said = lock(&self.state.refusals);
+        // A turn says nothing of the hostnames that it leaves.
+        let is_left = |refusal: &Refusal| plan.left > 0 && plan.host(&refusal.hostname).is_none();
+        let left: Vec<Refusal> =
+            said.all().map(|(refusal, _)| refusal).filter(|one| is_left(one)).cloned().collect();
+        let news = said.news(refusals.cloned().map(Refusal::as_said).chain(left), now);
+        drop(said);
         let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
             news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {

@@ -36,6 +36,23 @@ fn thousands_of_hostnames_are_published_in_turn_and_withdrawn_in_turn_after_all_
     assert_eq!(served(&harness, "example.com"), 201);
 }
 
+/// Each turn looks at other hostnames, and knows nothing of those that it leaves.
+#[test]
+fn a_mistake_beside_thousands_of_hostnames_is_told_once() {
+    let harness = roomy();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let mistaken = ["aa", "zz"].map(|name| published(&format!("{name}.example.com"), "nonsense://shop"));
+    let wanted: Vec<Endpoint> = shops("example.com", HOSTNAMES).into_iter().chain(mistaken).collect();
+    while served(&harness, "example.com") < HOSTNAMES {
+        let _ = external_dns.run_loop(&wanted);
+    }
+    let _ = external_dns.run_loop(&wanted);
+    for name in ["aa.example.com", "zz.example.com"] {
+        assert_eq!(harness.log.lines_with(&["refused=invalid", name]).len(), 1, "{name}");
+    }
+}
+
 /// The limit compares all that one request deletes, and not what is done of it.
 #[test]
 fn a_mass_deletion_is_judged_over_the_whole_request() {
