@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::mem;
 
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
-pub use refusal::{MISTAKE, Reason, Refusal, WAITING};
+pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
 use crate::ingress::{RuleEdit, WantedRule};

@@ -121,6 +121,24 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
     assert_eq!(account.harness.foreign_records(), records);
 }
 
+/// A Worker's record is read-only, so that nobody can delete it where a record is deleted.
+#[test]
+fn a_record_of_a_custom_domain_is_told_with_where_it_is_taken_off() {
+    let harness = Harness::new();
+    for (name, kind, content, is_read_only) in
+        [("worker", "AAAA", "100::", true), ("pages", "CNAME", "site.pages.dev", false)]
+    {
+        let name = format!("{name}.example.com");
+        let record = json!({"name": name, "type": kind, "content": content, "proxied": true, "meta": {"read_only": is_read_only}});
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+        harness.start().external_dns().run_loop(&[published(&name, "http://web:80")]).expect("refused");
+        let told = harness.log.lines_with(&["refused=record_held", &name]);
+        let [line] = &told[..] else { panic!("{told:#?}") };
+        assert!(line.contains("take the custom domain off") && !line.contains("delete it"), "{line}");
+        assert_eq!(line.contains("ADOPT=all"), !is_read_only, "{line}");
+    }
+}
+
 /// Invariant 5 of docs/how-it-works.md.
 #[test]
 fn a_deletion_beside_an_invalid_endpoint_of_the_hostname_is_withheld() {

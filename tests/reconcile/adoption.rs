@@ -366,7 +366,8 @@ fn a_record_that_cloudflare_manages_is_never_taken_over() {
     let before = cloudflare.clone();
     let plan = settle(&mut cloudflare, &desired());
     assert_eq!(cloudflare, before);
-    assert!(!plan.refusals[0].to_string().contains("ADOPT"), "{:?}", plan.refusals);
+    let line = plan.refusals[0].to_string();
+    assert!(!line.contains("ADOPT") && line.contains("take the custom domain off"), "{line}");
 }
 
 /// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer takes

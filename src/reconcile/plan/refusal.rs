@@ -58,6 +58,8 @@ pub enum Reason {
         content: Box<str>,
         /// The comment, which may tell who made it.
         comment: Box<str>,
+        /// What Cloudflare tells of it besides.
+        nature: RecordNature,
         /// The comment that would make the record ours, if only the stamp is missing.
         remedy: Option<Box<str>>,
         /// The smallest value of `ADOPT` that would take it over, if any would.
@@ -152,6 +154,16 @@ pub enum Reason {
         /// What was written.
         what: Box<str>,
     },
+}
+
+/// What a foreign record is, as far as that tells what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordNature {
+    Plain,
+    /// A custom domain of a service of Cloudflare, which makes the record and takes it away.
+    CustomDomain,
+    /// It leads to a tunnel that was deleted.
+    Dead,
 }
 
 impl Reason {
@@ -323,14 +335,15 @@ impl fmt::Display for Reason {
                 "no zone holds the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { kind, content, comment, remedy, adopt } => {
+            Self::RecordHeld { kind, content, comment, nature, remedy, adopt } => {
                 write!(formatter, "the name has a record {kind} {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                formatter.write_str(match remedy {
-                    Some(_) => " that leads to our tunnel without our stamp: ",
-                    None => " that is not ours: ",
+                formatter.write_str(match (remedy, nature) {
+                    (Some(_), _) => " that leads to our tunnel without our stamp: ",
+                    (None, RecordNature::Dead) => " that is not ours and leads to a deleted tunnel, so nowhere: ",
+                    (None, _) => " that is not ours: ",
                 })?;
                 if let Some(value) = adopt {
                     write!(formatter, "set ADOPT={value} to take it over, ")?;
@@ -339,6 +352,10 @@ impl fmt::Display for Reason {
                     Some(stamp) => {
                         write!(formatter, "set its comment to {stamp:?} to give it back, or delete the record")
                     }
+                    None if *nature == RecordNature::CustomDomain => formatter.write_str(
+                        "take the custom domain off the Worker, Pages project or bucket that has it, or take the hostname \
+                         off the cluster",
+                    ),
                     None => formatter.write_str(DELETE_OR_TAKE_OFF),
                 }
             }
@@ -519,6 +536,7 @@ mod tests {
                     kind: "A".into(),
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
+                    nature: RecordNature::Plain,
                     remedy: None,
                     adopt: None,
                 },

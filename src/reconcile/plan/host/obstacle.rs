@@ -7,7 +7,7 @@ use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::standing::Standing;
-use crate::reconcile::plan::Reason;
+use crate::reconcile::plan::{Reason, RecordNature};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The obstacle to an endpoint, if the hostname is to be served through `tunnel`. `before` are endpoints that have none,
@@ -163,13 +163,18 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 /// The reason for a name that is held, with the way to make it ours.
 fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[Desired<'_>]) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
-    if let Some(Err(problem)) = tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
-        return Reason::Undecided(problem.clone());
-    }
+    let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
+        Some(Err(problem)) => return Reason::Undecided(problem.clone()),
+        Some(Ok(true)) => RecordNature::Dead,
+        // The dashboard lets nobody edit a Worker's or a bucket's record, and a Pages project makes its own again.
+        _ if record.read_only || record.content.ends_with(".pages.dev") => RecordNature::CustomDomain,
+        _ => RecordNature::Plain,
+    };
     Reason::RecordHeld {
         kind: record.kind.clone(),
         content: record.content.clone(),
         comment: record.comment.clone(),
+        nature,
         remedy: remedy(host, record, all),
         adopt: adoption::smallest_value(host, desired),
     }
@@ -178,7 +183,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[D
 /// The stamp that a record of ours had before somebody edited it away: the record leads to our tunnel, and a rule of
 /// the hostname stands there. It names only the rules that are asked for, because another may be foreign.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<str>> {
-    if !record.comment.is_empty() || &*record.kind != "CNAME" {
+    if record.read_only || !record.comment.is_empty() || &*record.kind != "CNAME" {
         return None;
     }
     let tunnel = host.settings().tunnel_of_target(&record.content)?;
