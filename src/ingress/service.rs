@@ -40,6 +40,9 @@ impl Service {
         if text.is_empty() {
             return Err(ServiceError::Empty);
         }
+        if text.contains(", ") {
+            return Err(ServiceError::Several);
+        }
         let is_blank = |&character: &char| character.is_control() || character.is_whitespace();
         // Most texts have no such character, which their bytes show quickly.
         if !text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -105,6 +108,8 @@ pub fn looks_like_service(text: &str) -> bool {
 pub enum ServiceError {
     /// The text is empty.
     Empty,
+    /// Several services, joined as the targets of an endpoint are.
+    Several,
     /// A blank or a control character.
     Character(char),
     /// The text is neither `<scheme>://<host>` nor anything else that cloudflared knows.
@@ -137,8 +142,13 @@ impl fmt::Display for ServiceError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Empty => "the service is empty: write one such as http://name.namespace.svc:8080",
+            Self::Several => {
+                "these are several services, and a rule has one: keep one of them, or name it by webhook/tunnel-service"
+            }
             Self::Character(character) => return write!(formatter, "a service cannot hold {character:?}"),
-            Self::Scheme => "a service needs a scheme and a host, as in http://name.namespace.svc:8080",
+            Self::Scheme => {
+                "a service needs a scheme: write http:// or another one before it, as in http://name.namespace.svc:8080"
+            }
             Self::UnknownScheme(scheme) => {
                 return write!(
                     formatter,
@@ -343,6 +353,7 @@ mod tests {
             ("http://:80", E::NoHost),
             ("http://x/y", E::Path),
             ("http://x//", E::Path),
+            ("http://x:80, http://y:80", E::Several),
             ("http://x:80/ ", E::Character(' ')),
             ("http://local host:80", E::Character(' ')),
             ("http://a\nb", E::Character('\n')),

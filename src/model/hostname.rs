@@ -39,6 +39,9 @@ impl Hostname {
         if name.is_empty() {
             return Err(HostnameError::Empty);
         }
+        if bare.contains('/') {
+            return Err(HostnameError::Url);
+        }
         if bare.contains('*') {
             return Err(HostnameError::Wildcard);
         }
@@ -97,6 +100,8 @@ pub enum HostnameError {
     Empty,
     /// A `*` in any place but a leading `*.`.
     Wildcard,
+    /// A `/`, as in a URL or before a path.
+    Url,
     /// A `:`, as before a port.
     Port,
     /// Two dots with nothing between them, or a dot in front.
@@ -119,6 +124,7 @@ impl fmt::Display for HostnameError {
                 "a hostname may hold one `*`, as its first label with another after it, as in \
                  `*.example.com`"
             }
+            Self::Url => "write the hostname alone, without https:// before it and without a path behind it",
             Self::Port => "a hostname has no port: put the port into the service",
             Self::EmptyLabel => "the hostname has an empty label: two dots in a row, or one in front",
             Self::Hyphen(label) => {
@@ -134,6 +140,12 @@ impl fmt::Display for HostnameError {
                 return write!(
                     formatter,
                     "the hostname is longer than {HOSTNAME_MAX_BYTES} bytes in punycode"
+                );
+            }
+            Self::Character(character) if character.is_ascii() => {
+                return write!(
+                    formatter,
+                    "a hostname cannot hold {character:?}: it has letters, digits and hyphens"
                 );
             }
             Self::Character(character) => {
@@ -349,7 +361,8 @@ mod tests {
             ("a-.example.com", E::Hyphen("a-".into())),
             ("a b", E::Character(' ')),
             ("[::1]", E::Character('[')),
-            ("a/b", E::Character('/')),
+            ("a/b", E::Url),
+            ("https://a.b:443", E::Url),
             ("a\n", E::Character('\n')),
             ("u\u{308}.example", E::Character('\u{308}')),
             ("a。example", E::Character('。')),
@@ -381,6 +394,8 @@ mod tests {
             (E::Empty, "is empty"),
             (E::Wildcard, "as in `*.example.com`"),
             (E::Port, "put the port into the service"),
+            (E::Url, "without https:// before it"),
+            (E::Character(' '), "letters, digits"),
             (E::EmptyLabel, "an empty label"),
             (E::Hyphen("-a".into()), r#"the label "-a" begins or ends with a hyphen"#),
             (E::LabelTooLong("a".into()), r#"the label "a" is longer than 63 bytes"#),

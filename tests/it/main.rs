@@ -35,5 +35,6 @@ mod sweep;
 mod tunnels;
 mod turns;
 mod visitors;
+mod words;
 mod write_loops;
 mod zones;

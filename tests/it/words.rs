@@ -1,0 +1,39 @@
+//! Mistakes that newcomers make, each told once with its remedy.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Harness, Program, published};
+
+/// An endpoint of which only the targets tell what is meant, as by an annotation `target`.
+fn with_targets(name: &str, targets: &[&str]) -> Endpoint {
+    let targets = targets.iter().map(ToString::to_string).collect();
+    let record_type = "CNAME".to_owned();
+    Endpoint { targets, record_type, provider_specific: Vec::new(), ..published(name, "") }
+}
+
+/// The only line that names a hostname after two loops.
+fn told(harness: &Harness, program: &Program, desired: &Endpoint) -> String {
+    harness.log.forget();
+    for _ in 0..2 {
+        program.external_dns().run_loop(std::slice::from_ref(desired)).expect("answered");
+    }
+    let lines = harness.log.lines_with(&["WARN", &desired.dns_name]);
+    let [line] = &lines[..] else { panic!("{lines:#?}") };
+    line.clone()
+}
+
+#[test]
+fn a_mistake_in_a_name_or_a_service_is_refused_with_its_remedy() {
+    let harness = Harness::new();
+    let program = harness.start();
+    for (desired, remedy) in [
+        (published("https://a.example.com", "http://web:80"), "write the hostname alone, without https://"),
+        (published("a.example.com/shop", "http://web:80"), "without a path behind it"),
+        (
+            with_targets("b.example.com", &["http://one.gw.svc:80", "http://two.gw.svc:80"]),
+            r#""http://one.gw.svc:80, http://two.gw.svc:80": these are several services"#,
+        ),
+    ] {
+        let line = told(&harness, &program, &desired);
+        assert!(line.contains(remedy) && line.contains("refused=invalid"), "{line}");
+    }
+}
