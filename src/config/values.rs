@@ -17,7 +17,6 @@ use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
 use crate::reconcile::access::wish;
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
@@ -193,13 +192,12 @@ impl<'a> Reader<'a> {
         adopt
     }
 
-    pub(super) fn namespace_guard(&mut self) -> Option<NamespaceGuard> {
-        let is_on = self.boolean("NAMESPACE_GUARD");
+    pub(super) fn cluster_domain(&mut self) -> Box<str> {
         let domain = self.parsed("CLUSTER_DOMAIN", |text| match Hostname::parse(text) {
             Ok(domain) if domain.is_wildcard() => Err("a domain has no wildcard".to_owned()),
             domain => domain.map_err(|error| error.to_string()),
-        })?;
-        is_on.then(|| NamespaceGuard { cluster_domain: domain.as_str().into() })
+        });
+        domain.map(|domain| domain.as_str().into()).unwrap_or_default()
     }
 
     /// The policies of `DEFAULT_ACCESS_POLICY`; `none` is no policy.

@@ -2,20 +2,20 @@
 //! which no other namespace may hold.
 
 use crate::ingress::OriginOption;
-use crate::reconcile::Settings;
 use crate::reconcile::canonical::{Fault, Publication};
 use crate::reconcile::stamp::{self, Stamp};
+use crate::reconcile::{Policy, Settings};
 
-/// The settings of the guard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceGuard {
+/// The forms of services that the guard allows.
+#[derive(Clone, Copy, Debug)]
+struct Guard<'a> {
     /// The domain that may follow `svc` in a service's name, such as `cluster.local`.
-    pub cluster_domain: Box<str>,
+    cluster_domain: &'a str,
 }
 
-impl NamespaceGuard {
+impl Guard<'_> {
     /// True if an object of `namespace` may publish this. Only listed forms are allowed, so anything new is refused.
-    fn allows(&self, publication: &Publication, namespace: &str) -> bool {
+    fn allows(self, publication: &Publication, namespace: &str) -> bool {
         let Some(rule) = &publication.rule else {
             // Its record would lead to whichever rule of the tunnel comes first.
             return false;
@@ -29,7 +29,7 @@ impl NamespaceGuard {
         service.starts_with("http_status:") || self.is_of_namespace(service, namespace)
     }
 
-    fn is_of_namespace(&self, service: &str, namespace: &str) -> bool {
+    fn is_of_namespace(self, service: &str, namespace: &str) -> bool {
         let Some((_, authority)) = service.split_once("://") else {
             return false;
         };
@@ -41,11 +41,11 @@ impl NamespaceGuard {
         name.is_some_and(|name| !name.is_empty())
             && of == Some(namespace)
             && kind == Some("svc")
-            && domain.is_none_or(|domain| domain == &*self.cluster_domain)
+            && domain.is_none_or(|domain| domain == self.cluster_domain)
     }
 
     /// Describes, for a message, what objects of `namespace` may publish.
-    fn allowed(&self, namespace: &str) -> String {
+    fn allowed(self, namespace: &str) -> String {
         let Self { cluster_domain } = self;
         format!(
             "http_status:<code>, <scheme>://<service>.{namespace}.svc[:<port>] and \
@@ -58,7 +58,8 @@ impl NamespaceGuard {
 /// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
 /// planned, as a mistake is, it holds back the object's other rules in every loop, whatever of it ExternalDNS asks for.
 pub fn refusal(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
-    let guard = settings.policy.namespace_guard.as_ref()?;
+    let Policy { namespace_guard: true, cluster_domain, .. } = &settings.policy else { return None };
+    let guard = Guard { cluster_domain };
     let problem = match resource.and_then(namespace_of) {
         Some(namespace) if guard.allows(publication, namespace) => return None,
         Some(namespace) => {
@@ -105,8 +106,8 @@ mod tests {
         }
     }
 
-    fn guard() -> NamespaceGuard {
-        NamespaceGuard { cluster_domain: "cluster.local".into() }
+    fn guard() -> Guard<'static> {
+        Guard { cluster_domain: "cluster.local" }
     }
 
     #[test]

@@ -7,7 +7,6 @@ use crate::ingress::OriginRequest;
 use crate::limits;
 use crate::model::DomainFilter;
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::namespace::NamespaceGuard;
 use crate::reconcile::service_template::ServiceTemplate;
 
 /// The settings that decisions depend on.
@@ -34,8 +33,10 @@ pub struct Policy {
     pub move_grace: Duration,
     /// `ADOPT`: what may be taken over from others.
     pub adopt: Adopt,
-    /// `NAMESPACE_GUARD` and `CLUSTER_DOMAIN`: keeps namespaces apart.
-    pub namespace_guard: Option<NamespaceGuard>,
+    /// `NAMESPACE_GUARD`: keeps namespaces apart.
+    pub namespace_guard: bool,
+    /// `CLUSTER_DOMAIN`: the domain that may follow `svc` in the name of a service of the cluster.
+    pub cluster_domain: Box<str>,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
     pub access_guard: bool,
     /// `DEFAULT_ACCESS_POLICY`: the policies of every rule whose endpoint says nothing of Access.
@@ -60,7 +61,8 @@ impl Policy {
             mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
             move_grace: Duration::ZERO,
             adopt: Adopt::default(),
-            namespace_guard: None,
+            namespace_guard: false,
+            cluster_domain: "cluster.local".into(),
             access_guard: false,
             default_access_policy: Vec::new(),
             access_opt_out: true,

@@ -85,7 +85,7 @@ impl<'a> Place<'a> {
         let Self { of, settings, .. } = self;
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         let stamp = self.stamp();
-        if settings.policy.namespace_guard.is_some() {
+        if settings.policy.namespace_guard {
             let holder = stamp.as_ref().and_then(namespace::holder);
             prefer(&mut left, |candidate| {
                 holder.is_some() && namespace::digest_of(resource_of(candidate)) == holder

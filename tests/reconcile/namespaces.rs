@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
@@ -22,7 +21,7 @@ fn guarded() -> FakeCloudflare {
 }
 
 fn guard(mut cloudflare: FakeCloudflare) -> FakeCloudflare {
-    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare.namespace_guard = true;
     cloudflare
 }
 
@@ -168,7 +167,7 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 
     // Switched off again, what is there stays there.
-    cloudflare.namespace_guard = None;
+    cloudflare.namespace_guard = false;
     run(&mut cloudflare, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
     let comment = &cloudflare.records[0].comment;
     assert!(comment.contains(&format!(" ns={}", namespace_digest("shop"))), "{comment}");

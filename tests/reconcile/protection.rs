@@ -12,7 +12,6 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint,
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
     AccessReading, AccessSnapshot, Unread,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, records};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
@@ -224,7 +223,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
 
 fn guarded() -> FakeCloudflare {
     let mut cloudflare = cloudflare();
-    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare.namespace_guard = true;
     cloudflare.access_policies = Some(vec!["staff".into()]);
     cloudflare
 }

@@ -4,7 +4,6 @@ use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
 use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Decision, Destination};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;
 use test_support::external_dns::{Registry, TXT};
@@ -165,8 +164,7 @@ fn happen(event: Event, cloudflare: &mut FakeCloudflare, desired: &mut Vec<Endpo
         }
         Event::Guard(is_on) => cloudflare.access_guard = is_on,
         Event::Namespaces(is_on) => {
-            let guard = NamespaceGuard { cluster_domain: "cluster.local".into() };
-            cloudflare.namespace_guard = is_on.then_some(guard);
+            cloudflare.namespace_guard = is_on;
             cloudflare.access_policies = is_on.then(|| vec!["staff".into()]);
         }
         Event::Adopt(mode) => {

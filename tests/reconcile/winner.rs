@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::endpoint_of;
@@ -25,7 +24,7 @@ fn object_at(host: &str, resource: &str, path: &str, service: &str) -> Endpoint 
 
 fn guarded() -> FakeCloudflare {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.namespace_guard = Some(NamespaceGuard { cluster_domain: "cluster.local".into() });
+    cloudflare.namespace_guard = true;
     cloudflare
 }
 

@@ -175,7 +175,7 @@ fn may_be_named(policy: &ReusablePolicy, settings: &Policy) -> bool {
     let is_listed = |listed: &[Box<str>]| {
         listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
     };
-    let may_be_any = settings.access_policies.is_none() && settings.namespace_guard.is_none();
+    let may_be_any = settings.access_policies.is_none() && !settings.namespace_guard;
     may_be_any
         || settings.access_policies.as_deref().is_some_and(is_listed)
         || is_listed(&settings.default_access_policy)

@@ -91,7 +91,7 @@ impl Judge<'_> {
 
     /// Says no where another namespace has the hostname. What is refused so protects and opens nothing for others.
     fn may_have(self, name: &str, resource: Option<&str>) -> Result<(), Reason> {
-        if self.settings.policy.namespace_guard.is_none() {
+        if !self.settings.policy.namespace_guard {
             return Ok(());
         }
         let asking = resource.and_then(namespace::digest_of);
@@ -119,7 +119,7 @@ impl Judge<'_> {
     fn applications(self, requests: &Requests) -> Applications {
         let all = self.snapshot.access.applications();
         let mut by_namespace = BTreeMap::new();
-        if self.settings.policy.namespace_guard.is_some() {
+        if self.settings.policy.namespace_guard {
             let places = all.iter().filter_map(|one| Place::of_application(one, &self.settings.policy.owner));
             for place in places {
                 // What is left of a withdrawn name stands in front of its wildcard, which has that record.
@@ -145,8 +145,9 @@ impl Applications {
                 self.all
             )));
         }
-        let guard = settings.policy.namespace_guard.as_ref();
-        if let Some(namespace) = guard.and_then(|_| namespace::digest_of(resource?)) {
+        if settings.policy.namespace_guard
+            && let Some(namespace) = resource.and_then(namespace::digest_of)
+        {
             let count = self.by_namespace.entry(namespace).or_default();
             if *count >= NAMESPACE_APPLICATIONS_MAX {
                 return Err(Reason::AccessPolicy(

@@ -87,7 +87,7 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
             let holder = || namespace::holder(&own.first()?.stamp);
-            let namespace = settings.policy.namespace_guard.as_ref().and_then(|_| holder());
+            let namespace = if settings.policy.namespace_guard { holder() } else { None };
             let of = |created_unix_seconds| Published { namespace, created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }

@@ -21,7 +21,6 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceGuard;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     Earlier, Plan, RecordOperation, Stage, Turn, plan,
 };
@@ -86,7 +85,7 @@ pub struct FakeCloudflare {
     pub documents: BTreeMap<TunnelId, Document>,
     /// What the program is set to take over.
     pub adopt: Adopt,
-    pub namespace_guard: Option<NamespaceGuard>,
+    pub namespace_guard: bool,
     pub access_guard: bool,
     /// What the program reads of Access.
     pub access: AccessReading,
@@ -188,7 +187,7 @@ impl FakeCloudflare {
             default_service: None,
             publish_all: false,
             adopt: Adopt::default(),
-            namespace_guard: None,
+            namespace_guard: false,
             access_guard: false,
             access: AccessReading::NotAsked,
             policies: Vec::new(),
@@ -213,7 +212,7 @@ impl FakeCloudflare {
         settings.policy.default_service.clone_from(&self.default_service);
         settings.policy.publish_all = self.publish_all;
         settings.policy.adopt.clone_from(&self.adopt);
-        settings.policy.namespace_guard.clone_from(&self.namespace_guard);
+        settings.policy.namespace_guard = self.namespace_guard;
         settings.policy.access_guard = self.access_guard;
         settings.policy.mass_deletion_limit = self.mass_deletion_limit;
         settings.policy.default_access_policy.clone_from(&self.default_access_policy);

@@ -21,9 +21,10 @@ impl Comments {
         let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
         stamp.resource = resource(host, desired, &stamp).map(Into::into);
         stamp.bind_to(host.name());
-        let guard = host.policy().namespace_guard.as_ref();
         let asking = || namespace::digest_of(desired.first()?.resource?);
-        if let Some(namespace) = guard.and_then(|_| asking()) {
+        if host.policy().namespace_guard
+            && let Some(namespace) = asking()
+        {
             stamp.claim_for(&namespace);
         }
         let may_be_cut = !host.adopted_records.is_empty();

@@ -9,13 +9,13 @@ use crate::reconcile::stamp::Stamp;
 /// The digest of the one namespace that can have the hostname: the one that has it, else one that asks for what is
 /// published there, else that of the first resource by name. `None` without the guard.
 pub(super) fn entitled(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<Box<str>> {
-    host.policy().namespace_guard.as_ref()?;
+    host.policy().namespace_guard.then_some(())?;
     holder(host).or_else(|| first_namespace(host, desired))
 }
 
 /// The refusal of an object of another namespace than the entitled one.
 pub(super) fn refusal(host: &Host<'_>, resource: Option<&str>, entitled: Option<&str>) -> Option<Reason> {
-    host.policy().namespace_guard.as_ref()?;
+    host.policy().namespace_guard.then_some(())?;
     let is_entitled = resource.and_then(namespace::digest_of).as_deref() == entitled;
     (!is_entitled).then(|| Reason::NamespaceHeld { holder: entitled.unwrap_or_default().into() })
 }
