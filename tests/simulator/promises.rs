@@ -154,7 +154,8 @@ fn nothing_is_published(
 ) -> Result<(), Violation> {
     let foreign = world.foreign();
     let found = world.cloudflare().edit(|cloudflare| {
-        let mut rules = cloudflare.tunnels().iter().flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
+        let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+        let mut rules = tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
         let is_of_other = |rule: &str| rule.contains(OTHER_SERVICE);
         rules.find(|rule| !is_of_other(rule) && is_meant(rule, &place(rule).hostname))
     });
