@@ -7,7 +7,7 @@ use test_support::external_dns::SyncPolicy;
 use crate::claims::WILDCARD;
 use crate::coverage::Share;
 use crate::excuses::may_be_published;
-use crate::foreign;
+use crate::foreign::{self, Place, place};
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::settings::DEFAULT_SERVICE;
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_URL, THEIRS};
@@ -302,15 +302,25 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     Ok(is_promised)
 }
 
-/// Whether a source that shows nothing withdraws nothing.
+/// Whether a source that shows nothing withdraws nothing. The registry `crd` asks only for the deletion of what it was told
+/// is done, so a hostname of which it knows less stays, and may lose some of its paths.
 pub(crate) fn is_withheld(world: &World) -> bool {
     let limit = world.settings.mass_deletion_limit;
-    let hosts = world.cloudflare().edit(|cloudflare| {
+    let foreign = world.foreign();
+    let (hosts, is_all_known) = world.cloudflare().edit(|cloudflare| {
         let records: Vec<&Record> =
             cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).collect();
         let is_published =
             |host: &&&str| records.iter().any(|record| record.name == ***host && foreign::is_ours(record));
-        HOSTS.iter().filter(is_published).count()
+        let published: Vec<&&str> = HOSTS.iter().chain(&CONTESTED).filter(is_published).collect();
+        let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+        let mut rules = tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
+        let is_known = |rule: String| {
+            let Place { hostname, path } = place(&rule);
+            !published.contains(&&&*hostname) || world.is_answered(&hostname, Some(&path.unwrap_or_default()))
+        };
+        let are_known = published.iter().all(|host| world.is_answered(host, None));
+        (HOSTS.iter().filter(is_published).count(), are_known && rules.all(is_known))
     });
-    world.settings.policy == SyncPolicy::UpsertOnly || (limit > 0 && hosts > limit)
+    world.settings.policy == SyncPolicy::UpsertOnly || (limit > 0 && hosts > limit && is_all_known)
 }

@@ -291,6 +291,13 @@ impl World {
         self.drifted.contains(host)
     }
 
+    /// Whether the registry goes by what is there, or was answered that the hostname, or its path, is.
+    pub(crate) fn is_answered(&self, host: &str, path: Option<&str>) -> bool {
+        let is_it =
+            |one: &Endpoint| one.dns_name == host && path.is_none_or(|path| one.set_identifier == path);
+        self.settings.sees_drift() || self.applied.current().iter().any(is_it)
+    }
+
     /// What is as it was answered again.
     pub(crate) fn forget_drifted(&mut self, is_over: impl Fn(&Self, &str) -> bool) {
         let mut drifted = std::mem::take(&mut self.drifted);
