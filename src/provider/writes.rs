@@ -52,16 +52,20 @@ pub(super) fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)
     edits.chain(batches.map(|operations| (None, record_work(operations))))
 }
 
-/// All that is written of a hostname, as one: what is changed back changes the same way each time. Ids of records do not
-/// count, because a record that somebody made again has a new one.
+/// All that is written of a hostname, as one: what is changed back changes the same way each time, whatever becomes of other
+/// hostnames. Ids of records do not count, because a record that somebody made again has a new one.
 pub(super) fn write_of(host: &HostPlan, snapshot: &Snapshot) -> Write {
     let lines: Vec<String> = describe_host(host).map(|line| line.text).collect();
-    let mut content = lines.join("\n");
+    let (mut place, mut content) = (host.hostname.to_string(), lines.join("\n"));
+    if host.operations().next().is_some() {
+        place.push_str(" records");
+    }
     for (tunnel, edit) in &host.edits {
+        let _ = writeln!(place, "{tunnel} {:?}", edit.path());
         let _ = writeln!(content, "{}", tunnel_work(tunnel, edit));
     }
-    // A rule that stands as it is wanted may have come behind another one.
-    for (_, rule) in snapshot.tunnels.values().flat_map(|tunnel| tunnel.near(&host.hostname)) {
+    let near = snapshot.tunnels.values().flat_map(|tunnel| tunnel.near(&host.hostname));
+    for (_, rule) in near.filter(|(_, rule)| rule.folded_hostname() == &*host.hostname) {
         let _ = writeln!(content, "{}", rule.raw().get());
     }
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
@@ -69,5 +73,5 @@ pub(super) fn write_of(host: &HostPlan, snapshot: &Snapshot) -> Write {
         let _ = writeln!(content, "{kind} {target} {proxied} {comment}");
     }
     let what = lines.into_iter().next().unwrap_or_default().into();
-    Write { place: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what }
+    Write { place: fingerprint([&*place]), content: fingerprint([&*content]), what }
 }

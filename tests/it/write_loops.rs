@@ -2,9 +2,9 @@
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan, Record};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::external_dns::exchange;
-use test_support::harness::{Harness, Program, published};
+use test_support::harness::{Harness, Program, endpoint_of, published};
 
 /// The hostname that is fought over.
 const FOUGHT: &str = "fought.example.com";
@@ -35,12 +35,27 @@ fn record(cloudflare: &Cloudflare) -> Option<Record> {
     cloudflare.records("example.com").iter().find(|record| record.name == FOUGHT).cloned()
 }
 
-fn take_rule_off(cloudflare: &mut Cloudflare) {
+fn edit_rules(cloudflare: &mut Cloudflare, edit: impl FnOnce(&mut Vec<Value>)) {
     let config = cloudflare.configuration("home").expect("it is configured").get().to_owned();
-    let mut config: serde_json::Value = serde_json::from_str(&config).expect("a document");
-    let rules = config.get_mut("ingress").and_then(|list| list.as_array_mut()).expect("a list");
-    rules.retain(|rule| rule.get("hostname").is_none_or(|hostname| hostname != FOUGHT));
+    let mut config: Value = serde_json::from_str(&config).expect("a document");
+    edit(config.get_mut("ingress").and_then(|list| list.as_array_mut()).expect("a list"));
     cloudflare.put_configuration("home", &config.to_string()).expect("cloudflared takes it");
+}
+
+fn take_rules_off(cloudflare: &mut Cloudflare, is_meant: impl Fn(&Value) -> bool) {
+    edit_rules(cloudflare, |rules| rules.retain(|rule| !is_meant(rule)));
+}
+
+fn put_wildcard_before(cloudflare: &mut Cloudflare) {
+    let wildcard = json!({"hostname": "*.example.com", "service": "http://cover:80"});
+    edit_rules(cloudflare, |rules| {
+        rules.retain(|rule| *rule != wildcard);
+        rules.insert(0, wildcard.clone());
+    });
+}
+
+fn take_rule_off(cloudflare: &mut Cloudflare) {
+    take_rules_off(cloudflare, |rule| rule["hostname"] == FOUGHT);
 }
 
 fn take_record_off(cloudflare: &mut Cloudflare) {
@@ -59,9 +74,12 @@ fn unproxy(cloudflare: &mut Cloudflare) {
 #[test]
 fn what_somebody_undoes_every_time_is_written_twice_and_then_left() {
     type Undo = fn(&mut Cloudflare);
-    for (label, undo) in
-        [("the rule", take_rule_off as Undo), ("the record", take_record_off), ("its proxy", unproxy)]
-    {
+    for (label, undo) in [
+        ("the rule", take_rule_off as Undo),
+        ("its place", put_wildcard_before),
+        ("the record", take_record_off),
+        ("its proxy", unproxy),
+    ] {
         let harness = Harness::with_foreign();
         let program = harness.start();
         program.external_dns().run_loop(&desired()).expect("published");
@@ -170,4 +188,60 @@ fn held_back(program: &Program) -> f64 {
     let line =
         answer.body.lines().find(|line| line.starts_with("cloudflare_tunnel_webhook_held_back_writes "));
     line.and_then(|line| line.split(' ').next_back()?.parse().ok()).expect("a number")
+}
+
+/// A wildcard stands near every rule of its tunnel.
+#[test]
+fn a_fight_over_a_wildcard_is_left_though_other_rules_come_and_go() {
+    let (wildcard, mut round) = ("*.example.com", 0);
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let mut desired = vec![published(wildcard, "http://wild:80"), published("a.example.com", "http://a:80")];
+    program.external_dns().run_loop(&desired).expect("published");
+    let removals = [(); 6].map(|()| {
+        harness.cloudflare.edit(|cloudflare| take_rules_off(cloudflare, |rule| rule["hostname"] == wildcard));
+        round += 1;
+        desired[1].provider_specific[0].value = format!("http://a-{round}:80").into();
+        program.external_dns().run_loop(&desired).expect("answered");
+        harness.rules().iter().any(|rule| rule.contains(wildcard))
+    });
+    assert_eq!(removals, [true, true, false, false, false, false]);
+}
+
+#[test]
+fn two_fights_over_one_hostname_are_left_though_they_take_turns() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    program.external_dns().run_loop(&desired()).expect("published");
+    let writes = [false, true].repeat(6).into_iter().map(|is_record| {
+        let undo = if is_record { unproxy } else { take_rule_off };
+        harness.cloudflare.edit(undo);
+        harness.cloudflare.take_calls();
+        program.external_dns().run_loop(&desired()).expect("answered");
+        harness.cloudflare.count_calls().writes
+    });
+    // Each twice, and twice both at once.
+    let writes: Vec<usize> = writes.collect();
+    assert_eq!(writes[8..], [0; 4], "{writes:?}");
+}
+
+#[test]
+fn a_path_is_changed_though_another_one_of_its_hostname_is_undone_every_time() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let path_of = |path: &str, service: &str| {
+        let properties = [("tunnel-service", service), ("tunnel-path", path)];
+        endpoint_of("ingress/shop/web", FOUGHT, &properties)
+    };
+    let undo = |cloudflare: &mut Cloudflare| take_rules_off(cloudflare, |rule| rule["path"] == "^/fought");
+    let desired = |service: &str| vec![path_of("^/fought", "http://web:80"), path_of("^/calm", service)];
+    program.external_dns().run_loop(&desired("http://old:80")).expect("published");
+    harness.cloudflare.edit(undo);
+    let writes = fight(&harness, &program, &desired("http://old:80"), undo);
+    assert_eq!(writes[2..], [0; 4], "{writes:?}");
+    for service in ["http://new:80", "http://newer:80"] {
+        let writes = fight(&harness, &program, &desired(service), undo);
+        assert!(harness.rules().iter().any(|rule| rule.contains(service)), "{:?}", harness.rules());
+        assert_eq!(writes[3..], [0; 3], "{service}: {writes:?}");
+    }
 }
