@@ -1,5 +1,6 @@
 //! Adjusts endpoints while their request is read, and says the notes about them.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use log::{Level, info};
@@ -9,7 +10,7 @@ use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Endpoint;
-use crate::model::text::fingerprint;
+use crate::model::text::{fingerprint, quoted};
 use crate::model::{LogLine, hostname};
 use crate::provider::failure;
 use crate::provider::memory::Said;
@@ -39,6 +40,8 @@ pub(super) struct Sent {
     pub(super) without_service: Vec<u64>,
     /// All endpoints without a service that did not ask to be left out.
     pub(super) unnamed: usize,
+    /// The first of their hostnames in order, quoted.
+    first_unnamed: BTreeSet<Box<str>>,
 }
 
 impl Adjustments {
@@ -73,6 +76,10 @@ impl Adjustments {
             }
             if added.is_empty() && !adjust::opts_out(&endpoint) {
                 sent.unnamed += 1;
+                sent.first_unnamed.insert(quoted(&endpoint.dns_name).to_string().into());
+                if sent.first_unnamed.len() > limits::NAMES_SHOWN_MAX {
+                    sent.first_unnamed.pop_last();
+                }
                 debug_unnamed(&endpoint);
             }
         })?;
@@ -84,9 +91,13 @@ impl Adjustments {
         let names = adjusted.endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
         sent.wanted.extend(names.filter_map(|of_one| Some(fingerprint([&*of_one.first()?.dns_name]))));
         let unnamed = sent.unnamed;
+        let names: Vec<&str> = sent.first_unnamed.iter().map(|name| &**name).collect();
+        let names = names.join(", ");
         let before = lock(&self.sent).replace(sent);
-        if before.map_or(0, |before| before.unnamed) != unnamed {
-            info!("{unnamed} endpoints name no service and are not published; LOG_LEVEL=debug names them");
+        if unnamed > 0 && before.map_or(0, |before| before.unnamed) != unnamed {
+            info!(
+                "{unnamed} endpoints name no service and are not published ({names}); LOG_LEVEL=debug names all"
+            );
         }
         let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(

@@ -69,7 +69,11 @@ impl<'s> EndpointReader<'s> {
         if let Some(problem) = too_many(&base, &named) {
             return vec![unread(endpoint, &problem, self.settings)];
         }
-        let targets: Vec<Target> = endpoint.targets.iter().map(|text| target::meaning(text)).collect();
+        let targets: Vec<Target> = endpoint
+            .targets
+            .iter()
+            .map(|text| target::meaning(text, &self.settings.policy.cluster_domain))
+            .collect();
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
             || base.text(TUNNEL_SERVICE).is_some()
@@ -189,7 +193,7 @@ impl<'s> EndpointReader<'s> {
                 Target::Service => services.push(text),
                 Target::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
                 Target::NoTunnel => is_record = true,
-                Target::Other => {}
+                Target::ClusterName | Target::Other => {}
             }
         }
         sort(&mut services);
@@ -205,6 +209,10 @@ impl<'s> EndpointReader<'s> {
             && (policy.publish_all || part.said.iter().any(|(name, _)| property_name::is_known(name)))
         {
             return Some(("DEFAULT_SERVICE", template.fill(canonical::resource_of(endpoint)).into()));
+        }
+        let mut targets = endpoint.targets.iter().zip(targets);
+        if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == Target::ClusterName) {
+            return Some(("the target", text.into()));
         }
         let is_meant = part.said.iter().any(|(name, _)| self.meaning(name) != Meaning::Foreign);
         is_meant.then_some((TUNNEL_SERVICE, "".into()))

@@ -18,12 +18,15 @@ pub enum Target {
     Tunnel(TunnelId),
     /// A malformed hostname of a tunnel.
     NoTunnel,
+    /// The name of a service of the cluster, to which no public CNAME leads: a service without its scheme, unless
+    /// something else names one.
+    ClusterName,
     /// Something else: an address, or a name of its own.
     Other,
 }
 
-/// Judges by the text alone.
-pub fn meaning(target: &str) -> Target {
+/// Judges by the text alone. `cluster_domain` may follow `svc` in the name of a service of the cluster.
+pub fn meaning(target: &str, cluster_domain: &str) -> Target {
     if let Some(tunnel) = TunnelId::from_hostname(target) {
         return Target::Tunnel(tunnel);
     }
@@ -36,6 +39,11 @@ pub fn meaning(target: &str) -> Target {
     let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
     if is_no_name || looks_like_service(target) {
         return Target::Service;
+    }
+    let absolute = name.trim_end_matches('.');
+    let local = absolute.strip_suffix(cluster_domain).and_then(|rest| rest.strip_suffix('.'));
+    if local.unwrap_or(absolute).ends_with(".svc") {
+        return Target::ClusterName;
     }
     let is_word = nearest(host, WORDS, MISSPELLING_MAX_EDITS).is_some();
     if is_word { Target::Service } else { Target::Other }
@@ -81,14 +89,18 @@ mod tests {
             ("cfargotunnel.com", Target::NoTunnel),
             (&at(".cfargotunnel.com:443"), Target::NoTunnel),
             (&at(".cfargotunel.com/"), Target::NoTunnel),
-            ("t.svc.cluster.local", Target::Other),
+            ("t.svc.cluster.local", Target::ClusterName),
+            ("T.ns.SVC.", Target::ClusterName),
+            ("t.svc.cluster.test", Target::Other),
+            ("svc.cluster.local", Target::Other),
+            ("svc", Target::Other),
             ("lb.example.net", Target::Other),
             ("192.0.2.1", Target::Other),
             ("2001:db8::1", Target::Other),
             ("", Target::Other),
             ("com", Target::Other),
         ] {
-            assert_eq!(meaning(target), expected, "{target}");
+            assert_eq!(meaning(target, "cluster.local"), expected, "{target}");
         }
     }
 }

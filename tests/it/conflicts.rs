@@ -164,6 +164,11 @@ fn what_names_no_service_is_counted_when_the_count_changes_and_named_for_debuggi
     assert_eq!(counted("2 endpoints"), 1);
     run(&program, &[plain(1), opted_out]);
     assert_eq!((counted("1 endpoint"), counted("LOG_LEVEL=debug")), (1, 2));
+    let names = |line: &str| counted(&format!("not published ({line}); LOG_LEVEL=debug names all"));
+    assert_eq!(
+        (names(r#""plain1.example.com", "plain2.example.com""#), names(r#""plain1.example.com""#)),
+        (1, 1)
+    );
     let named = harness.log.lines_with(&["DEBUG", "plain2.example.com"]);
     assert!(named[0].contains("resource=\"ingress/n/plain\"") && named[0].contains("type=A"), "{named:#?}");
 }

@@ -1,7 +1,7 @@
 //! Mistakes that newcomers make, each told once with its remedy.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Harness, Program, published};
+use test_support::harness::{Harness, Program, endpoint, published};
 
 /// An endpoint of which only the targets tell what is meant, as by an annotation `target`.
 fn with_targets(name: &str, targets: &[&str]) -> Endpoint {
@@ -24,8 +24,10 @@ fn told(harness: &Harness, program: &Program, desired: &Endpoint) -> String {
 #[test]
 fn a_mistake_in_a_name_or_a_service_is_refused_with_its_remedy() {
     let harness = Harness::new();
-    let program = harness.start();
+    let program = harness.start_with(&[("CLUSTER_DOMAIN", "cluster.test")]);
     for (desired, remedy) in [
+        (with_targets("c.example.com", &["web.shop.svc.cluster.test"]), "write http://"),
+        (with_targets("d.example.com", &["lb.example.net", "Web.svc."]), r#"the target is "Web.svc.""#),
         (published("https://a.example.com", "http://web:80"), "write the hostname alone, without https://"),
         (published("a.example.com/shop", "http://web:80"), "without a path behind it"),
         (
@@ -36,4 +38,24 @@ fn a_mistake_in_a_name_or_a_service_is_refused_with_its_remedy() {
         let line = told(&harness, &program, &desired);
         assert!(line.contains(remedy) && line.contains("refused=invalid"), "{line}");
     }
+}
+
+/// An ExternalName Service yields such a target by itself, and what its object says of the service goes before.
+#[test]
+fn a_name_of_the_cluster_is_no_mistake_where_something_else_names_the_service() {
+    let harness = Harness::new();
+    let program = harness.start_with(&[("DEFAULT_SERVICE", "http://gateway:80")]);
+    let named = with_targets("a.example.com", &["web.shop.svc.cluster.local"]);
+    let said = published("a.example.com", "http://web:80").provider_specific;
+    let by_default = Endpoint {
+        dns_name: "b.example.com".to_owned(),
+        provider_specific: endpoint("", &[("tunnel", "home")]).provider_specific,
+        ..named.clone()
+    };
+    let foreign = with_targets("c.example.com", &["web.shop.svc.cluster.test"]);
+    let desired = [Endpoint { provider_specific: said, ..named }, by_default, foreign];
+    program.external_dns().run_loop(&desired).expect("published");
+    assert_eq!(harness.service_at("a.example.com", "/"), "http://web:80");
+    assert_eq!(harness.service_at("b.example.com", "/"), "http://gateway:80");
+    assert_eq!(harness.log.lines_with(&["refused="]), [""; 0], "another cluster's domain may be public");
 }

@@ -64,7 +64,7 @@ impl PartReader<'_, '_> {
                     let problem = format!("is {text:?}: a tunnel's hostname is such as {example}");
                     return Err(self.fault("the target", problem));
                 }
-                Target::Service | Target::Other => {}
+                Target::Service | Target::ClusterName | Target::Other => {}
             }
         }
         if let Some(text) = self.part.text(TUNNEL) {
