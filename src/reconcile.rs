@@ -9,6 +9,7 @@ pub mod adopt;
 pub mod canonical;
 pub mod groups;
 pub mod heritage;
+pub mod hint;
 pub mod listing;
 pub mod namespace;
 pub mod permitted;

@@ -30,7 +30,7 @@ use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Claims;
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, Settings, hint};
 
 /// The stages of an apply, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,6 +224,8 @@ pub fn plan(
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
+    let hints: Vec<Note> = hints(&plan, settings).collect();
+    plan.notes.extend(hints);
     sort(&mut plan.notes);
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
@@ -287,6 +289,24 @@ impl Plan {
         self.end = end.filter(|_| self.left > 0);
         sort_by(&mut self.hosts, |one, other| one.hostname.cmp(&other.hostname));
     }
+}
+
+/// What the rules that are written may not mean. What is the same of many is told of the first hostname.
+fn hints(plan: &Plan, settings: &Settings) -> impl Iterator<Item = Note> {
+    let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
+    for host in &plan.hosts {
+        for (_, edit) in &host.edits {
+            if let RuleEdit::Put { rule, .. } = edit {
+                for text in hint::hints(rule, &settings.policy) {
+                    first.entry(text).or_insert(host);
+                }
+            }
+        }
+    }
+    first.into_iter().map(|(text, host)| {
+        let HostPlan { hostname, resource, .. } = host;
+        Note { hostname: hostname.clone(), resource: resource.clone(), text }
+    })
 }
 
 /// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.

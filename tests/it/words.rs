@@ -59,3 +59,34 @@ fn a_name_of_the_cluster_is_no_mistake_where_something_else_names_the_service() 
     assert_eq!(harness.service_at("b.example.com", "/"), "http://gateway:80");
     assert_eq!(harness.log.lines_with(&["refused="]), [""; 0], "another cluster's domain may be public");
 }
+
+#[test]
+fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let service = |service| ("tunnel-service", service);
+    for (properties, hint) in [
+        (vec![service("http://web:80"), ("tunnel-path", "/api/*")], r#"webhook-tunnel-path-prefix "/api"?"#),
+        (
+            vec![service("https://web.shop.svc:443")],
+            "set webhook-origin-server-name, -ca-pool or -no-tls-verify",
+        ),
+        (
+            vec![service("http://web:80"), ("origin-http2-origin", "true")],
+            "webhook-origin-http2-origin does nothing where the service is not https://",
+        ),
+    ] {
+        let line = told(&harness, &program, &endpoint("a.example.com", &properties));
+        assert!(line.contains(hint) && !line.contains("refused="), "{line}");
+        program.external_dns().run_loop(&[]).expect("withdrawn");
+    }
+    harness.log.forget();
+    let same =
+        ["a", "b", "c"].map(|name| published(&format!("{name}.example.com"), "https://web.shop.svc:443"));
+    program.external_dns().run_loop(&same).expect("published");
+    assert_eq!(
+        harness.log.lines_with(&["certifies"]).len(),
+        1,
+        "a line for each service, not for each hostname"
+    );
+}

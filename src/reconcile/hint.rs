@@ -1,0 +1,139 @@
+//! Finds what a rule asks for and, as far as its text tells, does not mean. Nothing is refused for it.
+
+use std::net::IpAddr;
+
+use crate::ingress::{OriginOption, PathPattern, WantedRule};
+use crate::reconcile::Policy;
+use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
+use crate::reconcile::target::{self, Target};
+
+/// What makes cloudflared take a certificate that is not for the service's own name, or not of a public authority.
+const TLS_OPTIONS: [OriginOption; 2] = [OriginOption::ServerName, OriginOption::CaPool];
+const TLS_FLAGS: [OriginOption; 2] = [OriginOption::NoTlsVerify, OriginOption::MatchSniToHost];
+
+/// The hints about a rule that is to be published.
+pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String> {
+    let pattern = rule.path.as_ref().and_then(shell_pattern);
+    let certificate = unknown_certificate(rule, policy).then(|| {
+        format!(
+            "no public authority certifies {}, and cloudflared answers 502 where it does not trust the certificate: set \
+             webhook-origin-server-name, -ca-pool or -no-tls-verify",
+            rule.service.as_str()
+        )
+    });
+    let options = &rule.origin_request;
+    let is_asked = options.is_on(OriginOption::Http2Origin)
+        && !policy.origin_defaults.is_on(OriginOption::Http2Origin)
+        && !is_tls(rule);
+    let http2 = is_asked.then(|| {
+        format!("{} does nothing where the service is not https://", OriginOption::Http2Origin.property())
+    });
+    [pattern, certificate, http2].into_iter().flatten()
+}
+
+/// An expression that was meant as a pattern of a shell, such as `/api/*`.
+fn shell_pattern(path: &PathPattern) -> Option<String> {
+    let text = path.as_str();
+    let is_plain = !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
+    let (before, behind) = text.split_once('*').filter(|_| is_plain)?;
+    let meant = match before.trim_end_matches('/') {
+        prefix if behind.is_empty() && prefix.starts_with('/') => {
+            format!("{TUNNEL_PATH_PREFIX} {prefix:?}")
+        }
+        "" if behind.is_empty() => "all paths, by none".to_owned(),
+        _ => "[^/]+".to_owned(),
+    };
+    Some(format!(
+        "{TUNNEL_PATH} {text:?} is an expression, in which * repeats what stands before it: did you mean {meant}?"
+    ))
+}
+
+fn is_tls(rule: &WantedRule) -> bool {
+    ["https://", "wss://"].into_iter().any(|scheme| rule.service.as_str().starts_with(scheme))
+}
+
+/// True if the service has a certificate that cloudflared is not told how to check.
+fn unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
+    let options = &rule.origin_request;
+    let is_told = TLS_OPTIONS.into_iter().any(|option| options.text(option).is_some())
+        || TLS_FLAGS.into_iter().any(|option| options.is_on(option));
+    let Some((host, _)) = rule.service.host_and_port().filter(|_| is_tls(rule) && !is_told) else {
+        return false;
+    };
+    let is_name = host.contains('.') && host.parse::<IpAddr>().is_err();
+    !is_name || target::meaning(host, &policy.cluster_domain) == Target::ClusterName
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingress::{OriginRequest, Service};
+    use crate::model::Hostname;
+
+    fn hinted(path: &str, service: &str, option: Option<(OriginOption, &str)>, policy: &Policy) -> String {
+        let value = option.and_then(|(option, text)| option.parse(text).expect("a value"));
+        let rule = WantedRule {
+            hostname: Hostname::parse("a.example.com").expect("a hostname"),
+            path: (!path.is_empty()).then(|| PathPattern::parse(path).expect("an expression")),
+            service: Service::parse(service).expect("a service"),
+            origin_request: OriginRequest::from_iter(value),
+        };
+        hints(&rule, policy).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_pattern_of_a_shell_is_told_from_an_expression() {
+        let policy = Policy::new("default");
+        for (path, meant) in [
+            ("/api/*", r#"did you mean webhook/tunnel-path-prefix "/api"?"#),
+            ("/v1.0/api*", r#"did you mean webhook/tunnel-path-prefix "/v1.0/api"?"#),
+            ("/*", "did you mean all paths, by none?"),
+            ("/a/*/b", "did you mean [^/]+?"),
+        ] {
+            let hint = hinted(path, "http://web", None, &policy);
+            assert!(hint.ends_with(meant), "{path}: {hint}");
+        }
+        for path in ["/api", "^/api/*", "/api/.*", "/a(b)*", "[a-z]*", "/x+*"] {
+            if PathPattern::parse(path).is_ok() {
+                assert_eq!(hinted(path, "http://web", None, &policy), "", "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_no_public_authority_gives_is_told_unless_an_option_says_how_to_check_it() {
+        let policy = Policy::new("default");
+        for (service, is_told) in [
+            ("https://web.shop.svc:443", true),
+            ("wss://web.shop.svc.cluster.local", true),
+            ("https://web", true),
+            ("https://10.0.0.1", true),
+            ("https://[fd00::1]:8443", true),
+            ("https://web.example.org", false),
+            ("http://web.shop.svc", false),
+            ("tcp://web.shop.svc:443", false),
+        ] {
+            assert_eq!(!hinted("", service, None, &policy).is_empty(), is_told, "{service}");
+        }
+        for option in [
+            (OriginOption::ServerName, "web.example.org"),
+            (OriginOption::CaPool, "/etc/ca.pem"),
+            (OriginOption::NoTlsVerify, "true"),
+            (OriginOption::MatchSniToHost, "true"),
+        ] {
+            assert_eq!(hinted("", "https://web", Some(option), &policy), "", "{option:?}");
+        }
+        assert!(!hinted("", "https://web", Some((OriginOption::NoTlsVerify, "false")), &policy).is_empty());
+    }
+
+    #[test]
+    fn http2_is_told_to_do_nothing_without_tls_unless_it_is_everybodys_default() {
+        let option = Some((OriginOption::Http2Origin, "true"));
+        let mut policy = Policy::new("default");
+        assert!(hinted("", "http://web", option, &policy).ends_with("is not https://"));
+        assert_eq!(hinted("", "https://web.example.org", option, &policy), "");
+        policy.origin_defaults =
+            OriginOption::Http2Origin.parse("true").expect("a value").into_iter().collect();
+        assert_eq!(hinted("", "http://web", option, &policy), "");
+    }
+}
