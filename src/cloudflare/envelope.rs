@@ -141,6 +141,7 @@ impl Context {
                 |cause| cause.message,
             ),
             chain: causes.collect(),
+            permission: self.resource.permission(),
         };
         // Classified before the chain is cut, because the decisive code may stand at its end.
         let class = error_class::classify(self.resource, &refusal);

@@ -89,7 +89,12 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => write!(formatter, "refused by Cloudflare: {refusal}"),
-            Self::Credentials(refusal) => write!(formatter, "credentials not accepted: {refusal}"),
+            Self::Credentials(refusal) if refusal.permission.is_empty() => {
+                write!(formatter, "credentials not accepted: {refusal}")
+            }
+            Self::Credentials(refusal) => {
+                write!(formatter, "credentials not accepted, which need {}: {refusal}", refusal.permission)
+            }
             Self::NotFound(refusal) => write!(formatter, "not found: {refusal}"),
             Self::Limited { retry_after } => {
                 // Rounded up, because a second too early would be limited again.
@@ -137,6 +142,8 @@ pub struct ApiRejection {
     pub message: Box<str>,
     /// The causes of the first error (`error_chain`, which mostly has the real reason), then the other errors.
     pub chain: Vec<Cause>,
+    /// The permission that the call needs; empty if that is not known.
+    pub permission: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,7 +222,7 @@ mod tests {
     use super::*;
 
     fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
-        ApiRejection { status, code, message: message.into(), chain: Vec::new() }
+        ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
@@ -226,6 +233,7 @@ mod tests {
             code: Some(1004),
             message: "DNS Validation Error".into(),
             chain: vec![Cause { code: Some(9300), message: "1 tags,\nexceeding the quota of 0.".into() }],
+            permission: "",
         });
         assert_eq!(
             error.to_string(),

@@ -32,6 +32,18 @@ impl Resource {
         Self::AccessTags => "access_tags",
     }
 
+    /// The permission that a token needs to read and write it. What needs several, or none, is left to the callers.
+    pub(super) fn permission(self) -> &'static str {
+        match self {
+            Self::Zones => "Zone: Zone: Read",
+            Self::Records => "Zone: DNS: Edit for the zone",
+            _ if self.is_of_tunnels() => {
+                "Account: Cloudflare Tunnel: Edit for the account of the tunnels (CF_ACCOUNT_ID)"
+            }
+            _ => "",
+        }
+    }
+
     /// True for tunnels and all that is part of one.
     pub(super) fn is_of_tunnels(self) -> bool {
         matches!(self, Self::Tunnels | Self::Configurations | Self::Connections)
@@ -111,7 +123,7 @@ mod tests {
     use crate::cloudflare::error::Cause;
 
     fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
-        ApiRejection { status, code, message: message.into(), chain: Vec::new() }
+        ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// The codes and statuses that clients in use have met.

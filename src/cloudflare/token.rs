@@ -26,10 +26,8 @@ pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!(
 
 /// The remedy for a missing or refused token.
 pub const MAKE_TOKEN: &str = concat!(
-    "make a token with the permissions Zone Read, DNS Edit and Cloudflare Tunnel Edit (some dashboards call the last one \
-     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)) for the zones and the account \
-     of the tunnels, and put it where CF_API_TOKEN or CF_API_TOKEN_FILE says; one that belongs to an account instead of a \
-     user needs its CF_ACCOUNT_ID too. A form in which all three are to be filled in: ",
+    "make a token with Zone Read and DNS Edit for the zones and Cloudflare Tunnel Edit (or Argo Tunnel (Legacy)) for the \
+     account, for CF_API_TOKEN or CF_API_TOKEN_FILE; an account's own needs CF_ACCOUNT_ID too; a form with all three: ",
     token_form!()
 );
 
@@ -82,6 +80,7 @@ impl Client {
             code: None,
             message: message.into(),
             chain: Vec::new(),
+            permission: "",
         }))
     }
 

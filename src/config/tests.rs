@@ -44,6 +44,28 @@ fn a_secret_in_quotation_marks_is_a_mistake_that_says_so() {
     }
 }
 
+/// Cloudflare's new forms of credentials tell what they are, and would only be answered that they are invalid.
+#[test]
+fn a_secret_in_the_place_of_another_kind_is_a_mistake_that_says_so() {
+    let secret = |prefix: &str| format!("{prefix}_0123456789");
+    let (key, user, account) = (secret("cfk"), secret("cfut"), secret("cfat"));
+    let tunnel = ("CF_TUNNEL_ID", "home");
+    let key_of = |text| [("CF_API_KEY", text), ("CF_API_EMAIL", "jo@example.com"), tunnel];
+    for (given, expected) in [
+        (&[("CF_API_TOKEN", &*key), tunnel][..], "CF_API_TOKEN holds a key (cfk_): its place is CF_API_KEY"),
+        (&key_of(&user), "CF_API_KEY holds a token (cfut_): its place is CF_API_TOKEN"),
+        (&key_of(&account), "CF_API_KEY holds a token (cfat_): its place is CF_API_TOKEN"),
+        (
+            &[("CF_API_TOKEN", &*account), tunnel],
+            "CF_ACCOUNT_ID is missing: the token belongs to an account (cfat_), and is valid with its id alone",
+        ),
+    ] {
+        assert_eq!(mistake(given), expected);
+    }
+    assert!(read(&[("CF_API_TOKEN", &*account), tunnel, ("CF_ACCOUNT_ID", &"a".repeat(32))]).is_ok());
+    assert!(read(&[("CF_API_TOKEN", &*user), tunnel]).is_ok() && read(&key_of(&key)).is_ok());
+}
+
 /// Each setting that can be wrong by itself, with a wrong value and the part of the mistake that names the allowed
 /// ones.
 #[test]

@@ -59,8 +59,20 @@ impl<'a> Reader<'a> {
             self.mistake(variable, format_args!("and {other} are both set; keep {variable}"));
         }
         let secret = self.secret(variable, text);
+        let begins_with =
+            |prefix: &str| secret.as_ref().is_some_and(|secret| secret.expose().starts_with(prefix));
         if variable.starts_with("CF_API_TOKEN") {
+            if begins_with("cfk_") {
+                self.mistake(variable, "holds a key (cfk_): its place is CF_API_KEY");
+            } else if begins_with("cfat_") && self.text("CF_ACCOUNT_ID").is_none() {
+                let problem =
+                    "is missing: the token belongs to an account (cfat_), and is valid with its id alone";
+                self.mistake("CF_ACCOUNT_ID", problem);
+            }
             return secret.map(Credentials::Token);
+        }
+        if let Some(prefix) = ["cfut_", "cfat_"].into_iter().find(|prefix| begins_with(prefix)) {
+            self.mistake(variable, format_args!("holds a token ({prefix}): its place is CF_API_TOKEN"));
         }
         if self.text("CF_API_EMAIL").is_none() {
             self.mistake("CF_API_EMAIL", "is missing beside CF_API_KEY");

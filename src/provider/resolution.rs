@@ -55,10 +55,6 @@ impl Unresolved {
 impl fmt::Display for Unresolved {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Cloudflare answers so for an account that is not the token's, and the token was verified before.
-            Self::Cloudflare(error @ Error::Credentials(_)) => {
-                write!(formatter, "{error}, perhaps because CF_ACCOUNT_ID is not the account of the tunnels")
-            }
             Self::Credentials(error) | Self::Cloudflare(error) => error.fmt(formatter),
             Self::Configuration(text) => formatter.write_str(text),
         }

@@ -87,10 +87,13 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         harness.cloudflare.fault_every(Matcher::any(), fault);
         harness
     };
-    let forbidden = Harness::new();
-    forbidden.cloudflare.edit(|cloudflare| {
-        cloudflare.token_mut(TOKEN).permissions = vec![Permission::ZoneRead, Permission::DnsEdit];
-    });
+    let without = |permission: Permission| {
+        let harness = Harness::new();
+        harness.cloudflare.edit(|cloudflare| {
+            cloudflare.token_mut(TOKEN).permissions.retain(|held| *held != permission);
+        });
+        harness
+    };
     let disabled = Harness::new();
     disable(&disabled, TOKEN);
     for (label, harness, variables, why, remedy) in [
@@ -107,14 +110,27 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             "network policies",
         ),
         ("disabled the token", disabled, vec![], "not accepted", "Cloudflare Tunnel Edit"),
-        ("does not let it see tunnels", forbidden, vec![], "not accepted", "Cloudflare Tunnel Edit"),
+        (
+            "does not let it see tunnels",
+            without(Permission::TunnelEdit),
+            vec![],
+            "not accepted",
+            "Cloudflare Tunnel Edit",
+        ),
         // Cloudflare answers as if it were the token.
         (
             "has the tunnels in another account",
             Harness::new(),
             vec![("CF_ACCOUNT_ID", "ffffffffffffffffffffffffffffffff")],
             "not accepted",
-            "perhaps because CF_ACCOUNT_ID is not the account of the tunnels",
+            "Cloudflare Tunnel: Edit for the account of the tunnels (CF_ACCOUNT_ID)",
+        ),
+        (
+            "does not let it see zones, which tell the account",
+            without(Permission::ZoneRead),
+            vec![("CF_ACCOUNT_ID", "")],
+            "not accepted",
+            "which need Zone: Zone: Read: HTTP 403",
         ),
         (
             "has no such tunnel",

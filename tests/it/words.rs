@@ -1,7 +1,8 @@
 //! Mistakes that newcomers make, each told once with its remedy.
 
+use cloudflare_emulator::Permission;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Harness, Program, endpoint, published};
+use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
 /// An endpoint of which only the targets tell what is meant, as by an annotation `target`.
 fn with_targets(name: &str, targets: &[&str]) -> Endpoint {
@@ -89,4 +90,22 @@ fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
         1,
         "a line for each service, not for each hostname"
     );
+}
+
+#[test]
+fn a_permission_that_a_token_lacks_is_named_with_what_it_is_for() {
+    use Permission::{DnsEdit, DnsRead, TunnelEdit, TunnelRead, ZoneRead};
+    let (dns, tunnel) = ("Zone: DNS: Edit for the zone", "Account: Cloudflare Tunnel: Edit for the account");
+    for (label, held, needed) in [
+        ("records are not written", &[ZoneRead, DnsRead, TunnelEdit][..], dns),
+        ("records are not read", &[ZoneRead, TunnelEdit], dns),
+        ("rules are not written", &[ZoneRead, DnsEdit, TunnelRead], tunnel),
+    ] {
+        let harness = Harness::new();
+        let program = harness.start();
+        harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions = held.to_vec());
+        let _ = program.external_dns().run_loop(&[published("a.example.com", "http://web:80")]);
+        let lines = harness.log.lines_with(&["WARN", needed, "code 10000"]);
+        assert_eq!(lines.len(), 1, "{label}: {:#?}", harness.log.lines_with(&[]));
+    }
 }
