@@ -6,21 +6,27 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::model::{AccountId, TunnelId};
-use crate::ordered::inserted;
-use crate::reconcile::plan::Plan;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::plan::{Earlier, Plan};
 
-/// The tunnels to which the plan leads a record and which do not serve yet what was read of them, with the reasons.
-pub(super) fn unready(
-    plan: &Plan,
-    snapshot: &Snapshot,
-    look: impl Fn(&TunnelId, i64) -> Result<(), String>,
-) -> BTreeMap<TunnelId, String> {
-    let tunnels: BTreeSet<&TunnelId> = inserted(plan.hosts.iter().filter_map(|host| host.moves_to.as_ref()));
-    let version = |tunnel| snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-    inserted(
-        tunnels.into_iter().filter_map(|tunnel| Some((tunnel.clone(), look(tunnel, version(tunnel)).err()?))),
-    )
+/// The plan, with a `look` at each tunnel that it leads a record to, which returns those that do not serve yet what was read
+/// of them, with the reasons. What waits for them leaves its turn to hostnames that may be led elsewhere.
+pub(super) fn with_looks<E>(
+    mut earlier: Earlier,
+    plan: impl Fn(&Earlier) -> Result<Plan, E>,
+    look: impl Fn(&[TunnelId]) -> BTreeMap<TunnelId, String>,
+) -> Result<Plan, E> {
+    let mut seen: BTreeSet<TunnelId> = BTreeSet::new();
+    loop {
+        let planned = plan(&earlier)?;
+        let mut targets: Vec<TunnelId> =
+            planned.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
+        targets.retain(|tunnel| seen.insert(tunnel.clone()));
+        let unready = look(&targets);
+        if unready.is_empty() {
+            return Ok(planned);
+        }
+        earlier.unready.extend(unready);
+    }
 }
 
 /// The deadline of a look at one tunnel, which must leave time for the others.
@@ -33,13 +39,11 @@ pub(super) fn look_deadline(clock: &dyn Clock, deadline: Deadline) -> Deadline {
 /// that report no version are not waited for.
 pub(super) fn look_at(
     client: &Client,
-    clock: &dyn Clock,
     account: &AccountId,
     tunnel: &TunnelId,
     version: i64,
     deadline: Deadline,
 ) -> Result<(), String> {
-    let deadline = look_deadline(clock, deadline);
     let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
         format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
     })?;

@@ -2,6 +2,7 @@
 //! is unknown.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,8 +14,8 @@ use crate::cloudflare::{Client, Error};
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
-use crate::model::LogLine;
 use crate::model::endpoint::Changes;
+use crate::model::{LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
@@ -23,7 +24,8 @@ use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::failure;
 use crate::provider::hold_back::held;
 use crate::provider::memory::{Said, WaitingWork};
-use crate::provider::moves::{look_at, look_deadline, unready};
+use crate::provider::moves::{look_at, look_deadline, with_looks};
+use crate::provider::reader::in_parallel;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::{Write, works, write_of};
@@ -316,7 +318,7 @@ impl Request<'_> {
 
     /// The plan of a turn. A dry run tells all.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let (mut earlier, settings) = (self.earlier(snapshot), &self.resolved.settings);
+        let settings = &self.resolved.settings;
         let Writer { client, clock, is_dry_run, .. } = self.writer;
         let (waiting, now) = (&*self.waiting_work, clock.now());
         let turn = Turn {
@@ -328,28 +330,40 @@ impl Request<'_> {
             plan::plan(self.changes, snapshot, earlier, &turn, settings)
                 .map_err(|error| failure::wrong_owner(&error))
         };
-        let mut planned = plan(&earlier)?;
-        let account = &self.resolved.account;
-        earlier.unready = unready(&planned, snapshot, |tunnel, version| {
-            look_at(client, &**clock, account, tunnel, version, self.deadline)
+        let look = |tunnels: &[TunnelId]| {
+            let looks = self.side_by_side(tunnels, |tunnel, deadline| {
+                let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
+                look_at(client, &self.resolved.account, tunnel, version, deadline)
+            });
+            inserted(looks.filter_map(|(tunnel, look)| Some((tunnel, look.err()?))))
+        };
+        with_looks(self.earlier(snapshot), plan, look)
+    }
+
+    /// Asks for each tunnel, each for a short time, so that those that are not answered leave time for all else.
+    fn side_by_side<A: Send>(
+        &self,
+        tunnels: &[TunnelId],
+        ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
+    ) -> impl Iterator<Item = (TunnelId, A)> {
+        let Writer { clock, readings, .. } = self.writer;
+        let answers = in_parallel(readings.reader().parallel_reads(), tunnels, |tunnel| {
+            let deadline = look_deadline(&**clock, self.deadline);
+            Ok::<_, Infallible>((tunnel.clone(), ask(tunnel, deadline)))
         });
-        if !earlier.unready.is_empty() {
-            planned = plan(&earlier)?;
-        }
-        Ok(planned)
+        answers.into_iter().flatten()
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
         let Writer { clock, readings, .. } = self.writer;
         let Resolved { account, settings } = self.resolved;
-        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings).into_iter();
-        let deleted = inserted(tunnels.map(|tunnel| {
-            let deadline = look_deadline(&**clock, self.deadline);
-            let was_deleted = readings.reader().was_deleted(account, &tunnel, deadline);
-            let was_deleted = was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings);
+        let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
+        let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
+            let was_deleted = readings.reader().was_deleted(account, tunnel, deadline);
+            was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
-            });
-            (tunnel, was_deleted)
+            })
         }));
         let refused = self.waiting_work.reasons(snapshot, clock.now());
         let is_preview = self.writer.is_dry_run;

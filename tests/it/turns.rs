@@ -2,7 +2,7 @@
 
 use cloudflare_emulator::{Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use test_support::harness::{Harness, published};
 
 /// More than fit into two requests.
@@ -87,6 +87,30 @@ fn a_thousand_hostnames_of_a_zone_that_cannot_be_written_let_others_pass() {
     }
     assert_eq!(served(&harness, "example.org"), 10);
     assert_eq!(harness.cloudflare.records(&other).len(), 10);
+}
+
+/// What waits leaves its place in the turn to others.
+#[test]
+fn behind_a_thousand_moves_that_wait_no_hostname_is_led_to_a_tunnel_without_connectors() {
+    let harness = roomy();
+    for tunnel in ["office", "shed"] {
+        harness.cloudflare.add_tunnel(tunnel);
+        harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(tunnel).connectors = 0);
+    }
+    let program = harness.start_with(&[("CF_TUNNEL_ID", "home,office,shed")]);
+    let external_dns = program.external_dns();
+    let last = "zz.example.com";
+    let mut wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
+    wanted.push(published(last, "http://shop:80"));
+    while external_dns.run_loop(&wanted) != Ok(Changes::default()) {}
+    for endpoint in &mut wanted {
+        let tunnel = if endpoint.dns_name == last { "shed" } else { "office" };
+        endpoint.provider_specific.push(Property::new("webhook/tunnel", tunnel));
+    }
+    for _ in 0..4 {
+        assert_eq!(external_dns.run_loop(&wanted).map(drop), Err(503));
+        assert_eq!(harness.service_at(last, "/"), "http://shop:80");
+    }
 }
 
 /// A zone with room for all of them.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::thread;
 
 use cloudflare_emulator::{Fault, Matcher};
-use test_support::harness::{Harness, TOKEN};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Harness, TOKEN, endpoint, published};
 use test_support::process::program;
 
 #[test]
@@ -40,4 +41,31 @@ fn hang(label: &str, fault: Fault) {
     assert_eq!(tunnels, 1, "{label}");
     let token = fs::read_to_string(&file).expect("it is written");
     assert!(harness.cloudflare.run_connector(&token).is_ok(), "{label}: cloudflared takes it");
+}
+
+/// A look takes two seconds then, and a request has twelve.
+#[test]
+fn where_the_connectors_of_many_tunnels_cannot_be_seen_all_else_is_done() {
+    let harness = Harness::new();
+    let tunnels = ["a", "b", "c", "d", "e"];
+    for tunnel in tunnels {
+        harness.cloudflare.add_tunnel(tunnel);
+    }
+    let program = harness.start_with(&[("CF_TUNNEL_ID", "home,a,b,c,d,e")]);
+    let led_to = |tunnel| {
+        let properties = [("tunnel-service", "http://web:80"), ("tunnel", tunnel)];
+        endpoint(&format!("to-{tunnel}.example.com"), &properties)
+    };
+    let at_home = |mut endpoint: Endpoint| {
+        endpoint.provider_specific.retain(|property| &*property.name != "webhook/tunnel");
+        endpoint
+    };
+    let mut wanted: Vec<Endpoint> = tunnels.map(led_to).into();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&wanted.iter().cloned().map(at_home).collect::<Vec<_>>()).expect("published");
+    assert_eq!(external_dns.run_loop(&wanted).map(drop), Err(503), "their rules come first");
+    harness.cloudflare.fault_every(Matcher::call("GET", "/accounts/*/cfd_tunnel/*/connections"), Fault::Hang);
+    wanted.push(published("new.example.com", "http://new:80"));
+    assert_eq!(external_dns.run_loop(&wanted).map(drop), Err(503));
+    assert_eq!(harness.service_at("new.example.com", "/"), "http://new:80");
 }
