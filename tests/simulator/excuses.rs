@@ -89,7 +89,7 @@ fn has_rivals(world: &World, object: &Object) -> bool {
 /// The other objects of the hostname that want one of the object's paths or another tunnel, or with the namespace guard are
 /// of another namespace while none has the hostname. `None` where another namespace has it, as its record says.
 pub(crate) fn rivals<'w>(world: &'w World, object: &Object) -> Option<Vec<&'w Object>> {
-    let holder = holder(world, object.host).filter(|_| world.settings.namespace_guard);
+    let holder = namespace_of(world, object.host);
     let may_have = |other: &Object| holder.is_none() || namespace::digest_of(&other.resource()) == holder;
     if !may_have(object) {
         return None;
@@ -104,8 +104,11 @@ pub(crate) fn rivals<'w>(world: &'w World, object: &Object) -> Option<Vec<&'w Ob
     Some(others.filter(|other| may_have(other)).filter(is_rival).collect())
 }
 
-/// The namespace that has a hostname, in the form of a stamp.
-fn holder(world: &World, host: &str) -> Option<Box<str>> {
+/// The namespace that has a hostname, in the form of a stamp, where namespaces are kept apart.
+pub(crate) fn namespace_of(world: &World, host: &str) -> Option<Box<str>> {
+    if !world.settings.namespace_guard {
+        return None;
+    }
     world.cloudflare().edit(|cloudflare| {
         let zones = cloudflare.zones().iter().filter(|zone| is_home(cloudflare, &zone.id, host));
         let mut records = zones.flat_map(|zone| cloudflare.records(&zone.id));

@@ -1,12 +1,14 @@
 //! What may never be, looked at after each loop: from its beginning to its end, at every instant at which anything
 //! changed for a visitor.
 
+use std::collections::BTreeMap;
+
 use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
 use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
 use crate::coverage::Share;
-use crate::excuses::may_be_published;
+use crate::excuses::{self, may_be_published};
 use crate::foreign::{self, Place, place};
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::settings::DEFAULT_SERVICE;
@@ -305,22 +307,39 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
 /// Whether a source that shows nothing withdraws nothing. The registry `crd` asks only for the deletion of what it was told
 /// is done, so a hostname of which it knows less stays, and may lose some of its paths.
 pub(crate) fn is_withheld(world: &World) -> bool {
-    let limit = world.settings.mass_deletion_limit;
     let foreign = world.foreign();
-    let (hosts, is_all_known) = world.cloudflare().edit(|cloudflare| {
+    let (published, rules) = world.cloudflare().edit(|cloudflare| {
         let records: Vec<&Record> =
             cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id)).collect();
         let is_published =
-            |host: &&&str| records.iter().any(|record| record.name == ***host && foreign::is_ours(record));
-        let published: Vec<&&str> = HOSTS.iter().chain(&CONTESTED).filter(is_published).collect();
+            |host: &&str| records.iter().any(|record| record.name == **host && foreign::is_ours(record));
+        let published: Vec<&str> = HOSTS.into_iter().chain(CONTESTED).filter(is_published).collect();
         let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
-        let mut rules = tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id));
-        let is_known = |rule: String| {
-            let Place { hostname, path } = place(&rule);
-            !published.contains(&&&*hostname) || world.is_answered(&hostname, Some(&path.unwrap_or_default()))
-        };
-        let are_known = published.iter().all(|host| world.is_answered(host, None));
-        (HOSTS.iter().filter(is_published).count(), are_known && rules.all(is_known))
+        let rules: Vec<String> = tunnels.flat_map(|tunnel| foreign.ours(cloudflare, &tunnel.id)).collect();
+        (published, rules)
     });
-    world.settings.policy == SyncPolicy::UpsertOnly || (limit > 0 && hosts > limit && is_all_known)
+    let is_known = |rule: &String| {
+        let Place { hostname, path } = place(rule);
+        !published.contains(&&*hostname) || world.is_answered(&hostname, Some(&path.unwrap_or_default()))
+    };
+    let are_known =
+        || published.iter().all(|host| world.is_answered(host, None)) && rules.iter().all(is_known);
+    world.settings.policy == SyncPolicy::UpsertOnly || (is_mass(world, &published) && are_known())
+}
+
+/// Whether all of these hostnames are too many to go at once. With the namespace guard those of each namespace are judged
+/// first, and then what is left together.
+fn is_mass(world: &World, published: &[&str]) -> bool {
+    let limit = world.settings.mass_deletion_limit;
+    // What another writer's record may keep counts only where it goes.
+    let mut by_namespace: BTreeMap<Option<Box<str>>, (usize, usize)> = BTreeMap::new();
+    for host in published {
+        let (all, certain) = by_namespace.entry(excuses::namespace_of(world, host)).or_default();
+        *all += 1;
+        *certain += usize::from(HOSTS.contains(host));
+    }
+    by_namespace.retain(|_, (_, certain)| *certain <= limit);
+    let left: usize = by_namespace.values().map(|(all, _)| all).sum();
+    let certain: usize = by_namespace.values().map(|(_, certain)| certain).sum();
+    limit > 0 && (certain > limit || (left == 0 && !published.is_empty()))
 }
