@@ -131,13 +131,13 @@ func (c *cluster) visits(t *testing.T, served string) {
 	}
 }
 
-// rotates does what docs/recipes.md says: another run token, and pods that fetch it. It gives what everybody said.
+// rotates does what docs/guides.md says: another run token, and pods that fetch it. It gives what everybody said.
 func (c *cluster) rotates(t *testing.T, former []replica, served string) (said map[string]string) {
 	t.Helper()
 	said = map[string]string{}
-	blocks := fencesOf(sectionOf(t, "../../docs/recipes.md", "A new run token"))
+	blocks := fencesOf(sectionOf(t, "../../docs/guides.md", "A new run token"))
 	if len(blocks) != 2 || blocks[0].language != "sh" || blocks[1].language != "sh" {
-		t.Fatalf("the recipe has the blocks %q", blocks)
+		t.Fatalf("the guide has the blocks %q", blocks)
 	}
 	operator := c.operator(t)
 	patch := replaced(t, blocks[0].text, "https://api.cloudflare.com/client/v4", c.cloudflare.BaseURL)

@@ -33,6 +33,9 @@ const (
 // exampleHost is where annotations alone are published.
 const exampleHost = "annotated.example.com"
 
+// publicPathHost needs an application that is made by hand.
+const publicPathHost = "chat.example.com"
+
 // documented is what each hostname of the examples is to be served by; nothing, where it is not to be published. A hostname of a
 // manifest that is not here fails the test.
 var documented = shape{
@@ -46,6 +49,17 @@ var documented = shape{
 	"*.example.com":         nil,
 	"files.example.com":     {"^/api(/|$) http://files-api.shop.svc:8080", "http://files.shop.svc:80"},
 	exampleHost:             {"^/api(/|$) http://api.shop.svc:8080", "http://shop.shop.svc:80"},
+
+	// Of the guides.
+	"echo.example.com":         {"http://envoy-external.network.svc:80"},
+	"whoami.example.com":       {"http://traefik.kube-system.svc:80"},
+	"docs.example.com":         {"^/search(/|$) http://search.web.svc:8080", "http://docs.web.svc:80"},
+	"ssh.example.com":          {"ssh://bastion.ops.svc:22"},
+	"greeter.example.com":      {"https://greeter.shop.svc:443"},
+	publicPathHost:             {"^/hook(/|$) http://chat.web.svc:80", "http://chat.web.svc:80"},
+	"store-berlin.example.com": {"http://store.shop.svc:80"},
+	// It has a load balancer.
+	"store.example.com": nil,
 }
 
 // A fence is a fenced block of any language.
@@ -131,8 +145,10 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 
 	cluster := startCluster(t)
 	cluster.cloudflare.SetUpAccess(t)
-	// The sources as docs/annotations.md says for these kinds.
-	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd"}})
+	cluster.letsPast(t, publicPathHost+"/hook")
+	cluster.apply(t, "", traefikDefinitions(t)...)
+	// The sources as the documents say for these kinds.
+	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd", "traefik-proxy"}})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects, soon)
 	for _, block := range blocks {
@@ -159,6 +175,45 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// letsPast makes an Access application that lets all visitors of a path past.
+func (c *cluster) letsPast(t *testing.T, path string) {
+	t.Helper()
+	var policy struct {
+		ID string `json:"id"`
+	}
+	everyone := []any{map[string]any{"everyone": map[string]any{}}}
+	c.cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "public", "decision": "bypass", "include": everyone}, &policy)
+	c.cloudflare.Ask(t, "POST", "/applications", map[string]any{"application": map[string]any{
+		"type": "self_hosted", "name": "hook", "domain": path, "policies": []any{policy.ID},
+		"destinations": []any{
+			map[string]any{"type": "public", "uri": path}, map[string]any{"type": "public", "uri": path + "/*"},
+		},
+	}}, nil)
+}
+
+// traefikDefinitions are the three kinds that ExternalDNS's source wants, with whatever fields.
+func traefikDefinitions(t *testing.T) (definitions []*object) {
+	t.Helper()
+	for _, kind := range []string{"IngressRoute", "IngressRouteTCP", "IngressRouteUDP"} {
+		plural := strings.ToLower(kind) + "s"
+		definitions = append(definitions, objectsOf(t, []byte(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: `+plural+`.traefik.io}
+spec:
+  group: traefik.io
+  scope: Namespaced
+  names: {kind: `+kind+`, plural: `+plural+`}
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`))...)
+	}
+	return definitions
 }
 
 // hostnamesOf is every name of the emulator's zone that an example has outside of annotations' keys and comments.

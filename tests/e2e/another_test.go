@@ -16,7 +16,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// A second ExternalDNS in the cluster: docs/recipes.md, "You already run ExternalDNS?". Both are real, and both read the same
+// A second ExternalDNS in the cluster: docs/guides.md, "You already run ExternalDNS?". Both are real, and both read the same
 // objects of a real API server.
 
 const (
@@ -169,7 +169,7 @@ func (c *couple) bothRest(t *testing.T) {
 	}
 }
 
-// What the recipe is for.
+// What the guide is for.
 func withOnePrefix(t *testing.T, both *couple) {
 	both.server.make(t, "/apis/networking.k8s.io/v1/namespaces/"+both.namespace+"/ingresses", "shop", `{
 		apiVersion: networking.k8s.io/v1, kind: Ingress,

@@ -1,4 +1,4 @@
-//! Whole migrations to this program, each as docs/migrating.md tells it: what stands before, the loop in which it is taken
+//! Whole migrations to this program, each as docs/guides.md tells it: what stands before, the loop in which it is taken
 //! over, the setting off again, and at last a deletion that removes just that.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
@@ -32,13 +32,13 @@ fn state(harness: &Harness) -> State {
     (harness.rules(), records.collect())
 }
 
-/// One loop of ExternalDNS with its TXT registry and without affixes: a TXT record beside each new record.
-fn run_loop_with_registry(external_dns: ExternalDns, desired: &[Endpoint]) -> Changes {
+/// One loop of ExternalDNS with its TXT registry and `--txt-prefix`: a TXT record beside each new record.
+fn run_loop_with_registry(prefix: &str, external_dns: ExternalDns, desired: &[Endpoint]) -> Changes {
     let current = external_dns.records().expect("records are shown");
     let adjusted = external_dns.adjust(desired).expect("endpoints are adjusted");
     let mut changes = plan(&current, &adjusted);
     let heritage = |endpoint: &Endpoint| Endpoint {
-        dns_name: format!("cname-{}", endpoint.dns_name),
+        dns_name: format!("{prefix}cname-{}", endpoint.dns_name),
         targets: vec!["\"heritage=external-dns,external-dns/owner=default\"".to_owned()],
         record_type: "TXT".to_owned(),
         labels: Labels::from_iter([("ownedRecord", &*endpoint.dns_name)]),
@@ -204,8 +204,8 @@ fn from_the_in_tree_provider() {
         to_tunnel("plain.example.com", &[]),
         published("lb.example.com", "http://lb.shop.svc:80"),
     ];
-    let (rules, records) =
-        migrate(&harness, run_loop_with_registry, "owner=default,tunnel", &desired, "web.example.com");
+    let run = |external_dns, desired: &[Endpoint]| run_loop_with_registry("", external_dns, desired);
+    let (rules, records) = migrate(&harness, run, "owner=default,tunnel", &desired, "web.example.com");
     let txt: Vec<&str> =
         records.iter().filter(|record| record.1 == "TXT").map(|record| record.0.as_str()).collect();
     assert_eq!(txt, ["example.com", "a-theirs.example.com"], "only what is left to others");
@@ -227,4 +227,36 @@ fn from_the_in_tree_provider() {
         "http://wild:80",
         "the rule that served it before"
     );
+}
+
+/// One wildcard rule in a file beside its `cloudflared` serves all, and one record names that tunnel: those of the
+/// hostnames lead to it. Its TXT records have a prefix.
+#[test]
+fn from_the_cluster_template() {
+    const OTHER_TUNNEL: &str = "e5a3f1de-29a4-4f5a-9f3e-0d3f3b6f1c55.cfargotunnel.com";
+    const PROXY: &str = "https://envoy-external.network.svc:443";
+    let text =
+        "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=httproute/default/echo\"";
+    let records = [
+        ("external.example.com", "CNAME", OTHER_TUNNEL, ""),
+        ("k8s.cname-external.example.com", "TXT", text, ""),
+        ("echo.example.com", "CNAME", "external.example.com", ""),
+        ("k8s.cname-echo.example.com", "TXT", text, ""),
+        ("flux.example.com", "CNAME", "external.example.com", ""),
+        ("k8s.cname-flux.example.com", "TXT", text, ""),
+    ];
+    let harness = harness(&[], &records);
+    let routed = |name: &str| Endpoint {
+        targets: vec![PROXY.to_owned()],
+        record_type: "CNAME".to_owned(),
+        ..endpoint(name, &[])
+    };
+    let desired = [routed("echo.example.com"), routed("flux.example.com")];
+    let run = |external_dns, desired: &[Endpoint]| run_loop_with_registry("k8s.", external_dns, desired);
+    let (_, records) = migrate(&harness, run, "owner=default", &desired, "flux.example.com");
+    assert_eq!(harness.service_at("echo.example.com", "/"), PROXY);
+    let texts = records.iter().filter(|record| record.0.starts_with("k8s.")).map(|record| &*record.0);
+    assert_eq!(texts.collect::<Vec<_>>(), ["k8s.cname-external.example.com"]);
+    let left = records.iter().filter(|record| record.0.contains("external")).map(|record| &*record.2);
+    assert_eq!(left.collect::<Vec<_>>(), [OTHER_TUNNEL, text], "the old tunnel's name is not asked for");
 }
