@@ -157,8 +157,7 @@ func (n *newcomer) asksContainer(t *testing.T, name, verb, command string) strin
 	if len(words) == 0 || words[0] != entrypoint {
 		t.Fatalf("the image has no %q", command)
 	}
-	environment, _ := n.pod.folders.process(named(t, n.pod.spec.Containers, "webhook"))
-	asked := harness.RunProgram(t, n.cloudflare, environment, words[1:]...)
+	asked := n.pod.program.Exec(t, words[1:]...)
 	if code := asked.ExitCode(t); code != 0 {
 		t.Errorf("%s ends with %d:\n%s", command, code, asked.Output(t))
 	}

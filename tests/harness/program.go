@@ -17,6 +17,8 @@ type Program struct {
 	*Process
 	Address     string // of the API
 	observation string // where health and metrics are
+	cloudflare  *Emulator
+	environment []string
 }
 
 // StartProgram runs the program for these tunnels, with every other setting at its default but for the listeners.
@@ -49,6 +51,8 @@ func LaunchProgramAs(t *testing.T, cloudflare *Emulator, environment []string, a
 		Process:     RunProgram(t, cloudflare, environment, arguments...),
 		Address:     "127.0.0.1:" + port,
 		observation: "http://127.0.0.1:" + observationPort,
+		cloudflare:  cloudflare,
+		environment: environment,
 	}
 	Eventually(t, "the program is alive", func() error {
 		launched.Alive(t)
@@ -62,6 +66,12 @@ func RunProgram(t *testing.T, cloudflare *Emulator, environment []string, argume
 	t.Helper()
 	environment = append([]string{"CF_API_BASE_URL=" + cloudflare.BaseURL, "LOG_LEVEL=debug"}, environment...)
 	return Start(t, "program", webhookBinary, BareEnvironment(environment...), arguments...)
+}
+
+// Exec runs a command with the variables of the program at work, as `kubectl exec` does in its container.
+func (p *Program) Exec(t *testing.T, arguments ...string) *Process {
+	t.Helper()
+	return RunProgram(t, p.cloudflare, p.environment, arguments...)
 }
 
 // AwaitReady awaits that the program can serve ExternalDNS.
