@@ -1,28 +1,27 @@
-//! The whole conversation of ExternalDNS with this program, for a small shop, against an emulator of Cloudflare.
+//! What annotations do, step by step: the program and an emulator of Cloudflare in one process, driven as ExternalDNS
+//! drives the program.
 //!
 //! ```text
 //! cargo run --example demo
 //! ```
 //!
-//! Nothing to configure, no network. Each step prints what was asked, what stands at Cloudflare afterwards and the calls
-//! it took, and ends the demo if something is not as it should be.
+//! Nothing has to be configured, and no network is needed. Each step prints the annotations that change and what changes
+//! at Cloudflare, `+` for what comes and `-` for what goes. The demo fails where something else changes than it says.
 
-use std::fs;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use cloudflare_emulator::{Call, Token, Visit, Visitor as AccessVisitor};
-use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
+use cloudflare_emulator::{Token, Visit, Visitor as AccessVisitor};
 use external_dns_cloudflare_tunnel_webhook::logging::{self, Format};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use log::LevelFilter;
 use serde_json::{Value, json};
 use test_support::clock::eventually;
-use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
+use test_support::harness::{Harness, Program, TOKEN, endpoint_of};
+
+const PREFIX: &str = "external-dns.kubernetes.io/";
 
 /// How long a configuration takes to where the visitors are.
 const EDGE_DELAY: Duration = Duration::from_millis(100);
@@ -33,7 +32,7 @@ const VISIT_PAUSE: Duration = Duration::from_micros(100);
 /// Visits after the change is there.
 const LAST_VISITS: usize = 100;
 
-/// The age at which an Access application goes by itself once nothing answers for its place.
+/// The age at which an Access application goes by itself once no rule answers for its place.
 const APPLICATION_AGE: Duration = Duration::from_secs(600);
 
 /// What is not as it should be.
@@ -53,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Problem> {
-    let harness = with_new_tunnel()?;
+    let harness = Harness::new();
     harness.add_foreign();
     harness.cloudflare.edit(|cloudflare| {
         cloudflare.set_up_access("shop");
@@ -62,158 +61,206 @@ fn run() -> Result<(), Problem> {
         *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
     });
     let before = Standing::of(&harness);
-    heading("The tunnel gets rules that somebody makes by hand, and the zone has records of other people");
-    print_standing(&harness);
 
-    // Refusals are told in the log: here between the steps, in a cluster on the sidecar's standard error.
+    // A refusal is a line of the log: here between the steps, in a cluster on the container's standard error.
     logging::start(LevelFilter::Warn, Format::Text).map_err(|error| error.to_string())?;
     let program = harness.start();
-    let shop = |service: &str| {
-        vec![
-            published("shop.example.com", service),
-            published("api.example.com", "http://api.shop.svc:8080"),
-            endpoint(
-                "admin.example.com",
-                &[
-                    ("tunnel-service", "https://admin.shop.svc:8443"),
-                    ("origin-no-tls-verify", "true"),
-                    ("origin-connect-timeout", "1m"),
-                    ("access-policy", "staff"),
-                ],
-            ),
-        ]
-    };
-    let demo = Demo { harness: &harness, program: &program, before: &before };
+    let mut demo = Demo { harness: &harness, program: &program, before: &before, objects: Vec::new() };
+    publish(&mut demo)?;
+    change(&mut demo)?;
+    withdraw(&mut demo)
+}
 
-    demo.step(
-        "Three Ingresses are annotated: three hostnames are published",
-        &shop("http://shop.shop.svc:80"),
-    )?;
-    expect(harness.rules().len() == before.rules.len() + 3, "three rules came")?;
-    let wild = position(&harness, "*.example.com")?;
+/// Three hostnames are published.
+fn publish(demo: &mut Demo<'_>) -> Result<(), Problem> {
+    let shop = Object::new("shop", &[("target", "http://shop.shop.svc:80")]);
+    demo.step("An Ingress for shop.example.com gets an annotation", |objects| objects.push(shop))?;
+    demo.expect_served("shop.example.com", "http://shop.shop.svc:80")?;
+    demo.settles()?;
+
+    let api = Object::new(
+        "api",
+        &[("target", "http://api.shop.svc:8080"), ("webhook-origin-connect-timeout", "1m")],
+    );
+    let admin =
+        Object::new("admin", &[("target", "http://admin.shop.svc:80"), ("webhook-access-policy", "staff")]);
+    demo.step("Two more Ingresses: one has an option of cloudflared, one has a login", |objects| {
+        objects.extend([api, admin]);
+    })?;
+    demo.expect_served("api.example.com", "http://api.shop.svc:8080")?;
+    demo.expect_protected()?;
+    let wild = demo.position("*.example.com")?;
     for name in ["shop.example.com", "api.example.com", "admin.example.com"] {
-        expect(
-            position(&harness, name)? < wild,
-            "the rules stand before the hand-made wildcard that covers them",
-        )?;
+        expect(demo.position(name)? < wild, "a rule stands before the hand-made wildcard that covers it")?;
     }
-    expect_served(&harness, "shop.example.com")?;
-    expect_served(&harness, "api.example.com")?;
-    let visit_as = |visitor| harness.cloudflare.visit_as(visitor, "admin.example.com", "/");
-    expect(
-        matches!(visit_as(AccessVisitor::WithoutLogin), Visit::TurnedAway { .. }),
-        "the Access application that came with the hostname turns away who has no login",
-    )?;
-    expect(matches!(visit_as(AccessVisitor::WithLogin), Visit::Served { .. }), "who has one is served")?;
-    println!("  A visitor of admin.example.com without a login is turned away.");
-    demo.settles(&shop("http://shop.shop.svc:80"))?;
+    demo.settles()
+}
 
-    let visitor = Visitor { harness: &harness, host: "shop.example.com" };
-    let title = "One service moves to another port: its rule changes";
-    let visits = visitor.during(|| demo.step(title, &shop("http://shop.shop.svc:9000")))?;
-    visits.print(visitor.host);
+/// A service moves, an annotation has a mistake, and an annotation is lost.
+fn change(demo: &mut Demo<'_>) -> Result<(), Problem> {
+    let (harness, host) = (demo.harness, "shop.example.com");
+    let visits = Visitor { harness, host }.during(|| {
+        demo.step("The service of shop.example.com moves to another port", |objects| {
+            set(objects, "shop", "target", Some("http://shop.shop.svc:9000"));
+        })
+    })?;
+    visits.print(host);
     expect(visits.lost == 0 && visits.before > 0 && visits.after > 0, "every visit is served all the while")?;
-    expect(
-        served_by(&harness, "shop.example.com") == Some("http://shop.shop.svc:9000".to_owned()),
-        "the rule changed",
-    )?;
-    demo.settles(&shop("http://shop.shop.svc:9000"))?;
+    demo.expect_served(host, "http://shop.shop.svc:9000")?;
+    demo.settles()?;
 
-    let mut typo = shop("http://shop.shop.svc:9000");
-    typo.retain(|endpoint| endpoint.dns_name != "api.example.com");
-    typo.push(published("api.example.com", "api.shop.svc:8080"));
-    demo.step("A typing mistake in an annotation: the hostname stays published as it was", &typo)?;
-    expect(
-        served_by(&harness, "api.example.com") == Some("http://api.shop.svc:8080".to_owned()),
-        "the rule stayed",
-    )?;
+    demo.step("An annotation has a mistake: the hostname stays as it is published", |objects| {
+        set(objects, "api", "webhook-origin-connect-timeout", Some("1 minute"));
+    })?;
+    demo.expect_served("api.example.com", "http://api.shop.svc:8080")?;
 
-    let mut lost = shop("http://shop.shop.svc:9000");
-    for endpoint in &mut lost {
-        endpoint.provider_specific.retain(|property| !property.name.contains("access"));
-    }
-    demo.step("An annotation is lost: what was protected stays so", &lost)?;
-    expect(matches!(visit_as(AccessVisitor::WithoutLogin), Visit::TurnedAway { .. }), "nothing opened")?;
-    expect(matches!(visit_as(AccessVisitor::WithLogin), Visit::Served { .. }), "who has a login is served")?;
+    demo.step("The annotation of the login is lost: the login stays", |objects| {
+        set(objects, "admin", "webhook-access-policy", None);
+    })?;
+    demo.expect_protected()
+}
 
-    demo.step("All three Ingresses are deleted: what was made goes, and nothing else", &[])?;
-    expect(Standing::of(&harness) == before, "everything stands as it did at the beginning")?;
-    harness.cloudflare.advance_clock(APPLICATION_AGE);
-    heading("Ten minutes later the Access application goes by itself, once two loops found it left");
+/// All objects are deleted.
+fn withdraw(demo: &mut Demo<'_>) -> Result<(), Problem> {
+    demo.step("The three Ingresses are deleted", Vec::clear)?;
+    let left = Standing::of(demo.harness);
+    demo.harness.cloudflare.advance_clock(APPLICATION_AGE);
     for _ in 0..2 {
-        demo.program
-            .external_dns()
-            .run_loop(&[])
-            .map_err(|status| format!("the webhook answered {status}"))?;
+        demo.run_loop()?;
     }
-    eventually("its deletion", || harness.cloudflare.applications().is_empty());
-    demo.settles(&[])
+    eventually("its deletion", || demo.harness.cloudflare.applications().is_empty());
+    println!("  Ten minutes later:");
+    let after = Standing::of(demo.harness);
+    after.print_changes_from(&left);
+    demo.settles()?;
+
+    heading("What was made by hand is as it was, to the byte");
+    print_lines(' ', &after.lines());
+    expect(after == *demo.before, "nothing else is left")
 }
 
-/// An account that had no tunnel, and what `tunnel --token-file` made of it.
-fn with_new_tunnel() -> Result<Harness, Problem> {
-    heading("An account without a tunnel: one command makes it");
-    let harness = Harness::without_tunnel();
-    let path = std::env::temp_dir().join(format!("run-token-{}", std::process::id()));
-    let report = commands::tunnel(harness.config(&[]), Arc::new(SystemClock), Some(&path), false);
-    let Report { text, .. } = report?;
-    for line in text.lines() {
-        println!("  {line}");
-    }
-    let token = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    fs::remove_file(&path).map_err(|error| error.to_string())?;
-    let tunnel = harness.cloudflare.run_connector(&token)?;
-    println!("  With the token in that file cloudflared connects.");
-    Ok(Harness { tunnel, ..harness })
+/// An Ingress for one hostname.
+#[derive(Clone)]
+struct Object {
+    name: &'static str,
+    annotations: Vec<(&'static str, &'static str)>,
 }
 
-/// The shop, before and while it is published.
+impl Object {
+    fn new(name: &'static str, annotations: &[(&'static str, &'static str)]) -> Self {
+        Self { name, annotations: annotations.to_vec() }
+    }
+
+    /// What ExternalDNS makes of it.
+    fn endpoint(&self) -> Endpoint {
+        let properties: Vec<(&str, &str)> = self
+            .annotations
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix("webhook-")?, *value)))
+            .collect();
+        let target = self.annotations.iter().find(|(name, _)| *name == "target");
+        let object = format!("ingress/shop/{}", self.name);
+        Endpoint {
+            record_type: "CNAME".to_owned(),
+            targets: target.iter().map(|(_, value)| (*value).to_owned()).collect(),
+            ..endpoint_of(&object, &format!("{}.example.com", self.name), &properties)
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let line = |(name, value): &(_, _)| format!("ingress/shop/{:<5} {PREFIX}{name}: {value}", self.name);
+        self.annotations.iter().map(line).collect()
+    }
+}
+
+/// Sets an annotation of an object, or takes it off.
+fn set(objects: &mut [Object], object: &str, name: &'static str, value: Option<&'static str>) {
+    for object in objects.iter_mut().filter(|each| each.name == object) {
+        object.annotations.retain(|(other, _)| *other != name);
+        object.annotations.extend(value.map(|value| (name, value)));
+    }
+}
+
+fn lines_of(objects: &[Object]) -> Vec<String> {
+    objects.iter().flat_map(Object::lines).collect()
+}
+
+/// The cluster's objects, and what Cloudflare had before them.
 struct Demo<'a> {
     harness: &'a Harness,
     program: &'a Program,
     before: &'a Standing,
+    objects: Vec<Object>,
 }
 
 impl Demo<'_> {
-    /// One loop of ExternalDNS, and what came of it. What is protected comes in a second loop, after its application.
-    fn step(&self, title: &str, desired: &[Endpoint]) -> Result<(), Problem> {
+    /// A change of the objects, the loop of ExternalDNS after it, and what that changes at Cloudflare.
+    fn step(&mut self, title: &str, change: impl FnOnce(&mut Vec<Object>)) -> Result<(), Problem> {
         heading(title);
-        self.harness.cloudflare.take_calls();
-        let mut answer = self.program.external_dns().run_loop(desired);
-        log::logger().flush();
-        if answer == Err(503) {
-            println!("  The loop is answered 503, so that ExternalDNS asks again.");
-            answer = self.program.external_dns().run_loop(desired);
+        let (objects, standing) = (self.objects.clone(), Standing::of(self.harness));
+        change(&mut self.objects);
+        print_difference(&lines_of(&objects), &lines_of(&self.objects));
+        println!();
+        let mut answer = self.run_loop();
+        if answer.is_err() {
+            // What is protected comes in a second loop, after its application.
+            println!("  The webhook answers 503, so ExternalDNS asks again.");
+            answer = self.run_loop();
         }
-        let changes = answer.map_err(|status| format!("the webhook answered {status}"))?;
-        log::logger().flush();
-        print_changes(&changes);
-        print_standing(self.harness);
-        print_calls(self.harness, &self.harness.cloudflare.take_calls());
-        let standing = Standing::of(self.harness);
+        answer?;
+        let after = Standing::of(self.harness);
+        after.print_changes_from(&standing);
         expect(
-            standing.keeps(self.before),
-            "every foreign rule and record is there, in its order, to the byte",
+            after.keeps(self.before),
+            "every rule and record that was made by hand is there, in its order, to the byte",
         )
     }
 
+    fn run_loop(&self) -> Result<Changes, Problem> {
+        let desired: Vec<Endpoint> = self.objects.iter().map(Object::endpoint).collect();
+        let answer = self.program.external_dns().run_loop(&desired);
+        log::logger().flush();
+        answer.map_err(|status| format!("the webhook answered {status}"))
+    }
+
     /// A further loop must write nothing.
-    fn settles(&self, desired: &[Endpoint]) -> Result<(), Problem> {
+    fn settles(&self) -> Result<(), Problem> {
         self.harness.cloudflare.take_calls();
-        let changes = self
-            .program
-            .external_dns()
-            .run_loop(desired)
-            .map_err(|status| format!("the webhook answered {status}"))?;
+        let changes = self.run_loop()?;
         let calls = self.harness.cloudflare.take_calls();
         let writes = calls.iter().filter(|call| call.is_write()).count();
         println!("  A further loop: {} calls, {writes} writes.", calls.len());
         expect(changes == Changes::default(), "ExternalDNS has nothing more to ask for")?;
         expect(writes == 0, "a further loop writes nothing")
     }
+
+    fn expect_served(&self, host: &str, service: &str) -> Result<(), Problem> {
+        let seen = self.harness.service_at(host, "/");
+        expect(seen == service, &format!("a visitor of {host} reaches {service} and not {seen}"))
+    }
+
+    /// A visitor of admin.example.com needs a login.
+    fn expect_protected(&self) -> Result<(), Problem> {
+        let visit_as = |visitor| self.harness.cloudflare.visit_as(visitor, "admin.example.com", "/");
+        expect(
+            matches!(visit_as(AccessVisitor::WithoutLogin), Visit::TurnedAway { .. }),
+            "the Access application turns a visitor without a login away",
+        )?;
+        expect(
+            matches!(visit_as(AccessVisitor::WithLogin), Visit::Served { .. }),
+            "a visitor with a login is served",
+        )?;
+        println!("  A visitor of admin.example.com without a login is turned away.");
+        Ok(())
+    }
+
+    fn position(&self, hostname: &str) -> Result<usize, Problem> {
+        let position = self.harness.rules().iter().position(|rule| field(rule, "hostname") == hostname);
+        position.ok_or_else(|| format!("{hostname} has no rule"))
+    }
 }
 
-/// Somebody who asks for a hostname again and again.
+/// A visitor that asks for a hostname again and again.
 struct Visitor<'a> {
     harness: &'a Harness,
     host: &'static str,
@@ -260,7 +307,7 @@ impl Visits {
     fn print(&self, host: &str) {
         let Self { before, after, lost } = self;
         println!(
-            "  Visits of {host} all the while: {before} by the old service, {after} by the new one, {lost} lost."
+            "  Visits of {host} meanwhile: {before} to the old service, {after} to the new one, {lost} lost."
         );
     }
 }
@@ -270,16 +317,43 @@ impl Visits {
 struct Standing {
     rules: Vec<String>,
     foreign_records: Vec<String>,
-    records: usize,
+    records: Vec<String>,
+    applications: Vec<String>,
 }
 
 impl Standing {
     fn of(harness: &Harness) -> Self {
-        let records = harness.cloudflare.records(&harness.zone).len();
-        Self { rules: harness.rules(), foreign_records: harness.foreign_records(), records }
+        let cloudflare = &harness.cloudflare;
+        let records = cloudflare.records(&harness.zone).into_iter().map(|record| {
+            let content = record.content.replace(&harness.tunnel, &shortened(&harness.tunnel));
+            let line = format!("record  {:<22} {:<5} {content}", record.name, record.kind);
+            format!("{line}  {}", record.comment.unwrap_or_default()).trim_end().to_owned()
+        });
+        let applications = cloudflare.applications().into_iter().map(|application| {
+            let name = application.fields.get("domain").and_then(Value::as_str).unwrap_or_default();
+            format!("login   {name:<22} Access application {}", shortened(&application.id))
+        });
+        Self {
+            rules: harness.rules(),
+            foreign_records: harness.foreign_records(),
+            records: records.collect(),
+            applications: applications.collect(),
+        }
     }
 
-    /// Whether every rule and record of `other` is here, in the same order.
+    fn lines(&self) -> Vec<String> {
+        let rules = self.rules.iter().map(|rule| rule_line(rule));
+        rules.chain(self.records.iter().cloned()).chain(self.applications.iter().cloned()).collect()
+    }
+
+    fn print_changes_from(&self, before: &Self) {
+        if self == before {
+            println!("  Nothing changes at Cloudflare.");
+        }
+        print_difference(&before.lines(), &self.lines());
+    }
+
+    /// Whether every foreign rule and record of `other` is here, in the same order.
     fn keeps(&self, other: &Self) -> bool {
         let mut rules = self.rules.iter();
         self.foreign_records == other.foreign_records
@@ -287,27 +361,39 @@ impl Standing {
     }
 }
 
-fn expect(holds: bool, what: &str) -> Result<(), Problem> {
-    if holds { Ok(()) } else { Err(format!("expected that {what}")) }
+fn rule_line(rule: &str) -> String {
+    let hostname = field(rule, "hostname");
+    let hostname = if hostname.is_empty() { "(everything else)" } else { &hostname };
+    let mut rule_fields: Value = serde_json::from_str(rule).unwrap_or_default();
+    if let Some(Value::String(audience)) = rule_fields.pointer_mut("/originRequest/access/audTag/0") {
+        *audience = shortened(audience);
+    }
+    let options = rule_fields.get("originRequest").map(Value::to_string).unwrap_or_default();
+    format!("rule    {hostname:<22} {:<24} {options}", field(rule, "service")).trim_end().to_owned()
 }
 
-fn served_by(harness: &Harness, host: &str) -> Option<String> {
-    match harness.cloudflare.visit(host, "/") {
-        Visit::Served { service, .. } => Some(service),
-        _ => None,
+/// The first characters of an id.
+fn shortened(id: &str) -> String {
+    id.chars().take(8).chain(['…']).collect()
+}
+
+/// The lines that went, then those that came.
+fn print_difference(before: &[String], after: &[String]) {
+    let without = |lines: &[String], others: &[String]| -> Vec<String> {
+        lines.iter().filter(|line| !others.contains(line)).cloned().collect()
+    };
+    print_lines('-', &without(before, after));
+    print_lines('+', &without(after, before));
+}
+
+fn print_lines(sign: char, lines: &[String]) {
+    for line in lines {
+        println!("  {sign} {line}");
     }
 }
 
-fn expect_served(harness: &Harness, host: &str) -> Result<(), Problem> {
-    expect(served_by(harness, host).is_some(), &format!("a visitor of {host} reaches its service"))
-}
-
-fn position(harness: &Harness, hostname: &str) -> Result<usize, Problem> {
-    harness
-        .rules()
-        .iter()
-        .position(|rule| field(rule, "hostname") == hostname)
-        .ok_or_else(|| format!("{hostname} has no rule"))
+fn expect(holds: bool, what: &str) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(format!("expected that {what}")) }
 }
 
 fn field(rule: &str, name: &str) -> String {
@@ -317,45 +403,4 @@ fn field(rule: &str, name: &str) -> String {
 
 fn heading(title: &str) {
     println!("\n== {title}");
-}
-
-fn print_changes(Changes { create, update_old: _, update_new, delete }: &Changes) {
-    println!("  ExternalDNS asks:");
-    for (verb, endpoints) in [("create", create), ("update", update_new), ("delete", delete)] {
-        for endpoint in endpoints {
-            let service = endpoint.property("webhook/tunnel-service").unwrap_or_default();
-            println!("    {verb} {:<20} {service}", endpoint.dns_name);
-        }
-    }
-}
-
-fn print_standing(harness: &Harness) {
-    println!("  The tunnel's rules, first match wins:");
-    for (number, rule) in harness.rules().iter().enumerate() {
-        let hostname = field(rule, "hostname");
-        let hostname = if hostname.is_empty() { "(everything else)" } else { &hostname };
-        let options: Value = serde_json::from_str(rule).unwrap_or_default();
-        let options = options.get("originRequest").map(Value::to_string).unwrap_or_default();
-        println!("    {}. {hostname:<20} {:<28} {options}", number + 1, field(rule, "service"));
-    }
-    println!("  The zone's records:");
-    for record in harness.cloudflare.records(&harness.zone) {
-        let proxied = if record.proxied { "proxied" } else { "dns only" };
-        let comment = record.comment.unwrap_or_default();
-        println!("    {:<22} {:<5} {:<52} {proxied:<8} {comment}", record.name, record.kind, record.content);
-    }
-}
-
-/// The calls, with names in place of ids.
-fn print_calls(harness: &Harness, calls: &[Call]) {
-    println!("  Calls of Cloudflare's API: {}", calls.len());
-    let account = harness.cloudflare.account();
-    for call in calls {
-        let path = call
-            .path
-            .replace(&account, "shop")
-            .replace(&harness.tunnel, "home")
-            .replace(&harness.zone, "example.com");
-        println!("    {:<4} {path}", call.method);
-    }
 }

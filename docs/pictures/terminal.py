@@ -32,7 +32,8 @@ COLOURS = [
     (re.compile(r"\s*\[…\]"), "cut"),
     (re.compile(r"(WARN) .*"), "warning"),
     (re.compile(r"  [A-Z].*:(?: \d+)?"), "label"),
-    (re.compile(r"    (create|update|delete) .*"), "verb"),
+    (re.compile(r"  (\+) .*"), "good"),
+    (re.compile(r"  (-) .*"), "gone"),
     (re.compile(r"  A further loop: .*|All of it as it should be\."), "good"),
 ]
 
@@ -46,7 +47,7 @@ fill: #d1d7e0; white-space: pre }}
 .prompt, .good {{ fill: #56d364 }}
 .heading {{ fill: #79c0ff; font-weight: bold }}
 .label {{ fill: #9198a1 }}
-.verb {{ fill: #d2a8ff }}
+.gone {{ fill: #ff7b72 }}
 .warning {{ fill: #e3b341; font-weight: bold }}
 .cut {{ fill: #9198a1 }}
 """
