@@ -39,7 +39,7 @@ const publicPathHost = "chat.example.com"
 // documented is what each hostname of the examples is to be served by; nothing, where it is not to be published. A hostname of a
 // manifest that is not here fails the test.
 var documented = shape{
-	"shop.example.com":   {"http://shop.shop.svc.cluster.local:80"},
+	"hello.example.com":  {"hello_world"},
 	"app.example.com":    {"http://app.shop.svc:80"},
 	"secure.example.com": {"https://secure.shop.svc:443"},
 	"routed.example.com": {"http://routed.shop.svc:80"},
