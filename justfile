@@ -26,6 +26,20 @@ size_aim_bytes := "2500000"
 default:
     @just --list --unsorted
 
+# What annotations change at an emulator of Cloudflare, printed (needs a C compiler).
+[group('start here')]
+demo:
+    cargo run --locked --example demo
+
+# The webhook's image for amd64, as localhost/<name>:amd64 (needs musl-tools and buildah).
+[group('start here')]
+image-amd64: static
+    release/image-of '{{ static_binary }}' amd64 "$(cargo pkgid --package {{ name }} --offline | sed 's/.*[#@]//')"
+
+# The README's quick start, played block by block on a real API server and the emulator; prints the times (needs Go).
+[group('start here')]
+quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
+
 # Compile everything, tests and benches included.
 [group('build')]
 build:
@@ -64,11 +78,6 @@ size: static
         echo "note: $(( bytes - {{ size_aim_bytes }} )) bytes above the aim"
     fi
 
-# The image for amd64 alone, which buildah then has as localhost/<name>:amd64 (needs musl-tools and buildah, nothing else).
-[group('build')]
-image-amd64: static
-    release/image-of '{{ static_binary }}' amd64 "$(cargo pkgid --package {{ name }} --offline | sed 's/.*[#@]//')"
-
 # Container images of the release's binaries, for both architectures, as docker archives (needs buildah).
 [group('build')]
 image: release
@@ -94,7 +103,7 @@ quick:
 test:
     cargo test --workspace --locked
 
-# The same, with every fault at every call and visitors at every instant.
+# All Rust tests, with every fault at every call and visitors at every instant.
 [group('test')]
 sweeps:
     SWEEPS=whole cargo test --workspace --locked
@@ -107,11 +116,6 @@ real-time *only: static
 # What a hostile neighbour can make the static binary take of the memory: it has to stay within 64 MiB.
 [group('test')]
 memory: (real-time 'memory::')
-
-# The whole conversation on the emulator, printed; nothing to configure.
-[group('test')]
-demo:
-    cargo run --locked --example demo
 
 # E2E_REQUIRED=1 forbids skipping; WEBHOOK_BINARY and EMULATOR_BINARY name binaries to use instead of a debug build. The first
 # time this compiles all of ExternalDNS and of Kubernetes' API server, some ten minutes on two cores.
@@ -142,7 +146,7 @@ cloudflared: named-programs
 museum: (go-test 'e2e' '-timeout 15m -parallel 16 -run ^TestMuseum$')
 
 # Thousands of hostnames take the static binary, or what WEBHOOK_BINARY names.
-[doc('Its accidents of thousands of hostnames, and of an older ExternalDNS (needs Go and musl-tools).')]
+[doc('The museum of accidents: those of thousands of hostnames, and of an older ExternalDNS (needs Go and musl-tools).')]
 [group('test')]
 museum-large: named-programs static
     WEBHOOK_BINARY="${WEBHOOK_BINARY:-{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}}" \
@@ -154,7 +158,7 @@ museum-large: named-programs static
 matrix *versions='all': (matrix-of versions '')
     EXTERNAL_DNS_VERSIONS='{{ versions }}' {{ just_executable() }} go-test e2e '-timeout 60m -parallel 16 -run ^TestEachVersion'
 
-# The same, and its outcome written into docs/versions.md.
+# Write what each version of ExternalDNS can do into docs/versions.md, as `matrix` tries it (needs Go).
 [group('test')]
 matrix-renew *versions='all': (matrix-of versions 'yes')
 
@@ -178,10 +182,6 @@ loops-renew:
 # Documents' examples, deploy/ and the quick start on Kubernetes' own API server. CLOUDFLARED may name cloudflared's binary.
 [group('test')]
 cluster: (go-test 'cluster' '-timeout 60m -parallel 6')
-
-# What the README's quick start says, block by block, with kubectl and helm on the same API server; prints the times.
-[group('test')]
-quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
 
 # What the environment names is there. The tests would look only once everything else is built, and each from its folder.
 [private]
@@ -309,12 +309,12 @@ defects *arguments:
 mutants *arguments:
     tests/mutants/run "$@"
 
-# The same in lines that differ from a revision, for ten minutes at most.
+# Break the lines that differ from a revision, for ten minutes at most (needs cargo-mutants, Python 3.11).
 [group('test')]
 mutants-changed revision='HEAD~1':
     tests/mutants/run --since '{{ revision }}' --seconds 600
 
-# The same for fifty minutes, in what changed since yesterday or MUTANTS_SINCE; where nothing did, in a part of all by the date.
+# Break what changed since yesterday or MUTANTS_SINCE, else a part of all by the date, for fifty minutes (needs cargo-mutants).
 [group('test')]
 mutants-of-the-day:
     #!/usr/bin/env bash
@@ -362,7 +362,7 @@ pictures folder='docs/pictures':
         --output '{{ folder }}/demo.svg'
     docs/pictures/check.py docs/pictures/parts.svg '{{ folder }}/demo.svg'
 
-# The committed pictures are what `pictures` makes, or it fails.
+# Check that the committed pictures are what the demo prints now (needs Python).
 [group('docs')]
 pictures-check:
     #!/usr/bin/env bash
@@ -387,13 +387,13 @@ deny:
 advisories:
     cargo deny --workspace check advisories
 
-# The table of docs/operations.md: size, start, memory (builds the static binary first).
+# Size, start and memory, as in a table of docs/operations.md (needs musl-tools).
 [group('measure')]
 figures: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
         cargo bench --locked --bench figures
 
-# The other table there: how far each loop gets with little memory and little of a core (needs root).
+# How far each loop gets with little memory and little of a core, as in a table of docs/operations.md (needs root).
 [group('measure')]
 scale *only: static
     WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
@@ -405,11 +405,11 @@ scale *only: static
 cost: (cost-table cost_now)
     '{{ cost_binary }}' compare '{{ cost_of_release }}' '{{ cost_now }}'
 
-# Write that table anew: with a release, and where more cost is meant.
+# Write the cost table of the last release anew: with a release, and where more cost is meant (needs valgrind).
 [group('measure')]
 cost-renew: (cost-table cost_of_release)
 
-# The same of two revisions, each with its own pieces of work (needs valgrind).
+# What two revisions decide, in instructions, and their sizes, each with its own pieces of work (needs valgrind).
 [group('measure')]
 cost-between before after='HEAD':
     #!/usr/bin/env bash
@@ -453,7 +453,7 @@ cost-table file: static
 release:
     release/build '{{ release_files }}'
 
-# The same commit built a second time, in another folder: the same bytes, or it fails.
+# Build the release twice, in two folders: the same bytes, or it fails (needs what `release` needs).
 [group('release')]
 release-check:
     #!/usr/bin/env bash
