@@ -53,6 +53,11 @@ impl RuleEdit {
         self.scope().key().cmp(&other.scope().key())
     }
 
+    /// True if `rule` takes all requests of this one's rule.
+    pub fn is_covered_by(&self, rule: &Rule) -> bool {
+        self.scope().is_covered_by(rule)
+    }
+
     fn scope(&self) -> Scope<'_> {
         match self {
             Self::Put { rule, replaces: _ } => Scope::wanted(rule),

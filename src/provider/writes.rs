@@ -52,8 +52,8 @@ pub(super) fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)
     edits.chain(batches.map(|operations| (None, record_work(operations))))
 }
 
-/// All that is written of a hostname, as one: what is changed back changes the same way each time, whatever becomes of other
-/// hostnames. Ids of records do not count, because a record that somebody made again has a new one.
+/// All that is written of a hostname, as one: an undone write meets the same rules and records each time, whatever becomes
+/// of other hostnames. Ids of records do not count, because a record that was made again has a new one.
 pub(super) fn write_of(host: &HostPlan, snapshot: &Snapshot) -> Write {
     let lines: Vec<String> = describe_host(host).map(|line| line.text).collect();
     let (mut place, mut content) = (host.hostname.to_string(), lines.join("\n"));
@@ -63,10 +63,10 @@ pub(super) fn write_of(host: &HostPlan, snapshot: &Snapshot) -> Write {
     for (tunnel, edit) in &host.edits {
         let _ = writeln!(place, "{tunnel} {:?}", edit.path());
         let _ = writeln!(content, "{}", tunnel_work(tunnel, edit));
-    }
-    let near = snapshot.tunnels.values().flat_map(|tunnel| tunnel.near(&host.hostname));
-    for (_, rule) in near.filter(|(_, rule)| rule.folded_hostname() == &*host.hostname) {
-        let _ = writeln!(content, "{}", rule.raw().get());
+        let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
+        for (_, rule) in near.filter(|(_, rule)| edit.is_covered_by(rule)) {
+            let _ = writeln!(content, "{}", rule.raw().get());
+        }
     }
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
         let Record { kind, content: target, proxied, comment, .. } = record;
