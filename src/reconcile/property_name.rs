@@ -14,8 +14,8 @@ use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNE
 /// The prefix of all our properties.
 pub const PREFIX: &str = "webhook/";
 
-/// What begins the name of a property in an annotation, from which ExternalDNS makes it.
-const ANNOTATION_PREFIX: &str = "external-dns.alpha.kubernetes.io/webhook-";
+/// What begins the name of an annotation, behind a prefix that ExternalDNS has by its version and settings.
+const ANNOTATION_PREFIX: &str = "webhook-";
 
 /// A text about an object, with properties named as the object has them: a DNSEndpoint has properties, every other
 /// object annotations.
@@ -149,10 +149,7 @@ mod tests {
         for resource in [None, Some("crd/shop/web")] {
             assert_eq!(in_form_of(resource, text), text);
         }
-        let annotation = "external-dns.alpha.kubernetes.io/webhook-";
-        let expected = format!(
-            r#""{annotation}tunel" is unknown, {annotation}tunnel-path.api is not; http://webhook/x and my-webhook/x stay"#
-        );
+        let expected = r#""webhook-tunel" is unknown, webhook-tunnel-path.api is not; http://webhook/x and my-webhook/x stay"#;
         assert_eq!(in_form_of(Some("ingress/shop/web"), text), expected);
     }
 
