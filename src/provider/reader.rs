@@ -1,6 +1,6 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::ingress::Document;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::{AccountId, LogLine, Record, TunnelId, Zone};
-use crate::ordered::inserted;
+use crate::ordered::{inserted, sort_by};
 use crate::provider::access::reader::{AccessReader, Source};
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::Settings;
@@ -281,16 +281,17 @@ pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
-    let answers: Mutex<BTreeMap<usize, Result<A, E>>> = Mutex::new(BTreeMap::new());
+    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
     side_by_side(parallel_reads.min(tasks.len()), &|index| {
         let Some(task) = tasks.get(index) else { return false };
         let answer = run(task);
         let goes_on = answer.is_ok();
-        lock(&answers).insert(index, answer);
+        lock(&answers).push((index, answer));
         goes_on
     });
-    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    answers.into_values().collect()
+    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Calls `run` with one number after the other, on so many threads, until it says no. It is compiled once for all tasks.

@@ -211,7 +211,7 @@ pub fn plan(
     let owned = snapshot.owned(&own);
     let situation = Situation { snapshot, settings, earlier, own: &own, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };
-    let (wanted, withdrawn): (BTreeMap<_, _>, BTreeMap<_, _>) =
+    let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
     // Whether deletions are a mass is judged over all of them, whatever the turn.
     for (name, request) in withdrawn {

@@ -229,12 +229,13 @@ impl RecordView<'_> {
         let Ok(hostname) = hostname else {
             return endpoints;
         };
-        let rules = self.snapshot.own_rules_of(&hostname, self.own);
-        let mut by_path: BTreeMap<Option<&str>, Vec<(&TunnelId, &Rule)>> = BTreeMap::new();
-        for (tunnel, rule) in &rules {
-            by_path.entry(rule.path()).or_default().push((tunnel, rule));
-        }
-        endpoints.extend(by_path.iter().map(|(path, rules)| self.endpoint_of_path(&hostname, *path, rules)));
+        let mut rules = self.snapshot.own_rules_of(&hostname, self.own);
+        sort_by(&mut rules, |(_, one), (_, other)| one.path().cmp(&other.path()));
+        let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
+        endpoints.extend(by_path.filter_map(|rules| {
+            let (_, first) = rules.first()?;
+            Some(self.endpoint_of_path(&hostname, first.path(), rules))
+        }));
         if endpoints.is_empty() {
             endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
         } else if (self.claims_too_much(&hostname) || self.is_mismarked(&hostname))

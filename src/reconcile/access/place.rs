@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
+use crate::ordered::inserted;
 use crate::reconcile::access::wish::{NamedPolicy, ProtectionWish};
 use crate::reconcile::stamp;
 
@@ -19,8 +20,9 @@ const DESTINATION_MAX_CHARS: usize = 63;
 /// Tags are letters and digits.
 const TAG_PREFIX: &str = "externaldns";
 
-/// What of an application Cloudflare alone writes. A replacement without it is read as one without.
-const READ_ONLY: [&str; 5] = ["id", "uid", "aud", "created_at", "updated_at"];
+/// What of an application Cloudflare alone writes, and an older form of the destinations, which follows them. A replacement
+/// without it is read as one without.
+const READ_ONLY: [&str; 6] = ["id", "uid", "aud", "created_at", "updated_at", "self_hosted_domains"];
 
 /// What one application protects: a hostname, or a path of it with everything below.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,12 +187,8 @@ pub fn body(
     owner: &str,
     present: Option<Map<String, Value>>,
 ) -> Vec<u8> {
-    let mut body = present.unwrap_or_default();
-    for name in READ_ONLY {
-        body.remove(name);
-    }
-    // Older forms of the destinations, which follow them.
-    body.remove("self_hosted_domains");
+    let members = present.unwrap_or_default().into_iter();
+    let mut body: Map<String, Value> = inserted(members.filter(|(name, _)| !READ_ONLY.contains(&&**name)));
     let tag = tag(owner);
     let mut tags: Vec<Value> = body.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
     if !tags.iter().any(|one| one.as_str() == Some(&tag)) {

@@ -1,8 +1,6 @@
 //! Judges what is asked for before anything else is planned: each publication passes the gate of Access, and what
 //! Cloudflare refused before waits.
 
-use std::collections::BTreeMap;
-
 use super::request::{Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
 use crate::reconcile::Settings;
@@ -29,7 +27,8 @@ pub(super) struct Judge<'a> {
 /// The number of applications, with those that this request makes.
 struct Applications {
     all: usize,
-    by_namespace: BTreeMap<Box<str>, usize>,
+    /// The namespace of each.
+    namespaces: Vec<Box<str>>,
 }
 
 impl Judge<'_> {
@@ -118,7 +117,7 @@ impl Judge<'_> {
     /// objects that ask for it.
     fn applications(self, requests: &Requests) -> Applications {
         let all = self.snapshot.access.applications();
-        let mut by_namespace = BTreeMap::new();
+        let mut namespaces = Vec::new();
         if self.settings.policy.namespace_guard {
             let places = all.iter().filter_map(|one| Place::of_application(one, &self.settings.policy.owner));
             for place in places {
@@ -129,10 +128,10 @@ impl Judge<'_> {
                 let asking = || namespace::digest_of(&asking()?);
                 let of_wildcard = || namespace::holder(stamp.as_ref()?);
                 let holder = self.holder(place.hostname()).or_else(asking).or_else(of_wildcard);
-                *by_namespace.entry(holder.unwrap_or_default()).or_default() += 1;
+                namespaces.push(holder.unwrap_or_default());
             }
         }
-        Applications { all: all.len(), by_namespace }
+        Applications { all: all.len(), namespaces }
     }
 }
 
@@ -148,8 +147,8 @@ impl Applications {
         if settings.policy.namespace_guard
             && let Some(namespace) = resource.and_then(namespace::digest_of)
         {
-            let count = self.by_namespace.entry(namespace).or_default();
-            if *count >= NAMESPACE_APPLICATIONS_MAX {
+            let count = self.namespaces.iter().filter(|one| **one == namespace).count();
+            if count >= NAMESPACE_APPLICATIONS_MAX {
                 return Err(Reason::AccessPolicy(
                     format!(
                         "is one of more than {NAMESPACE_APPLICATIONS_MAX} protected places of its namespace: protect a \
@@ -158,7 +157,7 @@ impl Applications {
                     .into(),
                 ));
             }
-            *count += 1;
+            self.namespaces.push(namespace);
         }
         self.all += 1;
         Ok(())

@@ -1,11 +1,11 @@
 //! Requests that are not carried out, with what the operator can do about them.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use crate::labels::labels;
 use crate::limits;
 use crate::model::LogLine;
+use crate::ordered::sort_by;
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::canonical::Problem;
 use crate::reconcile::property_name::in_form_of;
@@ -250,22 +250,23 @@ impl Refusal {
     /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
-        let mut of_many: BTreeMap<&Reason, Vec<&Self>> = BTreeMap::new();
+        let mut of_many: Vec<&Self> = Vec::new();
         for refusal in refusals {
-            match &refusal.reason {
-                reason @ (Reason::MassDeletion
+            match refusal.reason {
+                Reason::MassDeletion
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)
-                | Reason::NotMoved(_)) => {
-                    of_many.entry(reason).or_default().push(refusal);
-                }
+                | Reason::NotMoved(_) => of_many.push(refusal),
                 _ => lines.push(refusal.line()),
             }
         }
-        lines.extend(of_many.into_iter().map(|(reason, refusals)| match &*refusals {
-            [refusal] => refusal.line(),
-            refusals => {
+        sort_by(&mut of_many, |one, other| one.reason.cmp(&other.reason));
+        let by_reason = of_many.chunk_by(|one, other| one.reason == other.reason);
+        lines.extend(by_reason.filter_map(|refusals| match refusals {
+            [] => None,
+            [refusal] => Some(refusal.line()),
+            [Self { reason, .. }, ..] => {
                 let shown = refusals.iter().take(limits::NAMES_SHOWN_MAX).map(|refusal| &*refusal.hostname);
                 let mut names = shown.collect::<Vec<_>>().join(", ");
                 if let Some(more) =
@@ -273,11 +274,12 @@ impl Refusal {
                 {
                     let _ = write!(names, " and {more} more");
                 }
-                LogLine::default()
+                let line = LogLine::default()
                     .word("hostnames", &refusals.len())
                     .quoted("names", &*names)
                     .word("refused", &reason.label())
-                    .text(format!("{} hostnames: {reason}", refusals.len()))
+                    .text(format!("{} hostnames: {reason}", refusals.len()));
+                Some(line)
             }
         }));
         lines
