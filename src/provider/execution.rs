@@ -185,7 +185,7 @@ impl<'a> Execution<'a> {
         let hostnames: BTreeSet<Box<str>> = inserted(pieces.iter().map(|piece| piece.hostname.into()));
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let line = self.line_of(place).word("hostnames", &hostnames.len());
-        let line = line.text(format!("a write {outcome}: {error}"));
+        let line = line.text(format!("a write to {} {outcome}: {error}", self.name_of(place)));
         logging::log(Level::Warn, module_path!(), &line);
         self.done.dropped.extend(hostnames);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
@@ -211,7 +211,7 @@ impl<'a> Execution<'a> {
             let line = self
                 .line_of(place)
                 .word("hostnames", &pieces.len())
-                .text(format!("a write was refused: {answer}"));
+                .text(format!("a write to {} was refused: {answer}", self.name_of(place)));
             logging::log(Level::Debug, module_path!(), &line);
         }
         Ok(sent)
@@ -297,6 +297,15 @@ impl<'a> Execution<'a> {
             Place::Zone(id) => {
                 let name = self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name);
                 LogLine::default().word("zone", &name)
+            }
+        }
+    }
+
+    fn name_of(&self, place: Place<'_>) -> String {
+        match place {
+            Place::Tunnel(tunnel) => format!("tunnel {tunnel}"),
+            Place::Zone(id) => {
+                format!("zone {}", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn too_much() -> Failure {
 /// An endpoint is longer than those that `adjust` returns. Half of a request would be a different request.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     warned(Failure::unavailable(format!(
-        "hostname={dns_name:?} comes with more than adjust returns, so nothing is done"
+        "{dns_name:?} comes with more than adjust returns, so nothing is done"
     )))
 }
 
@@ -94,7 +94,7 @@ mod tests {
         let cases: [(Failure, FailureStatus, &str); 9] = [
             (not_ready(), Unavailable503, "not ready: "),
             (too_much(), Unavailable503, "the request asks for more hostnames"),
-            (too_long("a.test"), Unavailable503, "hostname=\"a.test\" comes with more"),
+            (too_long("a.test"), Unavailable503, "\"a.test\" comes with more"),
             (wrong_owner(&wrong), Internal500, "the changes are labelled"),
             (unread(&timeout), Unavailable503, "reading the list of zones failed: "),
             (unread(&document_error()), Internal500, "the configuration of tunnel f70ff985"),

@@ -150,7 +150,7 @@ fn unreachable_rules<'s>(
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, wide_path) = (rule.path().unwrap_or_default(), front.path().unwrap_or_default());
         let text = format!(
-            "path={path:?} no request reaches the rule: the one for {:?} {wide_path:?} in front takes them all",
+            "no request reaches the rule for path {path:?}: the one for {:?} {wide_path:?} in front takes them all",
             front.hostname()
         );
         Some(Note::about(rule.folded_hostname(), text))

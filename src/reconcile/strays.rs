@@ -24,7 +24,7 @@ impl Strays {
             if known.has(tunnel, rule) {
                 let (path, tunnel) = (rule.path().unwrap_or_default(), settings.name_of(tunnel));
                 let text = format!(
-                    "path={path:?} the rule in tunnel {tunnel} was ours and stays, but no record of ours names it any \
+                    "the rule for path {path:?} in tunnel {tunnel} was ours and stays, but no record of ours names it any \
                      more: delete it at Cloudflare, or set ADOPT=all while ExternalDNS asks for the hostname"
                 );
                 notes.push(Note::about(name, text));

@@ -147,10 +147,10 @@ fn lost(loser: &Endpoint, winner: &Endpoint) -> Note {
         "" => "an object without a name",
         resource => resource,
     };
-    Note::of(loser, format!("path={path:?} is not published: {winner} has this hostname and path; {WAY_OUT}"))
+    Note::of(loser, format!("path {path:?} is not published: {winner} has this hostname and path; {WAY_OUT}"))
 }
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
-    let text = format!("path={:?} is asked for by {losers} more objects, in vain", winner.set_identifier);
+    let text = format!("path {:?} is asked for by {losers} more objects, in vain", winner.set_identifier);
     (losers > 0).then(|| Note::of(winner, text))
 }

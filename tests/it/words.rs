@@ -1,6 +1,6 @@
 //! Mistakes that newcomers make, each told once with its remedy.
 
-use cloudflare_emulator::Permission;
+use cloudflare_emulator::{Fault, Matcher, Permission};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
 
@@ -107,5 +107,25 @@ fn a_permission_that_a_token_lacks_is_named_with_what_it_is_for() {
         let _ = program.external_dns().run_loop(&[published("a.example.com", "http://web:80")]);
         let lines = harness.log.lines_with(&["WARN", needed, "code 10000"]);
         assert_eq!(lines.len(), 1, "{label}: {:#?}", harness.log.lines_with(&[]));
+    }
+}
+
+/// In JSON the pairs are fields of their own, so a message that begins with one, or goes on with it, says nothing.
+#[test]
+fn a_failed_write_says_by_its_message_alone_where_it_failed() {
+    let harness = Harness::new();
+    let program = harness.start();
+    for (path, place) in
+        [("/zones/**", "zone example.com"), ("/accounts/**", &format!("tunnel {}", harness.tunnel))]
+    {
+        for method in ["POST", "PUT"] {
+            harness.cloudflare.fault_every(Matcher::call(method, path), Fault::status(500));
+        }
+        assert!(program.external_dns().run_loop(&[published("a.example.com", "http://web:80")]).is_err());
+        let lines =
+            harness.log.lines_with(&[&format!("WARN a write to {place} may or may not have been done: ")]);
+        assert!(!lines.is_empty(), "{:#?}", harness.log.lines_with(&[]));
+        harness.cloudflare.clear_faults();
+        harness.log.forget();
     }
 }

@@ -87,7 +87,7 @@ fn a_rule_whose_record_was_deleted_at_cloudflare_is_told_of_once_no_request_has_
     let told = strays(&cloudflare, &[before.clone(), before.clone(), without.clone(), without.clone()]);
     assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 2], "{told:#?}");
     let is_told = |path: &str| told[2].iter().any(|line| line.contains(path) && line.contains("ADOPT=all"));
-    assert!(is_told("a.example.com path=\"\"") && is_told("a.example.com path=\"/api\""), "{told:#?}");
+    assert!(is_told("for path \"\"") && is_told("for path \"/api\""), "{told:#?}");
 
     let still = strays(&cloudflare, &[before.clone(), without.clone(), without.clone(), without.clone()]);
     assert_eq!(still.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2, 2]);

@@ -139,8 +139,8 @@ impl Execution<'_> {
                     Ok(Sent::Barred(reason)) => reason.to_string(),
                     Err(error) => error.to_string(),
                 };
-                let place = self.line_of(Place::Zone(zone));
-                warn!("{place}: stamps that name rules which were not written stay: {problem}");
+                let place = self.name_of(Place::Zone(zone));
+                warn!("stamps in {place} that name rules which were not written stay: {problem}");
             }
         }
     }

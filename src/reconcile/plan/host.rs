@@ -277,7 +277,7 @@ impl<'a> Host<'a> {
     /// What is told of an endpoint that opens what is protected.
     fn opened(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(
-            "path={path:?} webhook-access-policy: none opens it, and visitors need no login any more"
+            "webhook-access-policy: none opens it (path {path:?}), and visitors need no login any more"
         );
         Note { hostname: self.name().into(), resource: resource.map(Into::into), text }
     }
