@@ -7,28 +7,21 @@ use crate::reconcile::Policy;
 use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 use crate::reconcile::target::{self, Target};
 
-/// What makes cloudflared take a certificate that is not for the service's own name, or not of a public authority.
-const TLS_OPTIONS: [OriginOption; 2] = [OriginOption::ServerName, OriginOption::CaPool];
-const TLS_FLAGS: [OriginOption; 2] = [OriginOption::NoTlsVerify, OriginOption::MatchSniToHost];
-
 /// The hints about a rule that is to be published.
 pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String> {
-    let pattern = rule.path.as_ref().and_then(shell_pattern);
-    let certificate = unknown_certificate(rule, policy).then(|| {
+    let (service, options) = (rule.service.as_str(), &rule.origin_request);
+    let is_tls = service.starts_with("https://") || service.starts_with("wss://");
+    let certificate = (is_tls && has_unknown_certificate(rule, policy)).then(|| {
         format!(
-            "no public authority certifies {}, and cloudflared answers 502 where it does not trust the certificate: set \
-             webhook-origin-server-name, -ca-pool or -no-tls-verify",
-            rule.service.as_str()
+            "no public authority certifies {service}, and cloudflared answers 502 where it does not trust the \
+             certificate: set webhook-origin-server-name, -ca-pool or -no-tls-verify"
         )
     });
-    let options = &rule.origin_request;
-    let is_asked = options.is_on(OriginOption::Http2Origin)
-        && !policy.origin_defaults.is_on(OriginOption::Http2Origin)
-        && !is_tls(rule);
-    let http2 = is_asked.then(|| {
-        format!("{} does nothing where the service is not https://", OriginOption::Http2Origin.property())
-    });
-    [pattern, certificate, http2].into_iter().flatten()
+    let http2 = OriginOption::Http2Origin;
+    let is_asked = !is_tls && options.is_on(http2) && !policy.origin_defaults.is_on(http2);
+    let http2 =
+        is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
+    [rule.path.as_ref().and_then(shell_pattern), certificate, http2].into_iter().flatten()
 }
 
 /// An expression that was meant as a pattern of a shell, such as `/api/*`.
@@ -37,10 +30,8 @@ fn shell_pattern(path: &PathPattern) -> Option<String> {
     let is_plain = !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
     let (before, behind) = text.split_once('*').filter(|_| is_plain)?;
     let meant = match before.trim_end_matches('/') {
-        prefix if behind.is_empty() && prefix.starts_with('/') => {
-            format!("{TUNNEL_PATH_PREFIX} {prefix:?}")
-        }
         "" if behind.is_empty() => "all paths, by none".to_owned(),
+        prefix if behind.is_empty() => format!("{TUNNEL_PATH_PREFIX} {prefix:?}"),
         _ => "[^/]+".to_owned(),
     };
     Some(format!(
@@ -48,20 +39,17 @@ fn shell_pattern(path: &PathPattern) -> Option<String> {
     ))
 }
 
-fn is_tls(rule: &WantedRule) -> bool {
-    ["https://", "wss://"].into_iter().any(|scheme| rule.service.as_str().starts_with(scheme))
-}
-
-/// True if the service has a certificate that cloudflared is not told how to check.
-fn unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
+/// True if no public authority certifies the host, and no option says how its certificate is checked.
+fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
+    use OriginOption::{CaPool, MatchSniToHost, NoTlsVerify, ServerName};
     let options = &rule.origin_request;
-    let is_told = TLS_OPTIONS.into_iter().any(|option| options.text(option).is_some())
-        || TLS_FLAGS.into_iter().any(|option| options.is_on(option));
-    let Some((host, _)) = rule.service.host_and_port().filter(|_| is_tls(rule) && !is_told) else {
-        return false;
-    };
-    let is_name = host.contains('.') && host.parse::<IpAddr>().is_err();
-    !is_name || target::meaning(host, &policy.cluster_domain) == Target::ClusterName
+    let is_told = [ServerName, CaPool].into_iter().any(|option| options.text(option).is_some())
+        || [NoTlsVerify, MatchSniToHost].into_iter().any(|option| options.is_on(option));
+    let host = rule.service.host_and_port().map(|(host, _)| host).filter(|_| !is_told);
+    host.is_some_and(|host| {
+        let is_name = host.contains('.') && host.parse::<IpAddr>().is_err();
+        !is_name || target::meaning(host, &policy.cluster_domain) == Target::ClusterName
+    })
 }
 
 #[cfg(test)]

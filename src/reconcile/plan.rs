@@ -224,8 +224,7 @@ pub fn plan(
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
-    let hints: Vec<Note> = hints(&plan, settings).collect();
-    plan.notes.extend(hints);
+    plan.notes.extend(hints(&plan.hosts, settings));
     sort(&mut plan.notes);
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
@@ -292,15 +291,15 @@ impl Plan {
 }
 
 /// What the rules that are written may not mean. What is the same of many is told of the first hostname.
-fn hints(plan: &Plan, settings: &Settings) -> impl Iterator<Item = Note> {
+fn hints(hosts: &[HostPlan], settings: &Settings) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
-    for host in &plan.hosts {
-        for (_, edit) in &host.edits {
-            if let RuleEdit::Put { rule, .. } = edit {
-                for text in hint::hints(rule, &settings.policy) {
-                    first.entry(text).or_insert(host);
-                }
-            }
+    for host in hosts {
+        let rules = host.edits.iter().filter_map(|(_, edit)| match edit {
+            RuleEdit::Put { rule, .. } => Some(rule),
+            RuleEdit::Remove { .. } => None,
+        });
+        for text in rules.flat_map(|rule| hint::hints(rule, &settings.policy)) {
+            first.entry(text).or_insert(host);
         }
     }
     first.into_iter().map(|(text, host)| {

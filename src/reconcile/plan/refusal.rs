@@ -324,10 +324,8 @@ impl fmt::Display for Reason {
                 formatter.write_str("is mended, as the two may be one")
             }
             Self::MassDeletion => formatter.write_str(
-                "in one request more than MASS_DELETION_LIMIT hostnames were to go, and more than stay of those that \
-                 are as old, so they stay and everything else is done: look for a filter, a source, a template or an \
-                 annotation prefix that has changed; what is wanted again is released; if the deletion is meant, \
-                 delete fewer at once, or set MASS_DELETION_LIMIT=0 until it is done",
+                "too many hostnames were to go at once, and stay: look for a changed filter, source or annotation \
+                 prefix; what is wanted again is released; if meant, delete fewer at once or set MASS_DELETION_LIMIT=0",
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
@@ -344,7 +342,7 @@ impl fmt::Display for Reason {
                 }
                 formatter.write_str(match (remedy, nature) {
                     (Some(_), _) => " that leads to our tunnel without our stamp: ",
-                    (None, RecordNature::Dead) => " that is not ours and leads to a deleted tunnel, so nowhere: ",
+                    (None, RecordNature::Dead) => " that leads to a deleted tunnel, so nowhere: ",
                     (None, _) => " that is not ours: ",
                 })?;
                 if let Some(value) = adopt {
@@ -392,14 +390,13 @@ impl fmt::Display for Reason {
             ),
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
-                "visitors of {rule:?} need a login now, and in the wanted tunnel a rule that is not ours would answer them \
-                 without one: remove that rule at Cloudflare, or publish the hostname through the tunnel that its visitors \
-                 are led to"
+                "visitors of {rule:?} need a login now, and a rule that is not ours in the wanted tunnel asks for none: \
+                 remove that rule at Cloudflare, or publish the hostname through the tunnel that they are led to"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
-                "it asks to be open, but its Access application {application:?} protects {relying:?} as well, which does \
-                 not: set webhook-access-policy: none there in the same step, or delete that application at Cloudflare"
+                "it asks to be open, but its Access application {application:?} protects {relying:?} too: set \
+                 webhook-access-policy: none there in the same step, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,
@@ -408,15 +405,13 @@ impl fmt::Display for Reason {
             ),
             Self::NamespaceHeld { holder } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): delete it there, take it \
-                 off here until its record is gone, and publish it again; or take ns= and resource= off the record's \
-                 comment at Cloudflare"
+                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
+                 until its record is gone; or take ns= and resource= off the record's comment at Cloudflare"
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
-                "the rule could not be told from the one for path {path:?} in tunnel {tunnel}, so neither is touched: \
-                 write one of the two paths another way, for example with a group around it, or remove one of the rules \
-                 at Cloudflare"
+                "the rule could not be told from the one for path {path:?} in tunnel {tunnel}: write one of the two paths \
+                 another way, such as with a group around it, or remove one of the rules at Cloudflare"
             ),
             Self::TwoTunnels { tunnel } => write!(
                 formatter,
@@ -425,9 +420,8 @@ impl fmt::Display for Reason {
             ),
             Self::RuleLeftBehind { tunnel, hostname, path } => write!(
                 formatter,
-                "visitors are led to tunnel {tunnel}, and its rule for hostname {hostname:?} and path {path:?} is not \
-                 ours: led elsewhere they would not reach it any more; remove that rule at Cloudflare, or publish the \
-                 hostname through that tunnel"
+                "visitors are led to tunnel {tunnel}, and would not reach its foreign rule for {hostname:?} and path \
+                 {path:?} any more: remove that at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
@@ -441,9 +435,7 @@ impl fmt::Display for Reason {
             Self::StampFull { rules, limit_bytes } => write!(
                 formatter,
                 "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
-                 bytes), where a path that changes or moves to another tunnel counts twice: publish fewer paths on \
-                 the hostname, change them in two steps, shorten OWNER_ID or the text after the bar, or take a paid \
-                 plan for the zone, whose comments hold 500 bytes"
+                 bytes): publish fewer paths, change them in two steps, shorten OWNER_ID, or take a paid plan (500 bytes)"
             ),
             Self::Edit(text)
             | Self::Undecided(text)
@@ -455,9 +447,8 @@ impl fmt::Display for Reason {
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "this is not kept as it was written ({what}): another program or person changes it back, or Cloudflare \
-                 does not store what only says a default; it is not written again until one of them changes, or after \
-                 a while"
+                "it is not kept as written ({what}): another program or person changes it back, or Cloudflare does not \
+                 store a default; it is written again once one of them changes, or after a while"
             ),
         };
         written?;
@@ -585,6 +576,45 @@ mod tests {
             (Reason::Undecided("x".to_owned()), "waiting"),
         ] {
             assert_eq!(reason.group(), group, "{}", reason.label());
+        }
+    }
+
+    #[test]
+    fn a_reason_has_two_hundred_characters_at_most_besides_names() {
+        let none = Box::<str>::default;
+        let held = |nature, remedy, adopt: &str| Reason::RecordHeld {
+            kind: none(),
+            content: none(),
+            comment: none(),
+            nature,
+            remedy,
+            adopt: Some(adopt.into()),
+        };
+        for reason in [
+            Reason::Withheld { by: Some(none()) },
+            Reason::MassDeletion,
+            Reason::OutsideFilter,
+            Reason::NoZone,
+            held(RecordNature::Dead, None, "tunnel"),
+            held(RecordNature::Plain, Some(none()), "tunnel"),
+            held(RecordNature::CustomDomain, None, "all"),
+            Reason::RuleHeld { tunnel: none(), service: none(), adopt: "tunnel".into() },
+            Reason::WouldOpen { by: None },
+            Reason::WouldOpen { by: Some(none()) },
+            Reason::StillProtected { application: none(), relying: None },
+            Reason::StillProtected { application: none(), relying: Some(none()) },
+            Reason::NamespaceHeld { holder: none() },
+            Reason::DigestTaken { tunnel: none(), path: none() },
+            Reason::TwoTunnels { tunnel: none() },
+            Reason::RuleLeftBehind { tunnel: none(), hostname: none(), path: none() },
+            Reason::TunnelGone { tunnel: none() },
+            Reason::LocalTunnel { tunnel: none() },
+            Reason::StampFull { rules: 9, limit_bytes: 500 },
+            Reason::NotKept { what: none() },
+        ] {
+            let text = reason.to_string();
+            let text = text.strip_suffix("; what is published now stays as it is").unwrap_or(&text);
+            assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
         }
     }
 
