@@ -119,7 +119,7 @@ impl Writer {
         let now = self.clock.unix_seconds();
         let mut said = lock(&self.state.refusals);
         // A turn says nothing of the hostnames that it leaves.
-        let is_left = |refusal: &Refusal| plan.left > 0 && plan.host(&refusal.hostname).is_none();
+        let is_left = |refusal: &Refusal| plan.left.contains(&refusal.hostname);
         let left: Vec<Refusal> =
             said.all().map(|(refusal, _)| refusal).filter(|one| is_left(one)).cloned().collect();
         let news = said.news(refusals.cloned().map(Refusal::as_said).chain(left), now);
@@ -156,7 +156,7 @@ impl Writer {
             return Err(failure::forbidden());
         }
         let refusals = plan.refusals.iter().chain(&done.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left;
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left.len();
         if left > 0 || done.is_unfinished {
             return Err(failure::unfinished(left.max(1)));
         }

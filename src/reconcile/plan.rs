@@ -10,7 +10,7 @@ mod mass_deletion;
 mod refusal;
 mod request;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
@@ -64,7 +64,7 @@ pub struct Plan {
     /// The rules that become ours with their stamps.
     pub taken_over: OwnRules,
     /// Hostnames that are left to later requests, without a look at what they need.
-    pub left: usize,
+    pub left: BTreeSet<Box<str>>,
     /// Where the next turn begins, if hostnames are left.
     pub end: Option<TurnEnd>,
 }
@@ -268,11 +268,11 @@ impl Plan {
         candidates.rotate_left(before);
         let mut end = None;
         for candidate in candidates {
+            let (vanishes, hostname) = candidate.position();
             if self.hosts.len() >= turn.most {
-                self.left += 1;
+                self.left.insert(hostname.into());
                 continue;
             }
-            let (vanishes, hostname) = candidate.position();
             end = Some((vanishes, hostname.into()));
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
@@ -285,7 +285,7 @@ impl Plan {
             }
             self.refusals.extend(held);
         }
-        self.end = end.filter(|_| self.left > 0);
+        self.end = end.filter(|_| !self.left.is_empty());
         sort_by(&mut self.hosts, |one, other| one.hostname.cmp(&other.hostname));
     }
 }

@@ -53,6 +53,25 @@ fn a_mistake_beside_thousands_of_hostnames_is_told_once() {
     }
 }
 
+/// Otherwise it would be refused in the status, and be kept in mind, for as long as any zone cannot be written.
+#[test]
+fn a_mended_mistake_beside_thousands_of_hostnames_that_are_left_is_told_when_it_comes_back() {
+    let harness = roomy();
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
+    harness.cloudflare.fault_every(batch, Fault::status(500));
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    let mut mistaken = shops.clone();
+    mistaken.push(published("aa.example.com", "nonsense://shop"));
+    for wanted in [&mistaken, &shops, &mistaken] {
+        let _ = external_dns.run_loop(wanted);
+        let _ = external_dns.run_loop(wanted);
+        let _ = external_dns.run_loop(wanted);
+    }
+    assert_eq!(harness.log.lines_with(&["refused=invalid", "aa.example.com"]).len(), 2);
+}
+
 /// The limit compares all that one request deletes, and not what is done of it.
 #[test]
 fn a_mass_deletion_is_judged_over_the_whole_request() {
