@@ -24,6 +24,9 @@ const NOTE: &str = "note";
 const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process began: ask again after its next \
      loop; where none comes, its log says why";
 
+const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so nothing is known of what is published: ask again in \
+     seconds; where it stays so, the log says why reading fails";
+
 const NOT_WRITTEN: &str = "DRY_RUN is set, so nothing is written";
 
 const NOT_SEEN: &str = "ExternalDNS sends it and nothing refuses it: what a loop writes is seen as the next one begins; \
@@ -93,6 +96,7 @@ impl Provider {
         let what = match self.health.missing() {
             Some(Missing { why, remedy }) => format!("not ready: {why}; {remedy}"),
             None if lock(&self.adjustments.sent).is_none() => NO_LOOP.to_owned(),
+            None if self.writer.readings.as_read().is_none() => NOT_READ.to_owned(),
             None => return None,
         };
         Some(row("", WAITING, what))

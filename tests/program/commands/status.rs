@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use cloudflare_emulator::Refusal;
+use cloudflare_emulator::{Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use socket2::SockRef;
 use test_support::harness::{Harness, TOKEN, endpoint, endpoint_of, published};
@@ -184,6 +184,23 @@ fn what_a_loop_wrote_is_shown_as_soon_as_the_next_one_begins_and_then_whatever_i
     assert_eq!(state("web.example.com"), "published");
     external_dns.run_loop(&[web, api]).expect("published");
     assert_eq!((&*state("web.example.com"), &*state("api.example.com")), ("published", "waiting"));
+}
+
+#[test]
+fn while_cloudflare_cannot_be_read_that_is_what_a_hostname_and_everything_wait_for() {
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
+    let web = [published("web.example.com", "http://web:80")];
+    external_dns.run_loop(&web).expect("published");
+    external_dns.run_loop(&web).expect("nothing to do");
+    let records = Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone));
+    harness.cloudflare.fault_every(records, Fault::status(403));
+    external_dns.run_loop(&web).expect_err("it is not read");
+    for arguments in [&[][..], &["web.example.com"], &["other.example.com"]] {
+        let said = status(&process, arguments);
+        assert!(said.code == Some(0) && said.out.contains("Cloudflare"), "{}", said.out);
+        assert!(!said.out.contains("--domain-filter"), "{}", said.out);
+    }
 }
 
 #[test]
