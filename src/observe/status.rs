@@ -83,19 +83,20 @@ impl Row {
     }
 }
 
-/// True for a peer that shares the network namespace of this process: loopback, or the connection's own address.
+/// True for a peer in the network namespace of this process that asks at loopback or at its own address. A mesh's proxy in
+/// the pod asks from loopback at the pod's address, for others.
 pub fn is_own(peer: IpAddr, local: IpAddr) -> bool {
     let (peer, local) = (peer.to_canonical(), local.to_canonical());
-    peer.is_loopback() || peer == local
+    peer == local || (peer.is_loopback() && local.is_loopback())
 }
 
-/// True for the headers of the command. A browser that a page leads here through a forwarded port names the page, and a
-/// visitor of a tunnel the tunnel's hostname.
+/// True for the headers of the command and no more. A browser, `cloudflared` and other proxies, which reach this port
+/// from loopback as well, add their own, whatever host they name.
 pub fn is_of_command(headers: &[Header<'_>]) -> bool {
-    let is = |header: &Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
+    let is = |header: &&Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
     let mut hosts = headers.iter().filter(|header| is(header, "Host")).map(|header| header.value);
     let is_local = hosts.next() == Some(HOST.as_bytes()) && hosts.next().is_none();
-    is_local && !headers.iter().any(|header| is(header, "Origin") || is(header, "Sec-Fetch-Site"))
+    is_local && headers.iter().all(|header| is(&header, "Host") || is(&header, "Connection"))
 }
 
 /// The host that the command asks, at whatever address.
@@ -139,7 +140,8 @@ mod tests {
     fn only_this_pod_s_own_peers_are_answered() {
         for (peer, local, expected) in [
             ("127.0.0.1", "127.0.0.1", true),
-            ("127.0.0.6", "10.0.0.7", true),
+            ("127.0.0.1", "127.0.0.5", true),
+            ("127.0.0.6", "10.0.0.7", false),
             ("::1", "::1", true),
             ("::ffff:127.0.0.1", "::ffff:127.0.0.1", true),
             ("10.0.0.7", "10.0.0.7", true),
@@ -166,6 +168,7 @@ mod tests {
             (&[("Host", "localhost:8080")], false),
             (&[("Host", "rebound.example.com")], false),
             (&[host, ("origin", "null")], false),
+            (&[host, ("X-Forwarded-For", "192.0.2.1")], false),
             (&[host, ("SEC-FETCH-SITE", "none")], false),
         ] {
             let headers: Vec<Header<'_>> =

@@ -232,6 +232,9 @@ fn only_the_command_is_answered_and_a_slow_reader_of_it_holds_up_no_probe() {
         ("Host: a.example.com\r\n", 404),
         ("Host: localhost\r\nOrigin: http://localhost\r\n", 404),
         ("Host: localhost\r\nSec-Fetch-Site: same-origin\r\n", 404),
+        // An annotation can choose the host that cloudflared names, and a mesh's proxy in the pod keeps that of its client.
+        ("Host: localhost\r\nCf-Connecting-Ip: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.1\r\n", 404),
+        ("Host: localhost\r\nX-Forwarded-Proto: http\r\n", 404),
     ] {
         assert_eq!(ask(headers).answer().status, status, "{headers}");
     }
