@@ -293,20 +293,19 @@ impl Request<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
-        self.waiting_work.turn_end = plan.end.clone();
         let (done, outcome) = self.execute(&plan, &snapshot);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
-        match outcome {
-            Ok(()) => {}
-            Err(error) if error.may_have_been_done() && may_repeat && done.fails_anew => {
-                return Ok(true);
-            }
-            Err(error) => {
-                self.writer.report(&plan, &done);
-                return Err(failure::unwritten(&error));
-            }
+        let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
+        if outcome.as_ref().is_err_and(may_help) {
+            return Ok(true);
+        }
+        // Not before: what was written without an answer is gone on with in the same turn.
+        self.waiting_work.turn_end = plan.end.clone();
+        if let Err(error) = outcome {
+            self.writer.report(&plan, &done);
+            return Err(failure::unwritten(&error));
         }
         self.writer.conclude(&plan, &done).map(|()| false)
     }

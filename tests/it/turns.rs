@@ -72,6 +72,16 @@ fn a_mended_mistake_beside_thousands_of_hostnames_that_are_left_is_told_when_it_
     assert_eq!(harness.log.lines_with(&["refused=invalid", "aa.example.com"]).len(), 2);
 }
 
+/// Otherwise their records would lead to no rule until all others had their turn.
+#[test]
+fn a_request_whose_answer_is_lost_goes_on_with_the_hostnames_of_its_own_turn() {
+    let harness = roomy();
+    harness.cloudflare.fault(Matcher::batch(), 1, Fault::DoneButUnanswered);
+    let program = harness.start();
+    let _ = program.external_dns().run_loop(&shops("example.com", HOSTNAMES));
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
 /// The limit compares all that one request deletes, and not what is done of it.
 #[test]
 fn a_mass_deletion_is_judged_over_the_whole_request() {
