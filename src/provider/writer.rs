@@ -135,6 +135,14 @@ impl Writer {
         for line in notes {
             logging::log(Level::Warn, module_path!(), &line);
         }
+        if !plan.left.is_empty() {
+            let most = limits::CHANGED_HOSTNAMES_MAX;
+            let text = format!(
+                "a request changes {most} hostnames at most, and the next loops go on with the others"
+            );
+            let line = LogLine::default().word("hostnames", &plan.left.len()).text(text);
+            logging::log(Level::Info, module_path!(), &line);
+        }
         if self.is_dry_run {
             self.say_not_done(description::describe(plan));
         }

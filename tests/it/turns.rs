@@ -27,6 +27,10 @@ fn thousands_of_hostnames_are_published_in_turn_and_withdrawn_in_turn_after_all_
         assert_eq!(served(&harness, "example.com"), rules);
     }
     assert_eq!(external_dns.run_loop(&shops), Ok(Changes::default()));
+    for (left, lines) in [(1_100, 1), (100, 1), (0, 0)] {
+        let words = ["the next loops go on", &format!("hostnames={left}")];
+        assert_eq!(harness.log.lines_with(&words).len(), lines, "{left} are left");
+    }
 
     let (stays, comes) = (&shops[..200], published("zz.example.com", "http://shop:80"));
     let wanted: Vec<Endpoint> = stays.iter().cloned().chain([comes]).collect();
