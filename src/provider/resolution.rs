@@ -123,9 +123,12 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
     let mut accounts = accounts.into_iter();
     match (accounts.next(), accounts.next()) {
         (Some(account), None) => Ok(account.clone()),
+        (None, _) if zones.is_empty() => {
+            Err("the token sees no zone: give it Zone Read and DNS Edit for the zones, or set CF_ACCOUNT_ID")
+        }
         (None, _) => Err(
-            "the token sees no zone within the filters: give it Zone Read and DNS Edit for the zones, or set \
-             CF_ACCOUNT_ID",
+            "the filters take none of the zones that the token sees: correct DOMAIN_FILTER or ZONE_ID_FILTER, give the \
+             token the zones that they name, or set CF_ACCOUNT_ID",
         ),
         (Some(_), Some(_)) => {
             Err("the token sees zones of several accounts: set CF_ACCOUNT_ID to the one with the tunnel")

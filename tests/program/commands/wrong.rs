@@ -20,7 +20,7 @@ type Wrong = (&'static str, fn(&mut Cloudflare), &'static [(&'static str, &'stat
 
 #[test]
 fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
-    let wrong: [Wrong; 31] = [
+    let wrong: [Wrong; 32] = [
         (
             "an unknown token",
             |_| (),
@@ -110,6 +110,12 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             |cloudflare| cloudflare.token_mut(TOKEN).zones = Some(Vec::new()),
             &[("CF_ACCOUNT_ID", "")],
             ["failed", "account", "cannot be told", "CF_ACCOUNT_ID"],
+        ),
+        (
+            "a filter that takes no zone to tell the account from",
+            |_| (),
+            &[("CF_ACCOUNT_ID", ""), ("DOMAIN_FILTER", "exmaple.com")],
+            ["failed", "account", "cannot be told", "correct DOMAIN_FILTER"],
         ),
         (
             "another account",
