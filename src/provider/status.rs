@@ -33,8 +33,9 @@ const NOT_SEEN: &str = "ExternalDNS sends it and nothing refuses it: what a loop
      where that does not come, a filter of ExternalDNS keeps it out (--domain-filter, --exclude-domains, \
      --managed-record-types), or its registry takes it for done (--registry=crd)";
 
-const NO_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object \
-     webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set";
+const NO_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \
+     http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
+     where it has one, its annotations have the prefix of another version of ExternalDNS";
 
 const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its annotations have the prefix of another \
      version of ExternalDNS; ExternalDNS has no --source for its kind; a filter of ExternalDNS leaves it out, such as \
@@ -47,6 +48,9 @@ impl Provider {
         let mut rows: Vec<Row> = self.standstill().into_iter().collect();
         let refusals = lock(&self.writer.state.refusals);
         let Some(hostname) = hostname.map(hostname::normalize) else {
+            if self.settings.dry_run {
+                rows.push(row("", WAITING, NOT_WRITTEN.to_owned()));
+            }
             status.ok = status.refused == 0;
             let count = rows.len() + status.refused + status.waiting;
             status.fill(count, rows.into_iter().chain(refusals.all().map(refused)));
@@ -152,7 +156,7 @@ impl Provider {
 
 fn refused((refusal, since): (&Refusal, i64)) -> Row {
     Row {
-        path: refusal.set_identifier.as_deref().map(str::to_owned),
+        path: refusal.path().map(str::to_owned),
         resource: refusal.resource.as_deref().map(str::to_owned),
         refused: Some(refusal.reason.label().to_owned()),
         since: Some(since),

@@ -143,7 +143,7 @@ fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Opt
 /// Why the other endpoints of its object wait for an invalid one.
 fn cause(invalid: &Endpoint) -> String {
     let problem = invalid.property(INVALID).unwrap_or_default();
-    let text = if reading::has_unknown_path(invalid) {
+    let text = if reading::is_unknown_path(&invalid.set_identifier) {
         format!("it waits for another rule of the object, whose path is not known: {problem}")
     } else {
         let path = quoted(&invalid.set_identifier);

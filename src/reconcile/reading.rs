@@ -243,9 +243,9 @@ pub fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
 }
 
-/// True if the path of an invalid endpoint is not known.
-pub fn has_unknown_path(endpoint: &Endpoint) -> bool {
-    endpoint.set_identifier.starts_with(UNREAD_PREFIX)
+/// True if an invalid endpoint with this set identifier has a path that is not known.
+pub fn is_unknown_path(set_identifier: &str) -> bool {
+    set_identifier.starts_with(UNREAD_PREFIX)
 }
 
 /// An endpoint that stays as it is at Cloudflare, unread.

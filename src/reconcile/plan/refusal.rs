@@ -9,6 +9,7 @@ use crate::ordered::sort_by;
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::canonical::Problem;
 use crate::reconcile::property_name::in_form_of;
+use crate::reconcile::reading;
 
 /// The ways out where somebody else's record or rule stands.
 const DELETE_OR_TAKE_OFF: &str =
@@ -296,10 +297,16 @@ impl Refusal {
         in_form_of(self.resource.as_deref(), &self.reason.to_string())
     }
 
+    /// The path of the rule, if the refusal is for one path and its endpoint could be read.
+    pub fn path(&self) -> Option<&str> {
+        let path = self.set_identifier.as_deref()?;
+        (!path.is_empty() && !reading::is_unknown_path(path)).then_some(path)
+    }
+
     fn line(&self) -> LogLine {
         LogLine::default()
             .quoted("hostname", &*self.hostname)
-            .quoted("path", self.set_identifier.as_deref().filter(|path| !path.is_empty()))
+            .quoted("path", self.path())
             .quoted("resource", self.resource.as_deref())
             .word("refused", &self.reason.label())
             .text(format!("{:?}: {}", self.hostname, self.words()))

@@ -35,7 +35,8 @@ fn rows(said: &Said) -> Vec<Vec<&str>> {
 /// A hostname, its group and word, and a part of what to do.
 type Trouble = (&'static str, &'static str, &'static str);
 
-const TROUBLES: [Trouble; 9] = [
+const TROUBLES: [Trouble; 10] = [
+    ("misspelled.example.com", "mistake: invalid", "did you mean webhook-tunnel-path-prefix?"),
     ("mistake.example.com", "mistake: invalid", "webhook-tunnel-service"),
     ("web.example.net", "mistake: no_zone", "add the zone to the account"),
     ("web.out.example.com", "mistake: outside_filter", "change DOMAIN_FILTER"),
@@ -96,6 +97,11 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
         published("rule.example.com", "http://web:80"),
         published("disliked.example.com", "http://web:80"),
         broken("api"),
+        endpoint_of(
+            "ingress/shop/misspelled",
+            "misspelled.example.com",
+            &[service, ("tunnel-pathprefix", "/api")],
+        ),
         endpoint_of("ingress/other/web", "web.example.com", &[("tunnel-service", "http://other:80"), api]),
         endpoint("plain.example.com", &[]),
     ];
@@ -106,7 +112,7 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
 
     let all = status(&process, &[]);
     assert_eq!(all.code, Some(1));
-    let counts = " ago: 10 wanted, 10 published, 14 refused, 1 waiting, 1 without a service\n";
+    let counts = " ago: 11 wanted, 10 published, 15 refused, 1 waiting, 1 without a service\n";
     assert!(all.out.starts_with("last loop ") && all.out.contains(counts), "{}", all.out);
     for (hostname, state, to_do) in TROUBLES {
         let rows = rows(&all);
@@ -117,6 +123,8 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
         let one = status(&process, &[hostname]);
         assert_eq!(one.code, Some(1), "{}", one.out);
     }
+    let misspelled = rows(&all).into_iter().find(|row| row[0] == "misspelled.example.com").expect("a row");
+    assert_eq!(misspelled[1], "-", "its path is not known");
     let mistake = rows(&all).into_iter().find(|row| row[0] == "mistake.example.com").expect("a row");
     assert_eq!(mistake[2], "service/shop/mistake");
 
@@ -162,6 +170,7 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
     let (_, _, lines) = process.end_with("TERM");
     let told: Vec<&String> =
         lines.iter().filter(|line| line.contains("the first loop is complete")).collect();
+    assert!(!lines.iter().any(|line| line.contains("unread:")), "{lines:#?}");
     let [told] = &told[..] else { panic!("{lines:#?}") };
     assert!(told.contains(r#""wanted":"10","published":"10","refused":"0","waiting":"0""#), "{told}");
 }
@@ -210,6 +219,8 @@ fn in_a_dry_run_a_hostname_waits_and_says_so() {
     external_dns.run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
     let said = status(&process, &["web.example.com"]);
     assert!(said.code == Some(0) && said.out.contains("DRY_RUN is set"), "{}", said.out);
+    let all = status(&process, &[]);
+    assert!(all.code == Some(0) && all.out.contains("DRY_RUN is set"), "{}", all.out);
 }
 
 /// Pages that a browser shows, and visitors of a tunnel, reach a forwarded port as well.
