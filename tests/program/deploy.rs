@@ -10,6 +10,8 @@ use external_dns_cloudflare_tunnel_webhook::config::names::{flag, variables};
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use regex::Regex;
+use test_support::harness::{Harness, TOKEN, published};
+use test_support::process::Process;
 
 const NAME: &str = env!("CARGO_PKG_NAME");
 
@@ -187,4 +189,35 @@ fn a_release_has_the_size_limit_of_the_recipe() {
         digits.captures(&text).expect("it has the limit")[1].to_owned()
     };
     assert_eq!(limit("release/build", "size_limit_bytes="), limit("justfile", "size_limit_bytes := "));
+}
+
+/// systemd puts the token into a folder, for which `%d` stands.
+#[test]
+fn with_the_variables_of_the_guides_systemd_unit_a_hostname_is_published() {
+    let guide = repository_file("docs/guides.md");
+    let (_, unit) = guide.split_once("```ini\n").expect("the guide has a unit");
+    let (unit, _) = unit.split_once("```").expect("it has an end");
+    let values = |key: &'static str| unit.lines().filter_map(move |line| line.strip_prefix(key));
+    assert!(values("ExecStart=").eq([format!("/usr/local/bin/{NAME}")]), "without arguments: {unit}");
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("systemd");
+    fs::create_dir_all(&folder).expect("the folder for tests can be written");
+    for credential in values("LoadCredential=") {
+        let (name, _) = credential.split_once(':').expect("a name and a file");
+        fs::write(folder.join(name), TOKEN).expect("the folder for tests can be written");
+    }
+    let folder = folder.to_str().expect("the folder for tests has a name in Unicode");
+    let of_unit: Vec<(&str, String)> = values("Environment=")
+        .flat_map(str::split_whitespace)
+        .map(|pair| pair.split_once('=').expect("a name and a value"))
+        .map(|(name, value)| (name, value.replace("%d", folder)))
+        .collect();
+    let harness = Harness::new();
+    harness.cloudflare.add_tunnel("homelab");
+    let mut variables = vec![("CF_API_TOKEN", ""), ("CF_ACCOUNT_ID", "")];
+    variables.extend(of_unit.iter().map(|(name, value)| (*name, &**value)));
+    let (process, external_dns) = Process::start_ready(&harness, &variables);
+    external_dns.run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
+    assert_eq!(harness.cnames().iter().map(|(name, ..)| &**name).collect::<Vec<_>>(), ["web.example.com"]);
+    assert_eq!(process.end_with("TERM").0, Some(0));
 }
