@@ -21,6 +21,8 @@ const PUBLISHED: &str = "published";
 
 const NOTE: &str = "note";
 
+const NOT_READY: &str = "not ready";
+
 const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process began: ask again after its next \
      loop; where none comes, its log says why";
 
@@ -51,7 +53,7 @@ impl Provider {
             if self.settings.dry_run {
                 rows.push(row("", WAITING, NOT_WRITTEN.to_owned()));
             }
-            status.ok = status.refused == 0;
+            status.ok = status.refused == 0 && self.health.is_ready();
             let count = rows.len() + status.refused + status.waiting;
             status.fill(count, rows.into_iter().chain(refusals.all().map(refused)));
             return status;
@@ -98,12 +100,12 @@ impl Provider {
     /// The reason why nothing is done at all.
     fn standstill(&self) -> Option<Row> {
         let what = match self.health.missing() {
-            Some(Missing { why, remedy }) => format!("not ready: {why}; {remedy}"),
-            None if lock(&self.adjustments.sent).is_none() => NO_LOOP.to_owned(),
-            None if self.writer.readings.as_read().is_none() => NOT_READ.to_owned(),
+            Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
+            None if lock(&self.adjustments.sent).is_none() => NO_LOOP,
+            None if self.writer.readings.as_read().is_none() => NOT_READ,
             None => return None,
         };
-        Some(row("", WAITING, what))
+        Some(row("", WAITING, what.to_owned()))
     }
 
     fn published(&self, hostname: &str) -> Vec<Row> {

@@ -1,6 +1,6 @@
 //! `status`: what a program at work says of hostnames that are published, and of those that are not.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use cloudflare_emulator::{Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
@@ -221,6 +221,21 @@ fn in_a_dry_run_a_hostname_waits_and_says_so() {
     assert!(said.code == Some(0) && said.out.contains("DRY_RUN is set"), "{}", said.out);
     let all = status(&process, &[]);
     assert!(all.code == Some(0) && all.out.contains("DRY_RUN is set"), "{}", all.out);
+}
+
+#[test]
+fn with_a_wrong_token_nothing_is_ready_and_the_exit_code_says_so() {
+    let harness = Harness::new();
+    let mut process =
+        Process::start(&harness, &[("CF_API_TOKEN", "a-token-that-cloudflare-does-not-know-00")]);
+    let observation: SocketAddr = process.wait_for("observation=").parse().expect("an address");
+    process.wait_for("not ready: ");
+    for arguments in [&[][..], &["web.example.com"]] {
+        let said = status_at(observation.port(), arguments);
+        assert_eq!(said.code, Some(1), "{}", said.out);
+        let [row] = &rows(&said)[..] else { panic!("{}", said.out) };
+        assert!(row[3] == "not ready" && row[5].contains("Invalid API Token"), "{row:?}");
+    }
 }
 
 /// Pages that a browser shows, and visitors of a tunnel, reach a forwarded port as well.
