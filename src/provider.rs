@@ -177,7 +177,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
             && let Some(endpoint) = plan::concerning(endpoint, list == List::UpdateOld, settings)
         {
             kept += endpoint.memory_bytes();
-            planned += planned_bytes(&endpoint);
+            planned += planned_bytes(list, &endpoint);
             changes.add(list, endpoint);
         }
     })?;
@@ -191,14 +191,20 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
 }
 
 /// The bytes that an endpoint takes besides while it is planned and carried out.
-fn planned_bytes(endpoint: &Endpoint) -> usize {
+fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
     /// The hostname's part of the request, or of the plan and of the calls for it.
     const HOSTNAME: usize = 1024;
+    /// The same of a deletion, which is planned whatever the turn.
+    const DELETED: usize = 2048;
     /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;
 
     let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
-    if is_planned { HOSTNAME } else { OTHER }
+    match list {
+        _ if !is_planned => OTHER,
+        List::Delete => DELETED,
+        List::Create | List::UpdateOld | List::UpdateNew | List::Wanted => HOSTNAME,
+    }
 }
 
 #[cfg(test)]
@@ -210,8 +216,13 @@ mod tests {
     fn an_endpoint_counts_with_the_work_for_its_hostname_if_there_is_any() {
         let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
         let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
-        for (endpoint, bytes) in [(endpoint("CNAME"), 1_024), (endpoint("TXT"), 256), (refused, 256)] {
-            assert_eq!(planned_bytes(&endpoint), bytes);
+        for (list, endpoint, bytes) in [
+            (List::Create, endpoint("CNAME"), 1_024),
+            (List::Delete, endpoint("CNAME"), 2_048),
+            (List::Delete, endpoint("TXT"), 256),
+            (List::Create, refused, 256),
+        ] {
+            assert_eq!(planned_bytes(list, &endpoint), bytes);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
-use test_support::harness::Harness;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use test_support::harness::{Harness, endpoint_of};
 use test_support::process::{Process, other_binary};
 use test_support::raw_http::Client;
 
@@ -125,6 +126,25 @@ fn a_body_of_whatever_kind_stays_within_the_memory_of_a_container() {
             assert!(peak <= limit, "{label}, {path}: {peak} KiB of {limit}");
         }
     }
+}
+
+/// Each of them is planned, whatever is done of it in one request.
+#[test]
+fn a_request_that_deletes_everything_stays_within_it() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&harness.zone).record_quota = 100_000);
+    let (process, external_dns) = Process::start_ready(&harness, &VARIABLES);
+    let limit = limit_kib(process.memory_peak_kib());
+    let count = if is_static() { 18_000 } else { 3_000 };
+    let shop = |number: usize| {
+        let (object, name) = (format!("ingress/shop/shop-{number}"), format!("shop-{number}.example.com"));
+        endpoint_of(&object, &name, &[("tunnel-service", "http://shop.shop.svc:80")])
+    };
+    let shops: Vec<Endpoint> = (0..count).map(shop).collect();
+    while external_dns.run_loop(&shops).is_err() {}
+    assert_eq!(external_dns.run_loop(&shops[..1]), Err(503), "so many are not deleted");
+    let peak = process.memory_peak_kib();
+    assert!(peak <= limit, "{peak} KiB of {limit}");
 }
 
 /// They are read one after the other.
