@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::provider::memory::WaitingWork;
-use crate::provider::writes::{works, write_of};
+use crate::provider::writes::{works, writes_of};
 use crate::reconcile::plan::{HostPlan, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -23,8 +23,12 @@ pub(super) fn held(
     let refused = works(host).filter_map(|(path, work)| Some((path, reason(work, work)?)));
     let mut held: Vec<_> = refused.collect();
     if held.is_empty() {
-        let write = write_of(host, snapshot);
-        held.extend(reason(write.place, write.content).map(|reason| (None, reason)));
+        let writes = writes_of(host, snapshot);
+        let again = writes.iter().filter_map(|write| reason(write.place, write.content));
+        let not_kept: Vec<_> = again.map(|reason| (None, reason)).collect();
+        if not_kept.len() == writes.len() {
+            held = not_kept;
+        }
     }
     let refusal = |(path, reason): (Option<&str>, _)| Refusal {
         hostname: host.hostname.clone(),

@@ -28,7 +28,7 @@ use crate::provider::moves::{look_at, look_deadline, with_looks};
 use crate::provider::reader::in_parallel;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::{Write, works, write_of};
+use crate::provider::writes::{Write, works, writes_of};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
@@ -425,7 +425,7 @@ impl Request<'_> {
         let waiting_work = &mut *self.waiting_work;
         for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
             works(host).for_each(|(_, work)| waiting_work.forget(work));
-            waiting_work.written(&write_of(host, snapshot), now);
+            writes_of(host, snapshot).iter().for_each(|write| waiting_work.written(write, now));
         }
         waiting_work.tidy(now);
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::ingress::RuleEdit;
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::provider::description::describe_host;
+use crate::provider::description::{describe_edit, describe_operation};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, rule_work};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -52,26 +52,31 @@ pub(super) fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)
     edits.chain(batches.map(|operations| (None, record_work(operations))))
 }
 
-/// All that is written of a hostname, as one: an undone write meets the same rules and records each time, whatever becomes
-/// of other hostnames. Ids of records do not count, because a record that was made again has a new one.
-pub(super) fn write_of(host: &HostPlan, snapshot: &Snapshot) -> Write {
-    let lines: Vec<String> = describe_host(host).map(|line| line.text).collect();
-    let (mut place, mut content) = (host.hostname.to_string(), lines.join("\n"));
-    if host.operations().next().is_some() {
-        place.push_str(" records");
-    }
-    for (tunnel, edit) in &host.edits {
-        let _ = writeln!(place, "{tunnel} {:?}", edit.path());
-        let _ = writeln!(content, "{}", tunnel_work(tunnel, edit));
+/// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
+/// each time, whatever becomes of other hostnames and of the other writes of this one.
+pub(super) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
+    let rules = host.edits.iter().map(|(tunnel, edit)| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
-        for (_, rule) in near.filter(|(_, rule)| edit.is_covered_by(rule)) {
-            let _ = writeln!(content, "{}", rule.raw().get());
+        let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
+        let content = format!("{} {}", tunnel_work(tunnel, edit), covering.collect::<String>());
+        Write {
+            place: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
+            content: fingerprint([&*content]),
+            what: describe_edit(&host.hostname, tunnel, edit).text.into(),
         }
-    }
+    });
+    rules.chain(records_write(host, snapshot)).collect()
+}
+
+/// Ids of records do not count, because a record that was made again has a new one.
+fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
+    let lines = host.operations().map(|operation| describe_operation(&host.hostname, operation).text);
+    let lines: Vec<String> = lines.collect();
+    let what = lines.first()?.as_str().into();
+    let mut content = lines.join("\n");
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
         let Record { kind, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{kind} {target} {proxied} {comment}");
     }
-    let what = lines.into_iter().next().unwrap_or_default().into();
-    Write { place: fingerprint([&*place]), content: fingerprint([&*content]), what }
+    Some(Write { place: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
 }

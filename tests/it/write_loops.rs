@@ -245,3 +245,24 @@ fn a_path_is_changed_though_another_one_of_its_hostname_is_undone_every_time() {
         assert_eq!(writes[3..], [0; 3], "{service}: {writes:?}");
     }
 }
+
+#[test]
+fn paths_that_their_object_takes_off_one_by_one_and_asks_for_again_together_are_no_fight() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let path = |path: &str| {
+        let properties = [("tunnel-service", "http://web:80"), ("tunnel-path", path)];
+        let mut endpoint = endpoint_of("ingress/shop/web", FOUGHT, &properties);
+        endpoint.set_identifier = path.to_owned();
+        endpoint
+    };
+    let (calm, one, two) = (published("calm.example.com", "http://calm:80"), path("^/one"), path("^/two"));
+    for round in 0..3 {
+        for paths in [vec![&one, &two], vec![&one], vec![]] {
+            let desired: Vec<Endpoint> = paths.iter().copied().chain([&calm]).cloned().collect();
+            program.external_dns().run_loop(&desired).expect("done");
+            let served = harness.rules().iter().filter(|rule| rule.contains(FOUGHT)).count();
+            assert_eq!(served, paths.len(), "round {round}");
+        }
+    }
+}
