@@ -136,7 +136,7 @@ pub fn parse(
 
 /// Moves the values of settings to their variables, and returns what is left for argh. It knows `--flag value` alone,
 /// and Kubernetes manifests mostly say `--flag=value`. Of an unknown flag it then repeats only the name, and not the
-/// secret that somebody gave with it.
+/// secret behind it.
 fn take_settings(
     arguments: impl IntoIterator<Item = String>,
     variables: &mut Variables,

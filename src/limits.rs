@@ -188,7 +188,7 @@ pub const ENDPOINT_PROPERTIES_MAX: usize = 64;
 /// Rules that one object publishes on one hostname. Each takes all properties that apply to all of them.
 pub const ENDPOINT_GROUPS_MAX: usize = 64;
 
-/// Notes about endpoints in one answer of adjust. Whoever reads these will find the others.
+/// Notes about endpoints in one answer of adjust. These lead to the others.
 pub const NOTES_MAX: usize = 200;
 
 /// The length of a problem's text for one invalid endpoint, in characters. It goes to ExternalDNS and back.
@@ -208,7 +208,7 @@ pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 /// look to the next stays behind.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(120);
 
-/// Reading one tunnel's connectors, with all repetitions. Nobody waits for it.
+/// Reading one tunnel's connectors, with all repetitions. No request waits for it.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With fewer calls left there is no look, because they are for ExternalDNS's requests.

@@ -1,5 +1,5 @@
 //! The observation port: liveness, readiness and metrics. Anything in the cluster can reach it, so its listener trusts
-//! nobody.
+//! no client.
 
 pub mod health;
 pub mod metrics;

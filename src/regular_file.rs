@@ -25,7 +25,7 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts a file with these contents and this mode in the place of `path`. Whoever opens `path` finds the old file or the
+/// Puts a file with these contents and this mode in the place of `path`. A program that opens `path` finds the old file or the
 /// new one, whole.
 ///
 /// # Errors

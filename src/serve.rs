@@ -75,7 +75,7 @@ impl Running {
         for warning in &config.warnings {
             warn!("{warning}");
         }
-        // The ports come first, because ExternalDNS gives up if nobody listens within four seconds.
+        // The ports come first, because ExternalDNS gives up if no port listens within four seconds.
         let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
         let settings = ServerSettings {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draw what a command printed as a picture of a terminal: text in, SVG out, and the same text gives the same bytes.
 
-The picture shows the lines as they were printed. Only these things differ, and whoever looks can see them:
+The picture shows the lines as they were printed. Only these things differ, and they can be seen:
 
 - what --cut takes out is marked by "[…]";
 - a line that is longer than the picture is wide ends in "…", or goes on in the next line if --wrap names its beginning;

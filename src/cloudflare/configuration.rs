@@ -19,7 +19,7 @@ const NEVER_CONFIGURED: i64 = -1;
 
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// Grows by one with each write, whoever makes it; -1 if Cloudflare gives none. The first write gives 0 or 1.
+    /// Grows by one with each write of any program; -1 if Cloudflare gives none. The first write gives 0 or 1.
     pub version: i64,
     /// The owner that Cloudflare names, if any.
     pub source: Option<ConfigSource>,

@@ -18,7 +18,7 @@ pub(super) struct CredentialFile {
 /// The proof that a changed secret needs before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Two looks have to see the same secret, because somebody may be in the middle of writing.
+    /// Two looks have to see the same secret, because the file may be in the middle of a write.
     Routine,
     /// The secret in use is refused, so a new one cannot make things worse.
     Refused,

@@ -1,4 +1,4 @@
-//! Stand-ins for tests: a clock that stands still until somebody sleeps, and a transport that follows a script.
+//! Stand-ins for tests: a clock that stands still until a thread sleeps, and a transport that follows a script.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -26,7 +26,7 @@ pub(super) fn ask(
     timeout: Duration,
 ) -> Result<String, String> {
     if address.port() == 0 {
-        return Err("METRICS_PORT is 0, so nobody knows the port".to_owned());
+        return Err("METRICS_PORT is 0, so the port is unknown".to_owned());
     }
     let deadline = Deadline::after(clock, timeout);
     let mut outcomes = hosts(address.ip()).into_iter().map(|host| {

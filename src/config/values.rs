@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn tunnels(&mut self, credentials: Option<&Credentials>) -> Vec<Box<str>> {
         let tunnels = self.list("CF_TUNNEL_ID");
-        // A tunnel that is not found is named to whoever reads /readyz.
+        // A tunnel that is not found is named on /readyz.
         let is_secret = |tunnel: &&str| credentials.is_some_and(|known| *tunnel == known.secret().expose());
         if tunnels.is_empty() {
             let problem = "is missing: the id or the name of the tunnel that hostnames are published through";
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
         let (hosts, port) = (self.hosts("SERVER_HOST"), self.number("SERVER_PORT", PORT));
         if hosts.iter().any(|host| !host.is_loopback()) {
             self.warnings.push(
-                "SERVER_HOST is not a loopback address: whoever reaches the port can publish and delete hostnames, as \
+                "SERVER_HOST is not a loopback address: every client of the port can publish and delete hostnames, as \
                  ExternalDNS's protocol has no authentication; leave SERVER_HOST out, or let only ExternalDNS reach the \
                  port"
                     .to_owned(),

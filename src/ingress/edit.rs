@@ -169,7 +169,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     (is_changed.then_some(edited), effective, refused)
 }
 
-/// True if the rule stands already as it would be written, so that it stays whoever made it.
+/// True if the rule stands already as it would be written, so that it stays, whatever its owner.
 fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
     list.get(place).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
 }

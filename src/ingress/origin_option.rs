@@ -145,7 +145,7 @@ impl OriginOption {
         Ok((!is_nothing).then_some(OriginValue { option: self, json }))
     }
 
-    /// The text of a JSON value, whoever wrote it; `None` if the value means the same as an absent field. A value of a
+    /// The text of a JSON value of any author; `None` if the value means the same as an absent field. A value of a
     /// type that cloudflared does not take is shown as JSON.
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {

@@ -127,7 +127,7 @@ impl FromIterator<OriginValue> for OriginRequest {
     }
 }
 
-/// The canonical properties of an `originRequest`, whoever wrote it.
+/// The canonical properties of an `originRequest` of any author.
 pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     let value = |field: &str| {
         let raw = origin.last(field)?;

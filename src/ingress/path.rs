@@ -75,7 +75,7 @@ impl PathPattern {
     /// [`from_prefix`](Self::from_prefix) for what an endpoint asks for, likewise.
     ///
     /// # Errors
-    /// Also when no visitor asks for such a path: a rule that limits access would be in nobody's way. If it is meant,
+    /// Also when no visitor asks for such a path: a rule that limits access would stop no visitor. If it is meant,
     /// an expression can say it.
     pub fn asked_prefix(prefix: &str) -> Result<Self, PathError> {
         check_ends(prefix)?;

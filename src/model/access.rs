@@ -69,7 +69,7 @@ pub enum Decision {
     /// Who fits may pass: a person, or with Service Auth a machine.
     Allow,
     Deny,
-    /// Access is off for whoever fits.
+    /// Access is off for every visitor that fits.
     Bypass,
     Unknown,
 }

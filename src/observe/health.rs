@@ -8,7 +8,7 @@ use crate::locks::lock;
 #[derive(Debug)]
 pub struct Health(Mutex<Option<Missing>>);
 
-/// What readiness waits for. Whoever reaches the port sees it, so it holds no secrets.
+/// What readiness waits for. Every client of the port sees it, so it holds no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub why: Box<str>,

@@ -61,7 +61,7 @@ pub struct Response {
 /// pod's own command. It must not block, because it runs on the responder's only thread.
 pub type Routes = dyn Fn(&str, bool) -> Option<Response> + Send + Sync;
 
-/// A listening socket that nobody answers on yet.
+/// A listening socket without a server yet.
 #[derive(Debug)]
 pub struct BoundResponder {
     listener: TcpListener,

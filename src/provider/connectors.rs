@@ -31,7 +31,7 @@ impl ConnectorWatch {
         Self { next_at, awaited: BTreeMap::new(), said: Said::default() }
     }
 
-    /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if nobody reaches a
+    /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if no visitor reaches a
     /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
     /// holds nothing that a request needs.
     pub(super) fn look(

@@ -13,7 +13,7 @@ use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// The remedy where Cloudflare does not answer, or somebody else does.
+/// The remedy where Cloudflare does not answer, or another server does.
 const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
 

@@ -49,7 +49,7 @@ impl fmt::Display for OwnPort {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "port {} of this machine is this program's own, and whoever reaches it can publish and delete hostnames, or \
+            "port {} of this machine is this program's own, and every client of it can publish and delete hostnames, or \
              read the metrics",
             self.0
         )

@@ -238,7 +238,7 @@ impl<'s> EndpointReader<'s> {
     }
 }
 
-/// The set identifier of an object's endpoint that is in nobody's way.
+/// The set identifier of an object's endpoint that no other endpoint has.
 pub fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
 }
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::fixture::settings;
 
-    /// Whoever may write a DNSEndpoint chooses how many there are, and how long.
+    /// A DNSEndpoint may have any number of them, of any length.
     #[test]
     fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {
         let settings = settings();

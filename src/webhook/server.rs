@@ -91,7 +91,7 @@ impl ServerSettings {
     }
 }
 
-/// Listening sockets that nobody answers on yet.
+/// Listening sockets without a server yet.
 #[derive(Debug)]
 pub struct BoundServer {
     listeners: Vec<(SocketAddr, TcpListener)>,
@@ -525,7 +525,7 @@ fn ambiguous_framing(request: &Request) -> Option<Response> {
     (!clear).then(|| Response::text(400, "ambiguous length"))
 }
 
-/// The length of the body as it is announced. A body in chunks, whose length nobody knows, counts as the largest.
+/// The length of the body as it is announced. A body in chunks, whose length is unknown, counts as the largest.
 fn announced_bytes(request: &Request) -> usize {
     let is_chunked = || !values(request, "Transfer-Encoding").is_empty();
     request.body_length().unwrap_or_else(|| if is_chunked() { usize::MAX } else { 0 })

@@ -403,7 +403,7 @@ func anUnknownPolicyThatStripsTheOthers(t *testing.T) string {
 	got(t, byHand, seen[byHand], closed[1])
 	foreign.untouched(t)
 	return "Refused by name (`refused=access_policy`), with the policies that there are. The application keeps its policies, also one " +
-		"made by hand; nobody gets in without a login at any time, and the other hostnames of the loop are done"
+		"made by hand; no visitor gets in without a login at any time, and the other hostnames of the loop are done"
 }
 
 // Several teams deploy to one cluster and share a tunnel. Its configuration has one author only, because the one call that

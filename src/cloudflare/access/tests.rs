@@ -412,7 +412,7 @@ fn tags_are_read_and_made_by_name() {
     assert_eq!(sent[1].body.as_deref(), Some(r#"{"name":"a \"b\""}"#));
 }
 
-/// A PUT has to send back what it must not lose, also what nobody knew when this was written.
+/// A PUT has to send back what it must not lose, also fields that were unknown when this was written.
 #[test]
 fn one_application_is_read_to_the_byte() {
     let text = r#"{"b":1.10, "id":"p1","a":12345678901234567890,"z":[null]}"#;

@@ -67,7 +67,7 @@ impl BaseUrl {
         self.is_loopback
     }
 
-    /// True if nobody on the way can read the traffic, because it is encrypted or stays on this machine.
+    /// True if no server on the way can read the traffic, because it is encrypted or stays on this machine.
     pub fn is_private(&self) -> bool {
         self.is_https || self.is_loopback
     }

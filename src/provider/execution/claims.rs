@@ -1,6 +1,6 @@
 //! Makes a stamp say what stands, where a rule that it names was not written after all.
 //!
-//! A stamp names a rule before the rule is written. If that write is refused, or somebody else's rule has taken the
+//! A stamp names a rule before the rule is written. If that write is refused, or a foreign rule has taken the
 //! place, the stamp would make that rule ours. Where none is left, the record is as it was before: a new one goes, because
 //! it would take the hostname from a wildcard's record, and another one has its comment again. A takeover that deleted
 //! records is not undone.

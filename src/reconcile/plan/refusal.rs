@@ -11,7 +11,7 @@ use crate::reconcile::canonical::Problem;
 use crate::reconcile::property_name::in_form_of;
 use crate::reconcile::reading;
 
-/// The ways out where somebody else's record or rule stands.
+/// The ways out where a foreign record or rule stands.
 const DELETE_OR_TAKE_OFF: &str =
     "delete it at Cloudflare to publish the hostname, or take the hostname off the cluster";
 
@@ -81,7 +81,7 @@ pub enum Reason {
     AccessUnknown(Box<str>),
     /// A policy that the endpoint names cannot be used.
     AccessPolicy(Box<str>),
-    /// Somebody else's Access application has the same destination.
+    /// A foreign Access application has the same destination.
     ApplicationHeld {
         /// Its name.
         application: Box<str>,

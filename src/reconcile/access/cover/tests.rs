@@ -211,7 +211,7 @@ fn above_a_path_with_its_own_application_others_do_not_count() {
         ("a.example.com/a/b", "bypass: x"),
         ("a.example.com/A/b", "bypass: x"),
         ("a.example.com/a/b/c", "bypass: x"),
-        // Of two patterns with stars nobody knows which one counts.
+        // Of two patterns with stars it is unknown which one counts.
         ("a.example.com/*", "bypass: x"),
         ("*.example.com", "bypass: x"),
     ] {

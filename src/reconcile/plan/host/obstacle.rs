@@ -166,7 +166,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[D
     let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
         Some(Ok(true)) => RecordNature::Dead,
-        // The dashboard lets nobody edit a Worker's or a bucket's record, and a Pages project makes its own again.
+        // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project makes its own again.
         _ if record.read_only || record.content.ends_with(".pages.dev") => RecordNature::CustomDomain,
         _ => RecordNature::Plain,
     };
@@ -180,7 +180,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[D
     }
 }
 
-/// The stamp that a record of ours had before somebody edited it away: the record leads to our tunnel, and a rule of
+/// The stamp that a record of ours had before it was edited away: the record leads to our tunnel, and a rule of
 /// the hostname stands there. It names only the rules that are asked for, because another may be foreign.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<str>> {
     if record.read_only || !record.comment.is_empty() || &*record.kind != "CNAME" {
