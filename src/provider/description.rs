@@ -14,7 +14,7 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
 }
 
 /// A line for each write of a hostname.
-pub(super) fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
+fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
     // A rule that is taken over unchanged is only looked at.
     let edits = host.edits.iter().filter(|(_, edit)| {
         let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());

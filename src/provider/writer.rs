@@ -226,10 +226,10 @@ impl Writer {
 
     /// The deletions of applications for which nothing answers and for which no endpoint waits.
     fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<ApplicationWork> {
-        let is_waited_for = |place: &Place| {
-            lock(&self.state.refusals).all().any(|(refusal, _)| *refusal.hostname == *place.hostname())
-        };
         let left = answering::removable(snapshot, settings).into_iter();
+        let refusals = lock(&self.state.refusals);
+        let is_waited_for =
+            |place: &Place| refusals.all().any(|(refusal, _)| *refusal.hostname == *place.hostname());
         left.filter(|left| !is_waited_for(&left.place))
             .map(|left| ApplicationWork::delete(left.place, left.application))
             .collect()
