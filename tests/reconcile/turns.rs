@@ -64,6 +64,7 @@ proptest! {
             prop_assert!(is_whole, "{names:?} of a turn of {most}, and {:?} are left", turn.left);
             let mut taken: Vec<String> = names.into_iter().filter(|name| !round.contains(name)).collect();
             taken.sort_by_key(|name| expected.iter().position(|one| one == name));
+            prop_assert!(!taken.is_empty(), "a turn takes none that had no turn yet, behind {end:?}");
             round.extend(taken);
             prop_assert_eq!(&*round, &expected[..round.len()]);
             end = turn.end;
