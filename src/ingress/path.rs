@@ -102,6 +102,11 @@ impl PathPattern {
         shape::covers(path, other) || begins_within()
     }
 
+    /// True unless the texts say that no path is matched by both.
+    pub fn may_share(path: Option<&str>, other: Option<&str>) -> bool {
+        shape::may_share(path, other)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

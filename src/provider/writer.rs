@@ -403,6 +403,7 @@ impl Request<'_> {
                 }
             }
         }
+        Refusal::settle(&mut plan.refusals);
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {

@@ -7,6 +7,7 @@ pub mod answering;
 pub mod cover;
 pub mod gate;
 pub mod guard;
+pub mod opening;
 pub mod place;
 pub mod reading;
 pub mod standing;

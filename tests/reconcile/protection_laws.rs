@@ -290,8 +290,27 @@ fn only_what_asked_was_opened(
             is_by || (is_wider && is_for && is_within(path, &endpoint.set_identifier))
         });
         prop_assert!(has_asked, "{host}{path} is served by {by:?}");
+        let is_closing = asks_to_be_closed(before, changes, host, path);
+        prop_assert!(!is_closing, "{host}{path} is served by {by:?}, and its own endpoint asks for a login");
     }
     Ok(())
+}
+
+/// True if the endpoint that decides about a request asks for a login, or has a mistake. With namespaces kept apart, and for
+/// a name of others, that keeps nothing closed.
+fn asks_to_be_closed(before: &FakeCloudflare, changes: &Changes, host: &str, path: &str) -> bool {
+    let snapshot = before.snapshot();
+    let is_ours = !snapshot.own_records_of(host, &before.settings()).is_empty()
+        || snapshot.zone_of(host).is_some_and(|zone| zone.records_of(host).is_empty());
+    let of_host = changes.create.iter().chain(&changes.update_new).filter(|one| one.dns_name == host);
+    let is_mistake = |one: &Endpoint| one.property("webhook/invalid").is_some();
+    let deciding = of_host
+        .filter(|one| is_mistake(one) || is_within(path, &one.set_identifier))
+        .max_by_key(|one| (is_mistake(one), one.set_identifier.len()));
+    let asks = |one: &Endpoint| {
+        is_mistake(one) || one.property("webhook/access-policy").is_some_and(|policy| policy != "none")
+    };
+    is_ours && !before.namespace_guard && deciding.is_some_and(asks)
 }
 
 /// True if a request is at or below the place of an endpoint.

@@ -6,6 +6,7 @@ use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::sort;
+use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
@@ -163,8 +164,8 @@ pub(in crate::reconcile) struct Wishes {
     pub(in crate::reconcile) open: Vec<(Box<str>, Option<Box<str>>)>,
     /// The hostnames and paths that are withdrawn.
     pub(in crate::reconcile) withdrawn: Vec<(Box<str>, Option<Box<str>>)>,
-    /// The places to be protected.
-    pub(in crate::reconcile) protected: Vec<Place>,
+    /// The places to be closed.
+    pub(in crate::reconcile) closing: Vec<Closing>,
 }
 
 impl Wishes {
@@ -184,7 +185,7 @@ impl Standing<'_> {
     pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
         let Self { snapshot, settings, .. } = self;
         let place = Place::of_application(application, &settings.policy.owner)?;
-        if wishes.protected.contains(&place) {
+        if wishes.closing.iter().any(|closing| closing.is_at(&place)) {
             return Some(place.to_string());
         }
         let whole = place.path();
@@ -297,7 +298,7 @@ fn beyond(application: &Application, place: &Place, snapshot: &Snapshot) -> Opti
 }
 
 /// True if a hostname without a record of ours has none of others either, or if these may be taken over.
-fn may_be_taken(name: &str, snapshot: &Snapshot, settings: &Settings) -> bool {
+pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot, settings: &Settings) -> bool {
     let is_address = |record: &Record| matches!(&*record.kind, "A" | "AAAA" | "CNAME");
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));

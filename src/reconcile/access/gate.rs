@@ -8,11 +8,13 @@ use crate::model::text::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering::Wishes;
 use crate::reconcile::access::guard::{self, Uncovered};
+use crate::reconcile::access::opening::{self, Closing};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
+use crate::reconcile::namespace;
 use crate::reconcile::plan::{Earlier, Reason};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 
@@ -83,13 +85,14 @@ pub(in crate::reconcile) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// The publication with what its rule has to require.
+    /// The publication that an object asks for, with what its rule has to require.
     ///
     /// # Errors
     /// The reason why it has to wait, or is refused.
     pub(in crate::reconcile) fn pass(
         self,
         publication: Publication,
+        resource: Option<&str>,
     ) -> Result<(Publication, Besides), Reason> {
         let hostname = publication.hostname.clone();
         let standing = Standing::of(&hostname, self.snapshot, self.settings);
@@ -100,7 +103,7 @@ impl Gate<'_> {
             }
             _ if self.settings.policy.access_guard => self.guarded(publication, standing),
             AccessWish::Open => {
-                let besides = self.opened(&publication, standing)?;
+                let besides = self.opened(&publication, resource, standing)?;
                 Ok((publication, besides))
             }
             AccessWish::Silent => Ok((self.silent(publication, standing)?, Besides::Nothing)),
@@ -176,7 +179,12 @@ impl Gate<'_> {
     }
 
     /// What has to be done so that the publication is open.
-    fn opened(self, publication: &Publication, standing: Standing<'_>) -> Result<Besides, Reason> {
+    fn opened(
+        self,
+        publication: &Publication,
+        resource: Option<&str>,
+        standing: Standing<'_>,
+    ) -> Result<Besides, Reason> {
         let path = publication.path();
         if let AccessReading::Failed(unread) = &self.snapshot.access
             && (standing.is_marked() || standing.check(path).is_some())
@@ -193,13 +201,12 @@ impl Gate<'_> {
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }
         }
+        if over.is_empty() && standing.check(path).is_none() {
+            return Ok(Besides::Nothing);
+        }
+        self.nothing_else_opens(resource, standing, path, &over)?;
         let Some(first) = over.first() else {
-            let is_closed = standing.check(path).is_some();
-            return Ok(if is_closed {
-                Besides::Opening { work: None, is_last: true }
-            } else {
-                Besides::Nothing
-            });
+            return Ok(Besides::Opening { work: None, is_last: true });
         };
         let mut rules = self.snapshot.own_rules_standing(self.own).filter_map(|(_, rule)| rule.access());
         let is_asked_for = rules.any(|access| standing::accepts(&access, first));
@@ -207,6 +214,33 @@ impl Gate<'_> {
         let work = place.map(|place| ApplicationWork::delete(place, first));
         let is_last = work.is_some() && over.len() == 1;
         Ok(Besides::Opening { work, is_last })
+    }
+
+    /// Says no while a place would open as well whose own endpoint asks for a login.
+    fn nothing_else_opens(
+        self,
+        resource: Option<&str>,
+        standing: Standing<'_>,
+        path: Option<&str>,
+        going: &[&Application],
+    ) -> Result<(), Reason> {
+        let is_guarded = self.settings.policy.namespace_guard;
+        let counts = |closing: &&Closing| {
+            // A tenant cannot hold up what another one opens.
+            let of = |resource: Option<&str>| resource.and_then(namespace::digest_of);
+            let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
+            // A preview shows the end.
+            !is_of_others && (closing.is_mistake || !self.earlier.is_preview)
+        };
+        let closings = self.wishes.closing.iter().filter(counts);
+        match opening::opened_with(closings, standing, path, going) {
+            None => Ok(()),
+            Some(Closing { hostname, set_identifier, .. }) => Err(Reason::ClosingFirst {
+                hostname: hostname.as_str().into(),
+                set_identifier: set_identifier.clone(),
+                is_coming: true,
+            }),
+        }
     }
 
     /// The publication of an endpoint that says nothing of Access: as closed as its place stands.

@@ -3,9 +3,11 @@
 
 use super::request::{Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
+use crate::model::Hostname;
 use crate::reconcile::Settings;
-use crate::reconcile::access::answering::Wishes;
+use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{APPLICATIONS_MAX, ApplicationOperation, Besides, Gate};
+use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::Publication;
@@ -50,7 +52,7 @@ impl Judge<'_> {
         let resource = wanted.resource.as_deref();
         let passed = wanted.publication.and_then(|publication| {
             self.may_have(name, resource)?;
-            let (publication, besides) = gate.pass(publication)?;
+            let (publication, besides) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
             if let Besides::First(work) = &besides
                 && matches!(work.operation, ApplicationOperation::Create(_))
@@ -74,18 +76,36 @@ impl Judge<'_> {
             wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
             let allowed =
                 request.wanted.iter().filter(|one| self.may_have(name, one.resource.as_deref()).is_ok());
-            for publication in allowed.filter_map(|one| one.publication.as_ref().ok()) {
-                let path = publication.path();
-                match publication.access {
-                    AccessWish::Open => wishes.open.push((name.clone(), path.map(Into::into))),
-                    AccessWish::Protected(_) => {
-                        wishes.protected.extend(Place::of(&publication.hostname, path));
+            let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
+            for wanted in allowed {
+                let access = wanted.publication.as_ref().map(|publication| &publication.access);
+                match access {
+                    Ok(AccessWish::Open) => {
+                        let path = Some(&*wanted.set_identifier).filter(|path| !path.is_empty());
+                        wishes.open.push((name.clone(), path.map(Into::into)));
                     }
-                    AccessWish::Silent => {}
+                    Ok(AccessWish::Silent) => {}
+                    Ok(AccessWish::Protected(_)) | Err(_) => {
+                        wishes.closing.extend(hostname.clone().map(|hostname| Closing {
+                            hostname,
+                            set_identifier: wanted.set_identifier.clone(),
+                            resource: wanted.resource.clone(),
+                            is_mistake: access.is_err(),
+                        }));
+                    }
                 }
             }
         }
         wishes
+    }
+
+    /// True if a hostname is within the filter and a zone, and no foreign record has it.
+    fn may_be_published(self, name: &str) -> bool {
+        let Self { snapshot, settings, .. } = self;
+        let is_ours = || !snapshot.own_records_of(name, settings).is_empty();
+        settings.policy.filter.matches(name)
+            && snapshot.zone_of(name).is_some()
+            && (is_ours() || answering::may_be_taken(name, snapshot, settings))
     }
 
     /// Says no where another namespace has the hostname. What is refused so protects and opens nothing for others.

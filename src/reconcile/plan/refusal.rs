@@ -1,11 +1,12 @@
 //! Requests that are not carried out, with what the operator can do about them.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use crate::labels::labels;
 use crate::limits;
 use crate::model::LogLine;
-use crate::ordered::sort_by;
+use crate::ordered::{inserted, sort_by};
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::canonical::Problem;
 use crate::reconcile::property_name::in_form_of;
@@ -100,6 +101,15 @@ pub enum Reason {
         /// What the application of the endpoint itself protects as well, and does not ask to be open.
         relying: Option<Box<str>>,
     },
+    /// The endpoint asks to be open, and another place would be open with it whose endpoint asks for a login, or has a
+    /// mistake.
+    ClosingFirst {
+        /// The hostname of that place.
+        hostname: Box<str>,
+        set_identifier: Box<str>,
+        /// An Access application of its own may come.
+        is_coming: bool,
+    },
     /// The namespace guard keeps the hostname for another namespace.
     NamespaceHeld {
         /// The digest of that namespace.
@@ -181,7 +191,7 @@ impl Reason {
         Self::AccessPolicy(_) => "access_policy",
         Self::ApplicationHeld { .. } => "application_held",
         Self::WouldOpen { .. } => "would_open",
-        Self::StillProtected { .. } => "still_protected",
+        Self::StillProtected { .. } | Self::ClosingFirst { is_coming: false, .. } => "still_protected",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
         Self::TwoTunnels { .. } => "two_tunnels",
@@ -192,7 +202,7 @@ impl Reason {
         Self::Edit(_) => "edit",
         Self::Cloudflare(_) => "cloudflare",
         Self::Undecided(_) => "undecided",
-        Self::Waiting(_) => "waiting",
+        Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -206,6 +216,7 @@ impl Reason {
             | Self::NoZone
             | Self::AccessPolicy(_)
             | Self::StillProtected { .. }
+            | Self::ClosingFirst { is_coming: false, .. }
             | Self::TwoTunnels { .. }
             | Self::TunnelGone { .. }
             | Self::DigestTaken { .. }
@@ -225,6 +236,7 @@ impl Reason {
             Self::Withheld { .. }
             | Self::Undecided(_)
             | Self::Waiting(_)
+            | Self::ClosingFirst { .. }
             | Self::Moving(_)
             | Self::NotMoved(_) => WAITING,
         }
@@ -233,7 +245,14 @@ impl Reason {
     /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
     /// answered as done.
     pub fn is_unfinished(&self) -> bool {
-        matches!(self, Self::MassDeletion | Self::Undecided(_) | Self::Waiting(_) | Self::Moving(_))
+        matches!(
+            self,
+            Self::MassDeletion
+                | Self::Undecided(_)
+                | Self::Waiting(_)
+                | Self::ClosingFirst { is_coming: true, .. }
+                | Self::Moving(_)
+        )
     }
 
     /// True if a hostname that is open stays open, or stays unpublished, although it was to be protected.
@@ -246,6 +265,24 @@ impl Refusal {
     /// The refusal of a whole hostname.
     pub fn whole(hostname: Box<str>, resource: Option<Box<str>>, reason: Reason) -> Self {
         Self { hostname, set_identifier: None, resource, reason }
+    }
+
+    /// Tells what waits for a place to be closed first that this does not come, where the endpoint of that place is refused
+    /// for good.
+    pub(crate) fn settle(refusals: &mut [Self]) {
+        let refused: BTreeSet<(Box<str>, Option<Box<str>>)> = inserted(
+            refusals
+                .iter()
+                .filter(|one| !one.reason.is_unfinished())
+                .map(|one| (one.hostname.clone(), one.set_identifier.clone())),
+        );
+        for refusal in refusals {
+            if let Reason::ClosingFirst { hostname, set_identifier, is_coming } = &mut refusal.reason {
+                let is_refused =
+                    |path: Option<&str>| refused.contains(&(hostname.clone(), path.map(Into::into)));
+                *is_coming = !is_refused(None) && !is_refused(Some(set_identifier));
+            }
+        }
     }
 
     /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
@@ -410,6 +447,19 @@ impl fmt::Display for Reason {
                 "it asks to be open, but the Access application {application:?} protects it: take \
                  webhook-access-policy: none off, or change that application"
             ),
+            Self::ClosingFirst { hostname, set_identifier, is_coming } => {
+                let path = Some(&**set_identifier).filter(|path| !reading::is_unknown_path(path));
+                let place = format!("{hostname}{}", path.unwrap_or_default());
+                if *is_coming {
+                    write!(formatter, "it opens once {place:?} has an Access application of its own, which comes first")
+                } else {
+                    write!(
+                        formatter,
+                        "it asks to be open, but protects {place:?} too, whose endpoint asks for a login that it does not \
+                         get, or has a mistake: mend that one, or set webhook-access-policy: none there in the same step"
+                    )
+                }
+            }
             Self::NamespaceHeld { holder } => write!(
                 formatter,
                 "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
@@ -464,7 +514,8 @@ impl fmt::Display for Reason {
             | Self::AccessUnknown(_)
             | Self::AccessPolicy(_)
             | Self::WouldOpen { .. }
-            | Self::StillProtected { .. } => "; what is published now stays as it is",
+            | Self::StillProtected { .. }
+            | Self::ClosingFirst { .. } => "; what is published now stays as it is",
             _ => "",
         })
     }
@@ -610,6 +661,7 @@ mod tests {
             Reason::WouldOpen { by: Some(none()) },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
+            Reason::ClosingFirst { hostname: none(), set_identifier: none(), is_coming: false },
             Reason::NamespaceHeld { holder: none() },
             Reason::DigestTaken { tunnel: none(), path: none() },
             Reason::TwoTunnels { tunnel: none() },

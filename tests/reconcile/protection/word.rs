@@ -50,6 +50,95 @@ fn what_protects_several_places_is_opened_once_each_of_them_says_so() {
     }
 }
 
+/// The wildcard's check is all that closes the place until then.
+#[test]
+fn a_wildcard_opens_once_each_place_below_it_that_asks_for_a_login_has_an_application() {
+    let (wildcard, deep) = ("*.example.com", "deep.app.example.com");
+    for closing in [at(NAME, "", "staff"), at(NAME, "/p", "staff"), at(deep, "", "staff")] {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[at(wildcard, "", "staff")]);
+        let desired = [at(wildcard, "", OPEN), closing];
+        let first = run(&mut cloudflare, &desired);
+        assert_eq!((labels(&first), locked(&cloudflare)), (vec!["waiting"; 2], vec![wildcard.to_owned()]));
+        settle(&mut cloudflare, &desired);
+        assert_eq!((names(&cloudflare).len(), locked(&cloudflare).len()), (1, 1), "{desired:?}");
+        assert_rest(&cloudflare, &desired);
+    }
+}
+
+/// A path asks for the login that its whole hostname gives up, of the same object and of another one.
+#[test]
+fn a_hostname_opens_once_each_path_of_it_that_asks_for_a_login_has_an_application() {
+    for resource in ["ingress/shop/web", "ingress/shop/other"] {
+        let of = |mut endpoint: Endpoint, resource: &str| {
+            endpoint.labels.set("resource", resource);
+            endpoint
+        };
+        let whole = |access| of(at(NAME, "", access), "ingress/shop/web");
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[whole("staff")]);
+        let desired = [whole(OPEN), of(at(NAME, "/admin", "staff"), resource)];
+        let first = run(&mut cloudflare, &desired);
+        assert_eq!((labels(&first), locked(&cloudflare)), (vec!["waiting"; 2], vec![NAME.to_owned()]));
+        settle(&mut cloudflare, &desired);
+        assert_eq!(names(&cloudflare), [format!("{NAME}/admin")]);
+        assert_rest(&cloudflare, &desired);
+    }
+}
+
+/// A mistake hides what its endpoint asks for, and for which path. So it counts where it names no policy, too.
+#[test]
+fn nothing_opens_beside_a_place_that_asks_for_a_login_which_it_cannot_get() {
+    let wildcard = "*.example.com";
+    let refused = [
+        at(NAME, "", "unknown"),
+        at(NAME, "", "public"),
+        with(at(NAME, "", "staff"), "webhook/tunnel-path", "^/x"),
+        with(at(NAME, "/p", ""), "webhook/origin-no-tls-verify", "maybe"),
+    ];
+    for closing in refused {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[at(wildcard, "", "staff")]);
+        let before = cloudflare.clone();
+        let plan = run(&mut cloudflare, &[at(wildcard, "", OPEN), closing.clone()]);
+        let of_wildcard = plan.refusals.iter().find(|refusal| *refusal.hostname == *wildcard);
+        let reason = &of_wildcard.expect("it is refused").reason;
+        assert_eq!((reason.label(), reason.is_unfinished()), ("still_protected", false), "{closing:?}");
+        assert!(reason.to_string().contains(NAME) && cloudflare == before, "{reason}");
+    }
+}
+
+/// No tenant, and no name of others, holds up what an object opens.
+#[test]
+fn what_cannot_be_published_here_keeps_nothing_closed() {
+    let wildcard = "*.example.com";
+    let of = |mut endpoint: Endpoint, resource: &str| {
+        endpoint.labels.set("resource", resource);
+        served_by(endpoint, "http://web.shop.svc:80")
+    };
+    let ours = |access| of(at(wildcard, "", access), "ingress/shop/web");
+    for (label, is_guarded, closing) in [
+        ("an object of another namespace", true, of(at(NAME, "", "unknown"), "ingress/bank/web")),
+        ("a name with a foreign record", false, of(at("held.example.com", "", "unknown"), "ingress/shop/a")),
+        ("a name outside all zones", false, of(at("a.example.test", "", "unknown"), "ingress/shop/a")),
+    ] {
+        let records = [("held.example.com", "CNAME", "somewhere.test")];
+        let held = if is_guarded { &[][..] } else { &records[..] };
+        let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(cloudflare().policies);
+        cloudflare.namespace_guard = is_guarded;
+        cloudflare.access_policies = is_guarded.then(|| vec!["staff".into()]);
+        settle(&mut cloudflare, &[ours("staff")]);
+        for (name, kind, content) in held {
+            // Visitors of this name are not led to the wildcard's rule.
+            cloudflare.add(name, kind, content, "");
+            cloudflare.applications_mut().push(foreign("theirs", &[*name]));
+        }
+        let desired = [ours(OPEN), closing];
+        settle(&mut cloudflare, &desired);
+        assert_eq!(locked(&cloudflare), [""; 0], "{label}");
+    }
+}
+
 /// A wildcard's application was made in the request before, and its rule comes in this one.
 #[test]
 fn the_word_below_a_wildcard_takes_no_application_that_the_wildcard_asks_for() {

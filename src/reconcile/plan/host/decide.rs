@@ -223,8 +223,13 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
 
 /// The reason if another endpoint of the same object is refused: the rules that are published would take its requests.
 fn refused_beside(asked: &[Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
-    let mut beside = asked.iter().filter(|other| other.resource() == one.resource());
-    let (other, reason) = beside.find_map(|other| Some((other, other.outcome.as_ref().err()?)))?;
+    // What an opening waits for does not wait for the opening.
+    let is_waited_for = |reason: &Reason| {
+        matches!((reason, &one.wanted.besides), (Reason::ClosingFirst { .. }, Besides::First(_)))
+    };
+    let beside = asked.iter().filter(|other| other.resource() == one.resource());
+    let refused = beside.filter_map(|other| Some((other, other.outcome.as_ref().err()?)));
+    let (other, reason) = refused.into_iter().find(|(_, reason)| !is_waited_for(reason))?;
     if reason.is_unfinished() {
         return Some(reason.clone());
     }

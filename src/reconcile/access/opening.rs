@@ -1,0 +1,78 @@
+//! Tells what has to be closed before a place opens. The login of a wildcard or of a whole hostname may be the only one of
+//! a place within it whose endpoint asks for a login and has no application yet.
+
+use crate::ingress::access::Access;
+use crate::ingress::{PathPattern, Rule};
+use crate::model::Hostname;
+use crate::model::access::Application;
+use crate::model::hostname::HostScope;
+use crate::reconcile::Settings;
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::snapshot::Snapshot;
+
+/// A place that an endpoint asks to be closed, or may: a mistake hides what the endpoint asks for, and for which path.
+#[derive(Debug)]
+pub(in crate::reconcile) struct Closing {
+    pub(in crate::reconcile) hostname: Hostname,
+    pub(in crate::reconcile) set_identifier: Box<str>,
+    /// The object of the endpoint.
+    pub(in crate::reconcile) resource: Option<Box<str>>,
+    pub(in crate::reconcile) is_mistake: bool,
+}
+
+impl Closing {
+    /// The path of its rule. An endpoint with a mistake counts for the whole hostname.
+    fn path(&self) -> Option<&str> {
+        Some(&*self.set_identifier).filter(|path| !path.is_empty() && !self.is_mistake)
+    }
+
+    /// True if an application of this place closes it.
+    pub(super) fn is_at(&self, place: &Place) -> bool {
+        !self.is_mistake && Place::of(&self.hostname, self.path()).as_ref() == Ok(place)
+    }
+
+    /// True if visitors of this place meet what protects a hostname or a path of it. Of one hostname the endpoint of a path
+    /// decides about the path, and not the endpoint of a wider one.
+    fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {
+        let decides = || {
+            let is_wider = PathPattern::takes_all_of(self.path(), path);
+            self.is_mistake || self.hostname.as_str() != hostname || !is_wider
+        };
+        HostScope::of(hostname).includes(self.hostname.as_str())
+            && PathPattern::may_share(self.path(), path)
+            && decides()
+    }
+
+    /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
+    /// takes none of their tokens.
+    fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot, settings: &Settings) -> bool {
+        let (standing, path) = (Standing::of(&self.hostname, snapshot, settings), self.path());
+        let asked = standing.over(path).into_iter().next();
+        let own = standing.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
+        let led_to = snapshot.led_to(self.hostname.as_str());
+        let check = || standing.own_rule(path, led_to.as_ref()).and_then(Rule::access);
+        let takes_none = |check: Access| {
+            check.is_required() && !going.iter().any(|application| standing::accepts(&check, application))
+        };
+        own.is_some_and(|own| going.iter().all(|one| one.id != own.id)) || check().is_some_and(takes_none)
+    }
+}
+
+/// The first of the places that a hostname or a path of it would open with itself, were these applications and its own
+/// check gone.
+pub(super) fn opened_with<'c>(
+    closings: impl Iterator<Item = &'c Closing>,
+    standing: Standing<'_>,
+    path: Option<&str>,
+    going: &[&Application],
+) -> Option<&'c Closing> {
+    let Standing { hostname, snapshot, settings } = standing;
+    let owner = &settings.policy.owner;
+    let places: Vec<Place> = going.iter().filter_map(|one| Place::of_application(one, owner)).collect();
+    let mut within = closings.filter(|closing| {
+        let is_of = |place: &Place| closing.is_within(place.hostname(), place.path().as_deref());
+        closing.is_within(hostname.as_str(), path) || places.iter().any(is_of)
+    });
+    within.find(|closing| !closing.is_closed_without(going, snapshot, settings))
+}
