@@ -103,7 +103,7 @@ mod tests {
         let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
             let place = Place::of(&hostname, path).expect("a place");
-            describe_application(&ApplicationWork { place, operation, key: 0 }).to_string()
+            describe_application(&ApplicationWork { place, operation }).to_string()
         };
         let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(

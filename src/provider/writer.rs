@@ -190,7 +190,8 @@ impl Writer {
     pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
         let mut known = lock(&self.state.left_applications);
-        *known = inserted(left.iter().map(|work| (work.key, known.contains_key(&work.key))));
+        *known =
+            inserted(left.iter().map(|work| (work.content_key(), known.contains_key(&work.content_key()))));
     }
 
     /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
@@ -207,7 +208,7 @@ impl Writer {
         match self.readings.read(resolved, true, deadline) {
             Ok(snapshot) => {
                 let mut left = self.left_applications(&snapshot, &resolved.settings);
-                left.retain(|work| known.get(&work.key) == Some(&true));
+                left.retain(|work| known.get(&work.content_key()) == Some(&true));
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
                 for reason in results.into_iter().filter_map(Result::err) {
@@ -388,11 +389,12 @@ impl Request<'_> {
         let results = self.writer.carry_out(&plan.work, self.resolved, self.deadline, time);
         let now = self.writer.clock.now();
         for (work, result) in plan.work.iter().zip(results) {
-            let content = work.key;
+            let content = work.content_key();
             match result {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
-                    self.waiting_work.written(&Write { place: content, content, what }, now);
+                    self.waiting_work.forget(content);
+                    self.waiting_work.written(&Write { place: work.place_key(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.

@@ -229,7 +229,9 @@ pub fn plan(
     sort(&mut plan.notes);
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
-    sort_by(&mut plan.work, |one, other| (&one.place, one.key).cmp(&(&other.place, other.key)));
+    sort_by(&mut plan.work, |one, other| {
+        (&one.place, one.content_key()).cmp(&(&other.place, other.content_key()))
+    });
     plan.work.dedup();
     Ok(Plan { own, ..plan })
 }

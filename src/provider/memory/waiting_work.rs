@@ -61,11 +61,11 @@ impl WaitingWork {
         entry.state.held(content).map(|(reason, _)| reason.clone())
     }
 
-    /// All that must not be sent now, with the reasons.
+    /// The contents that must not be sent now, with the reasons.
     pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
-        inserted(self.entries.iter().filter_map(|(key, entry)| {
-            let State::Held { reason, .. } = &entry.state else { return None };
-            entry.state.holds(snapshot, now).then(|| (*key, reason.clone()))
+        inserted(self.entries.values().filter_map(|entry| {
+            let State::Held { content, reason, .. } = &entry.state else { return None };
+            entry.state.holds(snapshot, now).then(|| (*content, reason.clone()))
         }))
     }
 

@@ -32,8 +32,6 @@ const TWO_WAYS: &str = "asks for tokens by webhook-access-required, and this pro
 pub struct ApplicationWork {
     pub place: Place,
     pub operation: ApplicationOperation,
-    /// Identifies the work: what is wanted in place of what.
-    pub key: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +46,21 @@ pub enum ApplicationOperation {
 impl ApplicationWork {
     /// The deletion of an application of ours.
     pub fn delete(place: Place, application: &Application) -> Self {
-        let id = application.id.clone();
-        Self { key: fingerprint([&*id]), place, operation: ApplicationOperation::Delete(id) }
+        Self { place, operation: ApplicationOperation::Delete(application.id.clone()) }
+    }
+
+    /// Identifies the place among writes.
+    pub fn place_key(&self) -> u64 {
+        fingerprint([&*self.place.to_string()])
+    }
+
+    /// Identifies what is wanted at the place, whatever stands there.
+    pub fn content_key(&self) -> u64 {
+        let wish = match &self.operation {
+            ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
+            ApplicationOperation::Delete(_) => None,
+        };
+        fingerprint([&*format!("{} {wish:?}", self.place)])
     }
 }
 
@@ -152,8 +163,8 @@ impl Gate<'_> {
             Some(application) => ApplicationOperation::Replace(application.id.clone(), wish.clone()),
             None => ApplicationOperation::Create(wish.clone()),
         };
-        let work = ApplicationWork { key: key(&place, wish, application), place, operation };
-        if let Some(reason) = self.earlier.refused.get(&work.key) {
+        let work = ApplicationWork { place, operation };
+        if let Some(reason) = self.earlier.refused.get(&work.content_key()) {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
@@ -300,9 +311,4 @@ fn requiring(publication: Publication, access: Access) -> Publication {
     let with_access =
         |rule: WantedRule| WantedRule { origin_request: rule.origin_request.with_access(access), ..rule };
     Publication { rule: publication.rule.map(with_access), ..publication }
-}
-
-/// Identifies a wish for a place in place of what stands there.
-fn key(place: &Place, wish: &ProtectionWish, found: Option<&Application>) -> u64 {
-    fingerprint([&*format!("{place} {wish:?} {found:?}")])
 }
