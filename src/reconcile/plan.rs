@@ -17,12 +17,13 @@ pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::ingress::{Rule, RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::{sort, sort_by};
+use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
 pub use crate::reconcile::plan::host::Comments;
 use crate::reconcile::plan::host::{Outcome, Situation};
@@ -225,6 +226,7 @@ pub fn plan(
     Refusal::settle(&mut plan.refusals);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
+    plan.notes.extend(unchecked_names(&plan, snapshot));
     plan.notes.extend(hints(&plan.hosts, settings));
     sort(&mut plan.notes);
     plan.notes.dedup();
@@ -309,6 +311,34 @@ fn hints(hosts: &[HostPlan], settings: &Settings) -> impl Iterator<Item = Note> 
         let HostPlan { hostname, resource, .. } = host;
         Note { hostname: hostname.clone(), resource: resource.clone(), text }
     })
+}
+
+/// Wildcards whose check goes with their rule, where the rule of a wider one answers then without a login. No application
+/// of the wildcard asks visitors of names more than one label below it.
+fn unchecked_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for host in &plan.hosts {
+        for (tunnel, edit) in &host.edits {
+            let RuleEdit::Remove { hostname, path } = edit else { continue };
+            let (name, path) = (hostname.as_str(), path.as_deref());
+            let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(name));
+            let mut taking = near.map(|(_, rule)| rule).filter(|rule| rule.takes_all(name, path));
+            let rule = taking.find(|rule| rule.has_hostname(hostname) && rule.path() == path);
+            if !hostname.is_wildcard() || !rule.is_some_and(Rule::requires_access) {
+                continue;
+            }
+            notes.extend(taking.next().filter(|rule| answering::is_open(rule)).map(|rule| Note {
+                hostname: host.hostname.clone(),
+                resource: host.resource.clone(),
+                text: format!(
+                    "its rule required a login of names more than one label below it, and the rule of {:?} answers them \
+                     now without one: publish such names themselves, with webhook-access-policy",
+                    rule.hostname()
+                ),
+            }));
+        }
+    }
+    notes
 }
 
 /// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.

@@ -285,10 +285,9 @@ impl RecordView<'_> {
 
     /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
     fn is_mismarked(&self, hostname: &Hostname) -> bool {
-        let is_protected = || Standing::of(hostname, self.snapshot, self.settings).is_protected();
-        self.snapshot.access.read().is_some()
-            && self.record.comment.len() < self.zone.comment_max_bytes()
-            && is_protected() != self.stamp.claims.is_protected
+        let stands = self.stamp.claims.is_protected;
+        let has_mark = || Standing::of(hostname, self.snapshot, self.settings).has_mark(stands);
+        self.record.comment.len() < self.zone.comment_max_bytes() && has_mark() != stands
     }
 
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {

@@ -209,6 +209,14 @@ impl Snapshot {
         self.asked(name).map_or(&[], |zone| zone.answering(name))
     }
 
+    /// The records of all wildcards above `name`, whether one of them answers for it now or not.
+    pub(super) fn wildcards_over(&self, name: &str) -> impl Iterator<Item = &Record> {
+        let above = name.match_indices('.').filter_map(|(dot, _)| Some(format!("*{}", name.get(dot..)?)));
+        let wildcards: Vec<String> = above.filter(|wildcard| wildcard != name).collect();
+        let zone = self.asked(name).into_iter();
+        wildcards.into_iter().flat_map(move |name| zone.clone().flat_map(move |zone| zone.records_of(&name)))
+    }
+
     /// The zone that visitors' resolvers ask about `name`, of those that were read.
     fn asked(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))

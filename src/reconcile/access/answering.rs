@@ -124,19 +124,20 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     names
 }
 
-/// What answers visitors of a place at one of its names: a rule that `answers`, or a record that leads past the tunnels
-/// that were read.
-fn answering(
+/// What answers visitors of a place at one of its names whom one of these records leads: a rule that `answers`, of those up
+/// to one that is the `last`; or a record that leads past the tunnels that were read.
+fn answering<'s>(
     place: &Place,
     name: &str,
+    records: impl Iterator<Item = &'s Record>,
     snapshot: &Snapshot,
+    last: &dyn Fn(&Rule) -> bool,
     answers: &dyn Fn(&Rule) -> bool,
 ) -> Option<String> {
-    let mut records = snapshot.answering(name).iter().filter(|record| record.proxied);
-    records.find_map(|record| match tunnel_of(record, snapshot) {
+    records.filter(|record| record.proxied).find_map(|record| match tunnel_of(record, snapshot) {
         None => Some(told_record(record)),
         Some(tunnel) => {
-            let mut taking = rules_taking(name, place.path().as_deref(), tunnel).into_iter();
+            let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
             let rule = taking.find(|rule| answers(rule))?;
             Some(format!("{}{}", rule.hostname(), rule.path().unwrap_or_default()))
         }
@@ -147,11 +148,16 @@ fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSn
     snapshot.tunnels.get(&TunnelId::from_hostname(&record.content)?)
 }
 
-/// The rules that may answer visitors of a path at a name, up to the first that answers all of them.
-fn rules_taking<'s>(name: &str, path: Option<&str>, tunnel: &'s TunnelSnapshot) -> Vec<&'s Rule> {
+/// The rules that may answer visitors of a path at a name, up to the first that answers all of them and is the `last`.
+fn rules_taking<'s>(
+    name: &str,
+    path: Option<&str>,
+    tunnel: &'s TunnelSnapshot,
+    last: &dyn Fn(&Rule) -> bool,
+) -> Vec<&'s Rule> {
     let rules = tunnel.near(name).map(|(_, rule)| rule);
     let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path)).collect();
-    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path)) {
+    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path) && last(rule)) {
         taking.truncate(last + 1);
     }
     taking
@@ -208,10 +214,15 @@ impl Standing<'_> {
             // The word of an endpoint whose hostname is another's is refused with the endpoint.
             let may_open = !own.is_empty() || may_be_taken(name, snapshot, settings);
             let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
+            let requires_another = |rule: &Rule| {
+                let access = rule.access().filter(Access::is_required);
+                access.is_some_and(|access| !standing::accepts(&access, application))
+            };
+            // The check of a rule for more names may go, and no other application is asked then.
+            let is_alone = !is_opened && standing.all_over(whole).len() == 1;
+            let is_last =
+                |rule: &Rule| !is_alone || rule.folded_hostname() == name || !requires_another(rule);
             let relies = |rule: &Rule| {
-                let requires_another = rule.access().filter(Access::is_required);
-                let requires_another =
-                    requires_another.is_some_and(|access| !standing::accepts(&access, application));
                 let is_asked = if rule.folded_hostname() == name {
                     // What is opened takes all requests that rules for a part of the place leave.
                     let takes_place = || rule.takes_all(name, whole) && opens(whole);
@@ -221,10 +232,12 @@ impl Standing<'_> {
                 };
                 // The application stays until such a rule is gone.
                 let goes = || wishes.withdraws(name, rule.path()) && rule.requires_access();
-                !requires_another && !is_asked && !goes() && !is_covered(rule.path())
+                !requires_another(rule) && !is_asked && !goes() && !is_covered(rule.path())
             };
             let mut alone = own.iter().filter(|own| own.stamp.claims.record_only && !opens(None));
-            let relying = answering(&place, name, snapshot, &relies);
+            let behind = snapshot.wildcards_over(name).filter(|_| is_alone);
+            let records = snapshot.answering(name).iter().chain(behind);
+            let relying = answering(&place, name, records, snapshot, &is_last, &relies);
             relying.or_else(|| alone.next().map(|own| told_record(own.record)))
         })
     }
@@ -244,14 +257,14 @@ impl Standing<'_> {
         names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let standing = Standing::of(&name, snapshot, settings);
-            let mut open = rules_taking(name.as_str(), None, to).into_iter();
+            let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
-                let closed = rules_taking(name.as_str(), rule.path(), from).into_iter();
+                let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
                 let mut closed =
                     closed.filter(|one| one.requires_access() && standing.over(one.path()).is_empty());
                 let mut opens =
                     || closed.any(|one| !published.iter().any(|ours| is_settled(ours, rule, one)));
-                is_served(rule) && !rule.requires_access() && opens()
+                is_open(rule) && opens()
             })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
         })
@@ -303,6 +316,11 @@ pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot, settin
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));
     settings.policy.adopt != Adopt::default() || !has_record()
+}
+
+/// True if the rule serves visitors without a login.
+pub(in crate::reconcile) fn is_open(rule: &Rule) -> bool {
+    is_served(rule) && !rule.requires_access()
 }
 
 fn is_served(rule: &Rule) -> bool {

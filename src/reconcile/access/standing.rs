@@ -73,12 +73,20 @@ impl<'a> Standing<'a> {
         over.into_iter().map(|(_, application)| application).collect()
     }
 
-    /// True if an application of ours asks visitors of some path of the hostname for a login.
-    pub(in crate::reconcile) fn is_protected(self) -> bool {
-        self.snapshot.access.applications().iter().any(|one| {
-            Place::of_application(one, self.owner())
-                .is_some_and(|place| place.is_over(self.hostname.as_str()))
-        })
+    /// True if the comment has to say that an application of ours protects something of the hostname. A mark that `stands`
+    /// stays while nothing is known, and while a rule asks for a token that no application gives: so its loss is told after
+    /// a restart, too.
+    pub(in crate::reconcile) fn has_mark(self, stands: bool) -> bool {
+        let Some(AccessSnapshot { applications, .. }) = self.access() else { return stands };
+        let is_over = |one: &Application| {
+            let place = Place::of_application(one, self.owner());
+            place.is_some_and(|place| place.is_over(self.hostname.as_str()))
+        };
+        let is_orphan =
+            |access: &Access| access.is_required() && !applications.iter().any(|one| accepts(access, one));
+        let checks =
+            || self.snapshot.rules_of(self.hostname).into_iter().filter_map(|(_, rule)| rule.access());
+        applications.iter().any(is_over) || stands && checks().any(|access| is_orphan(&access))
     }
 
     /// True if a comment says that something of the hostname is protected, its own or that of the wildcard above it.

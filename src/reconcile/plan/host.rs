@@ -215,13 +215,10 @@ impl<'a> Host<'a> {
         rules.find(|(id, rule)| *id == tunnel && rule.path() == path).map(|(_, rule)| *rule)
     }
 
-    /// True if an Access application of ours protects something of the hostname, or if the comment says so and that is not
-    /// known.
+    /// True if the comment has to say that an Access application of ours protects something of the hostname.
     fn is_protected(&self) -> bool {
-        match self.snapshot().access.read() {
-            Some(_) => Standing::of(&self.hostname, self.snapshot(), self.settings()).is_protected(),
-            None => self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected),
-        }
+        let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
+        Standing::of(&self.hostname, self.snapshot(), self.settings()).has_mark(stands)
     }
 
     /// True if we have a rule for the path, in any tunnel.

@@ -54,6 +54,28 @@ fn the_application_of_a_withdrawn_place_stays_in_front_of_what_answers_there_now
     }
 }
 
+/// No application of a wildcard asks visitors of a name more than one label below it.
+#[test]
+fn the_application_of_a_withdrawn_deep_name_stays_while_only_the_check_of_a_wildcard_hides_what_is_open() {
+    let (wide, deep) = (at("*.example.com", "", ""), "a.b.app.example.com");
+    let wildcard = || at("*.app.example.com", "", "staff");
+    for foreign in [&[][..], &[r#"{"hostname":"*.example.com","service":"http://theirs:80"}"#.to_owned()]] {
+        let to_home = &*tunnel_id(HOME).hostname();
+        let records = [("*.example.com", "CNAME", to_home)];
+        let held = if foreign.is_empty() { &[][..] } else { &records[..] };
+        let mut cloudflare = FakeCloudflare::new(foreign, held).with_access(cloudflare().policies);
+        let wide: Vec<Endpoint> = [wide.clone()].into_iter().filter(|_| foreign.is_empty()).collect();
+        settle(&mut cloudflare, &[&wide[..], &[wildcard(), at(deep, "", "staff")]].concat());
+        settle(&mut cloudflare, &[&wide[..], &[wildcard()]].concat());
+        assert!(names(&cloudflare).contains(&deep), "{:?}", names(&cloudflare));
+        let plan = settle(&mut cloudflare, &wide);
+        assert!(names(&cloudflare).contains(&deep), "{:?}", names(&cloudflare));
+        let told = plan.notes.iter().find(|note| note.text.contains("more than one label"));
+        assert_eq!(told.map(|note| &*note.hostname), Some("*.app.example.com"));
+        assert_rest(&cloudflare, &wide);
+    }
+}
+
 /// A foreign rule without a hostname.
 #[test]
 fn an_application_stays_in_front_of_a_foreign_rule_that_answers_its_visitors() {
