@@ -1,7 +1,7 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,6 +11,7 @@ use log::Level;
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
+use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::locks::lock;
 use crate::logging;
@@ -68,8 +69,10 @@ pub(super) struct State {
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
     /// The deletions of applications of ours for which nothing answered at the last look, by key; true if that was so at
-    /// the look before as well.
+    /// the look before as well, or if they go at once.
     left_applications: Mutex<BTreeMap<u64, bool>>,
+    /// The places whose rules were removed, and whose applications keep out visitors who have a login.
+    replaced: Mutex<BTreeSet<Place>>,
 }
 
 /// One request to write, while no other one is carried out.
@@ -131,7 +134,9 @@ impl Writer {
                 logging::log(level, module_path!(), &line);
             }
         }
-        let notes = lock(&self.state.said_notes).news(plan.notes.iter().map(Note::line), now);
+        let is_done = |note: &&Note| !self.is_dry_run && !done.dropped.contains(&note.hostname);
+        let notes = plan.notes.iter().chain(plan.opened.iter().filter(is_done));
+        let notes = lock(&self.state.said_notes).news(notes.map(Note::line), now);
         for line in notes {
             logging::log(Level::Warn, module_path!(), &line);
         }
@@ -190,8 +195,10 @@ impl Writer {
     pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
         let mut known = lock(&self.state.left_applications);
-        *known =
-            inserted(left.iter().map(|work| (work.content_key(), known.contains_key(&work.content_key()))));
+        *known = inserted(left.iter().map(|(work, is_replaced)| {
+            let key = work.content_key();
+            (key, *is_replaced || known.contains_key(&key))
+        }));
     }
 
     /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
@@ -204,14 +211,25 @@ impl Writer {
         let _turn = lock(&self.state.waiting_work);
         let known = lock(&self.state.left_applications).clone();
         lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
-        let deadline = Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT);
+        self.delete_left(resolved, &known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
+    }
+
+    /// Deletes those that are known, and those that keep out visitors who have a login.
+    fn delete_left(&self, resolved: &Resolved, known: &BTreeMap<u64, bool>, deadline: Deadline) {
         match self.readings.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let mut left = self.left_applications(&snapshot, &resolved.settings);
-                left.retain(|work| known.get(&work.content_key()) == Some(&true));
+                let left = self.left_applications(&snapshot, &resolved.settings).into_iter();
+                let goes = |(work, is_replaced): &(ApplicationWork, bool)| {
+                    *is_replaced || known.get(&work.content_key()) == Some(&true)
+                };
+                let left: Vec<ApplicationWork> = left.filter(goes).map(|(work, _)| work).collect();
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
-                for reason in results.into_iter().filter_map(Result::err) {
+                for (work, result) in left.iter().zip(results) {
+                    let Err(reason) = result else {
+                        lock(&self.state.replaced).remove(&work.place);
+                        continue;
+                    };
                     logging::debug(module_path!(), || {
                         LogLine::default()
                             .text(format!("an Access application that is left stays for now: {reason}"))
@@ -225,14 +243,20 @@ impl Writer {
         }
     }
 
-    /// The deletions of applications for which nothing answers and for which no endpoint waits.
-    fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<ApplicationWork> {
-        let left = answering::removable(snapshot, settings).into_iter();
+    /// The deletions of applications for which nothing answers and for which no endpoint waits; true for those that keep out
+    /// visitors who have a login.
+    fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<(ApplicationWork, bool)> {
+        let mut places = lock(&self.state.replaced);
+        let replaced = answering::replaced(&places, snapshot, settings);
+        *places = inserted(replaced.iter().map(|one| one.place.clone()));
+        let mut left = answering::removable(snapshot, settings);
+        left.retain(|one| !places.contains(&one.place));
         let refusals = lock(&self.state.refusals);
         let is_waited_for =
             |place: &Place| refusals.all().any(|(refusal, _)| *refusal.hostname == *place.hostname());
-        left.filter(|left| !is_waited_for(&left.place))
-            .map(|left| ApplicationWork::delete(left.place, left.application))
+        let all = replaced.into_iter().map(|one| (one, true)).chain(left.into_iter().map(|one| (one, false)));
+        all.filter(|(one, _)| !is_waited_for(&one.place))
+            .map(|(one, is_replaced)| (ApplicationWork::delete(one.place, one.application), is_replaced))
             .collect()
     }
 
@@ -316,7 +340,37 @@ impl Request<'_> {
             self.writer.report(&plan, &done);
             return Err(failure::unwritten(&error));
         }
-        self.writer.conclude(&plan, &done).map(|()| false)
+        let removed = self.removed_places(&plan, &done, &snapshot);
+        let concluded = self.writer.conclude(&plan, &done);
+        drop((plan, snapshot));
+        self.delete_replaced(removed);
+        concluded.map(|()| false)
+    }
+
+    /// The places of our applications whose rules this request removed.
+    fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
+        let owner = &self.resolved.settings.policy.owner;
+        let ours = snapshot.access.applications().iter();
+        let places = ours.filter_map(|one| Place::of_application(one, owner));
+        let is_removed = |place: &Place| {
+            let host = plan.host(place.hostname()).filter(|host| !done.dropped.contains(&host.hostname));
+            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
+            edits
+                .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
+        };
+        places.filter(is_removed).collect()
+    }
+
+    /// Deletes the applications of these places that keep out visitors who have a login. The next loop deletes the others
+    /// of them.
+    fn delete_replaced(&self, removed: Vec<Place>) {
+        if removed.is_empty() {
+            return;
+        }
+        let Writer { clock, state, .. } = self.writer;
+        lock(&state.replaced).extend(removed);
+        let time = self.deadline.remaining(&**clock).min(LEFT_APPLICATIONS_TIMEOUT);
+        self.writer.delete_left(self.resolved, &BTreeMap::new(), Deadline::after(&**clock, time));
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, Failure> {
@@ -401,6 +455,7 @@ impl Request<'_> {
                     if matches!(reason, Reason::Cloudflare(_)) {
                         self.waiting_work.refuse(content, reason.clone(), None, now);
                     }
+                    plan.opened.retain(|note| !work.place.is_over(&note.hostname));
                     tell(&mut plan.refusals, &plan.work, &work.place, reason);
                 }
             }

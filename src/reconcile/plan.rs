@@ -58,6 +58,8 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
+    /// What is told of the hostnames that open, once that is done.
+    pub opened: Vec<Note>,
     /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
@@ -259,6 +261,7 @@ impl Plan {
         self.taken_over.add(name, outcome.taken_over);
         self.refusals.extend(outcome.refusals);
         self.notes.extend(outcome.notes);
+        self.opened.extend(outcome.opened);
         self.work.extend(outcome.work);
         outcome.plan
     }

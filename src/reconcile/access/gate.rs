@@ -81,7 +81,10 @@ pub(in crate::reconcile) enum Besides {
     /// It opens what is protected. The work deletes an application that no rule asks for any more.
     Opening {
         work: Option<ApplicationWork>,
+        /// No later request has to go on.
         is_last: bool,
+        /// No application asks its visitors for a login then.
+        is_open: bool,
     },
 }
 
@@ -216,15 +219,17 @@ impl Gate<'_> {
             return Ok(Besides::Nothing);
         }
         self.nothing_else_opens(resource, standing, path, &over)?;
+        let mut all = standing.all_over(path).into_iter();
+        let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let Some(first) = over.first() else {
-            return Ok(Besides::Opening { work: None, is_last: true });
+            return Ok(Besides::Opening { work: None, is_last: true, is_open: is_alone });
         };
         let mut rules = self.snapshot.own_rules_standing(self.own).filter_map(|(_, rule)| rule.access());
         let is_asked_for = rules.any(|access| standing::accepts(&access, first));
         let place = Place::of_application(first, &self.settings.policy.owner).filter(|_| !is_asked_for);
         let work = place.map(|place| ApplicationWork::delete(place, first));
         let is_last = work.is_some() && over.len() == 1;
-        Ok(Besides::Opening { work, is_last })
+        Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
     }
 
     /// Says no while a place would open as well whose own endpoint asks for a login.

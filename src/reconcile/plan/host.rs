@@ -47,6 +47,7 @@ pub(super) struct Outcome {
     pub(super) plan: Option<HostPlan>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) notes: Vec<Note>,
+    pub(super) opened: Vec<Note>,
     pub(super) work: Vec<ApplicationWork>,
     /// The digests of the rules that are taken over.
     pub(super) taken_over: BTreeSet<Digest>,
@@ -106,10 +107,10 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         }
     };
     refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
-    let notes = names_taken(&host, &plan).into_iter().chain(opened).collect();
+    let notes = names_taken(&host, &plan).into_iter().collect();
     let taken_over =
         host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, work, taken_over }
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
 }
 
 /// The refusals of endpoints that cannot be published whatever stands.

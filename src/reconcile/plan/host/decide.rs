@@ -51,7 +51,7 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
     pub(super) work: Vec<ApplicationWork>,
-    /// What is told of the endpoints that open what is protected.
+    /// What is told of the endpoints whose visitors need no login once all of this is done.
     pub(super) opened: Vec<Note>,
 }
 
@@ -100,8 +100,8 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let host = taking;
     let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
     for one in asked.iter().filter(|one| one.outcome.is_ok()) {
-        let Besides::Opening { work: deletion, is_last } = &one.wanted.besides else { continue };
-        opened.push(host.opened(&one.wanted.set_identifier, one.resource()));
+        let Besides::Opening { work: deletion, is_last, is_open } = &one.wanted.besides else { continue };
+        opened.extend(is_open.then(|| host.opened(&one.wanted.set_identifier, one.resource())));
         work.extend(deletion.clone());
         if !is_last {
             let reason = Reason::Waiting(LATER.to_owned());
