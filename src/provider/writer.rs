@@ -1,7 +1,7 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,7 +30,7 @@ use crate::provider::reader::in_parallel;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
 use crate::provider::writes::{Write, works, writes_of};
-use crate::reconcile::access::answering;
+use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
@@ -68,11 +68,9 @@ pub(super) struct State {
     said_dry_run: Mutex<Said<LogLine>>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     was_asked: AtomicBool,
-    /// The deletions of applications of ours for which nothing answered at the last look, by key; true if that was so at
-    /// the look before as well, or if they go at once.
-    left_applications: Mutex<BTreeMap<u64, bool>>,
-    /// The places whose rules were removed, and whose applications keep out visitors who have a login.
-    replaced: Mutex<BTreeSet<Place>>,
+    /// The places of our applications for which nothing answered at the last look; true if that was so at the look before as
+    /// well.
+    left_applications: Mutex<BTreeMap<Place, bool>>,
 }
 
 /// One request to write, while no other one is carried out.
@@ -195,10 +193,7 @@ impl Writer {
     pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
         let mut known = lock(&self.state.left_applications);
-        *known = inserted(left.iter().map(|(work, is_replaced)| {
-            let key = work.content_key();
-            (key, *is_replaced || known.contains_key(&key))
-        }));
+        *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(&left.place))));
     }
 
     /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
@@ -211,25 +206,23 @@ impl Writer {
         let _turn = lock(&self.state.waiting_work);
         let known = lock(&self.state.left_applications).clone();
         lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
-        self.delete_left(resolved, &known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
+        let is_known = |left: &Unneeded<'_>| known.get(&left.place) == Some(&true);
+        self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
     }
 
-    /// Deletes those that are known, and those that keep out visitors who have a login.
-    fn delete_left(&self, resolved: &Resolved, known: &BTreeMap<u64, bool>, deadline: Deadline) {
+    /// Deletes such of them.
+    fn delete_left(&self, resolved: &Resolved, is_such: &dyn Fn(&Unneeded<'_>) -> bool, deadline: Deadline) {
         match self.readings.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let left = self.left_applications(&snapshot, &resolved.settings).into_iter();
-                let goes = |(work, is_replaced): &(ApplicationWork, bool)| {
-                    *is_replaced || known.get(&work.content_key()) == Some(&true)
-                };
-                let left: Vec<ApplicationWork> = left.filter(goes).map(|(work, _)| work).collect();
+                let mut left = self.left_applications(&snapshot, &resolved.settings);
+                left.retain(is_such);
+                let left: Vec<ApplicationWork> = left
+                    .into_iter()
+                    .map(|left| ApplicationWork::delete(left.place, left.application))
+                    .collect();
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
-                for (work, result) in left.iter().zip(results) {
-                    let Err(reason) = result else {
-                        lock(&self.state.replaced).remove(&work.place);
-                        continue;
-                    };
+                for reason in results.into_iter().filter_map(Result::err) {
                     logging::debug(module_path!(), || {
                         LogLine::default()
                             .text(format!("an Access application that is left stays for now: {reason}"))
@@ -243,21 +236,12 @@ impl Writer {
         }
     }
 
-    /// The deletions of applications for which nothing answers and for which no endpoint waits; true for those that keep out
-    /// visitors who have a login.
-    fn left_applications(&self, snapshot: &Snapshot, settings: &Settings) -> Vec<(ApplicationWork, bool)> {
-        let mut places = lock(&self.state.replaced);
-        let replaced = answering::replaced(&places, snapshot, settings);
-        *places = inserted(replaced.iter().map(|one| one.place.clone()));
+    /// The applications for which nothing answers and for which no endpoint waits.
+    fn left_applications<'s>(&self, snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
         let mut left = answering::removable(snapshot, settings);
-        left.retain(|one| !places.contains(&one.place));
         let refusals = lock(&self.state.refusals);
-        let is_waited_for =
-            |place: &Place| refusals.all().any(|(refusal, _)| *refusal.hostname == *place.hostname());
-        let all = replaced.into_iter().map(|one| (one, true)).chain(left.into_iter().map(|one| (one, false)));
-        all.filter(|(one, _)| !is_waited_for(&one.place))
-            .map(|(one, is_replaced)| (ApplicationWork::delete(one.place, one.application), is_replaced))
-            .collect()
+        left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));
+        left
     }
 
     fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
@@ -343,7 +327,13 @@ impl Request<'_> {
         let removed = self.removed_places(&plan, &done, &snapshot);
         let concluded = self.writer.conclude(&plan, &done);
         drop((plan, snapshot));
-        self.delete_replaced(removed);
+        if !removed.is_empty() {
+            // Cloudflare asks for them before those whose tokens the rules want that answer now.
+            let clock = &*self.writer.clock;
+            let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
+            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(&left.place);
+            self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
+        }
         concluded.map(|()| false)
     }
 
@@ -359,18 +349,6 @@ impl Request<'_> {
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
         };
         places.filter(is_removed).collect()
-    }
-
-    /// Deletes the applications of these places that keep out visitors who have a login. The next loop deletes the others
-    /// of them.
-    fn delete_replaced(&self, removed: Vec<Place>) {
-        if removed.is_empty() {
-            return;
-        }
-        let Writer { clock, state, .. } = self.writer;
-        lock(&state.replaced).extend(removed);
-        let time = self.deadline.remaining(&**clock).min(LEFT_APPLICATIONS_TIMEOUT);
-        self.writer.delete_left(self.resolved, &BTreeMap::new(), Deadline::after(&**clock, time));
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, Failure> {

@@ -1,7 +1,5 @@
 //! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
 
-use std::collections::BTreeSet;
-
 use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
@@ -26,41 +24,34 @@ const AGE_MIN: i64 = 600;
 pub struct Unneeded<'s> {
     pub place: Place,
     pub application: &'s Application,
+    /// It keeps out visitors who have a login, and closes nothing.
+    pub is_replaced: bool,
     /// What its visitors would reach without a login.
     answering: Option<String>,
 }
 
-/// Our applications that are older than `AGE_MIN` and that nothing of ours relies on.
+/// Our applications that nothing of ours relies on, and that are older than `AGE_MIN` or keep out visitors with a login.
 pub fn unneeded<'s>(snapshot: &'s Snapshot, own: &OwnRules, settings: &Settings) -> Vec<Unneeded<'s>> {
-    let is_old = |_: &Place, application: &Application| {
+    let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
-        age.is_none_or(|(created, now)| now - i64::from(created) >= AGE_MIN)
+        age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN)
     };
-    unneeded_of(&is_old, snapshot, own, settings)
-}
-
-/// Those of such applications that nothing of ours relies on.
-fn unneeded_of<'s>(
-    is_such: &dyn Fn(&Place, &Application) -> bool,
-    snapshot: &'s Snapshot,
-    own: &OwnRules,
-    settings: &Settings,
-) -> Vec<Unneeded<'s>> {
     let unneeded = snapshot.access.applications().iter().filter_map(|application| {
         let place = Place::of_application(application, &settings.policy.owner)?;
-        if !is_such(&place, application) {
-            return None;
-        }
         let relies =
             |rule: &Rule| rule.access().is_some_and(|access| standing::accepts(&access, application));
         let mut rules = snapshot.own_rules_standing(own);
         if rules.any(|(_, rule)| relies(rule)) || is_claimed(&place, snapshot, settings) {
             return None;
         }
+        let is_replaced = is_replaced(&place, application, snapshot, settings);
+        if is_young(application) && !is_replaced {
+            return None;
+        }
         let hostname = Hostname::parse(place.hostname()).ok()?;
         let standing = Standing::of(&hostname, snapshot, settings);
         let answering = standing.relying(application, &Wishes::default());
-        Some(Unneeded { place, application, answering })
+        Some(Unneeded { place, application, is_replaced, answering })
     });
     unneeded.collect()
 }
@@ -69,46 +60,29 @@ fn unneeded_of<'s>(
 pub fn removable<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
     let own = snapshot.own_rules(settings);
     let mut left = unneeded(snapshot, &own, settings);
-    left.retain(|Unneeded { place, application, answering }| {
+    left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
         let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
         answering.is_none() && is_dated && is_in_sight(place, snapshot, settings)
     });
     left
 }
 
-/// The applications of these places, whatever their age, that keep out visitors who have a login: nothing of ours relies on
-/// one, Cloudflare still asks for it, and the rules that answer want a token of the application that is asked without it.
-pub fn replaced<'s>(
-    places: &BTreeSet<Place>,
-    snapshot: &'s Snapshot,
-    settings: &Settings,
-) -> Vec<Unneeded<'s>> {
-    let own = snapshot.own_rules(settings);
-    let mut left = unneeded_of(&|place, _| places.contains(place), snapshot, &own, settings);
-    left.retain(|one| {
-        one.answering.is_none() && is_replaced(&one.place, one.application, snapshot, settings)
-    });
-    left
-}
-
 /// True if visitors of the place are answered, and each of them by a rule that wants a token of the application of ours that
-/// is asked without this one.
+/// Cloudflare asks without this one.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot, settings: &Settings) -> bool {
     let path = place.path();
-    let mut wants = names_under(place, snapshot).into_iter().flat_map(|name| {
+    let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
         let rules = tunnels.flat_map(|tunnel| rules_taking(name, path.as_deref(), tunnel, &|_| true));
-        let served = rules.filter(|rule| is_served(rule));
-        served
-            .map(|rule| {
-                let hostname = Hostname::parse(name).ok()?;
-                let over = Standing::of(&hostname, snapshot, settings).over(rule.path().or(path.as_deref()));
-                let next = over.into_iter().find(|one| one.id != application.id)?;
-                rule.access().filter(|access| standing::accepts(access, next))
-            })
-            .collect::<Vec<_>>()
+        let wants_another = |rule: &Rule| {
+            let Ok(hostname) = Hostname::parse(name) else { return false };
+            let over = Standing::of(&hostname, snapshot, settings).over(rule.path().or(path.as_deref()));
+            let next = over.into_iter().find(|one| one.id != application.id);
+            next.zip(rule.access()).is_some_and(|(next, access)| standing::accepts(&access, next))
+        };
+        rules.filter(|rule| is_served(rule)).map(wants_another).collect::<Vec<_>>()
     });
-    wants.next().is_some_and(|first| first.is_some()) && wants.all(|want| want.is_some())
+    replaced.next().is_some_and(|first| first && replaced.all(|one| one))
 }
 
 /// True if every name of the place is in a zone that was read, and within the filter.
@@ -128,7 +102,7 @@ pub(in crate::reconcile) fn notes(
     settings: &Settings,
 ) -> Vec<Note> {
     let note = |place: &Place, text: String| Note { hostname: place.hostname().into(), resource: None, text };
-    let stays = unneeded.iter().filter_map(|Unneeded { place, application, answering }| {
+    let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
         let text = format!(
             "the Access application {:?} stays, because {:?} may answer its visitors now: delete it at Cloudflare if they \
              are to need no login",
