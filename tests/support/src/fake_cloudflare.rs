@@ -46,9 +46,13 @@ const AFTER_WRITES: usize = 60;
 /// So many seconds later an application whose rule has not come is left over.
 const BETWEEN_REQUESTS: i64 = 1_000;
 
-/// The number of requests so far, which is no difference.
-#[derive(Clone, Copy, Debug)]
-struct Requests(u32);
+/// The requests so far, which are no difference.
+#[derive(Clone, Debug, Default)]
+struct Requests {
+    count: u32,
+    /// The hostnames of which the last one refused something.
+    refused: BTreeSet<Box<str>>,
+}
 
 impl PartialEq for Requests {
     fn eq(&self, _: &Self) -> bool {
@@ -195,7 +199,7 @@ impl FakeCloudflare {
             access_opt_out: true,
             access_policies: None,
             next_application: 0,
-            requests: Requests(0),
+            requests: Requests::default(),
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
             live_elsewhere: BTreeSet::new(),
@@ -394,8 +398,9 @@ impl FakeCloudflare {
     /// One request of ExternalDNS.
     pub fn run_request(&mut self, changes: &Changes, limit: usize) -> Plan {
         let last = self.writes.saturating_add(limit);
-        self.requests.0 += 1;
+        self.requests.count += 1;
         let plan = self.plan(changes);
+        self.requests.refused = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
         if self.carry_out(&plan.work, last) {
             self.apply(&plan, last - self.writes);
         }
@@ -404,9 +409,11 @@ impl FakeCloudflare {
 
     /// What the program deletes by itself.
     pub fn sweep(&mut self) {
-        let date_unix_seconds = Some(i64::from(self.requests.0) * BETWEEN_REQUESTS);
+        let date_unix_seconds = Some(i64::from(self.requests.count) * BETWEEN_REQUESTS);
         let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
         let left = answering::removable(&snapshot, &self.settings()).into_iter();
+        // An endpoint may wait for it.
+        let left = left.filter(|left| !self.requests.refused.contains(left.place.hostname()));
         let ids: Vec<Box<str>> = left.map(|left| left.application.id.clone()).collect();
         if !ids.is_empty() {
             self.writes += ids.len();
@@ -498,7 +505,7 @@ impl FakeCloudflare {
             tags: texts("tags", &text),
             session_duration: text(&body["session_duration"]),
             destinations,
-            created_unix_seconds: u32::try_from(i64::from(self.requests.0) * BETWEEN_REQUESTS).ok(),
+            created_unix_seconds: u32::try_from(i64::from(self.requests.count) * BETWEEN_REQUESTS).ok(),
         }
     }
 
