@@ -17,7 +17,7 @@ pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{Rule, RuleEdit, WantedRule};
+use crate::ingress::{RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
@@ -319,29 +319,23 @@ fn hints(hosts: &[HostPlan], settings: &Settings) -> impl Iterator<Item = Note> 
 /// Wildcards whose check goes with their rule, where the rule of a wider one answers then without a login. No application
 /// of the wildcard asks visitors of names more than one label below it.
 fn unchecked_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
-    let mut notes = Vec::new();
-    for host in &plan.hosts {
-        for (tunnel, edit) in &host.edits {
-            let RuleEdit::Remove { hostname, path } = edit else { continue };
-            let (name, path) = (hostname.as_str(), path.as_deref());
-            let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(name));
-            let mut taking = near.map(|(_, rule)| rule).filter(|rule| rule.takes_all(name, path));
-            let rule = taking.find(|rule| rule.has_hostname(hostname) && rule.path() == path);
-            if !hostname.is_wildcard() || !rule.is_some_and(Rule::requires_access) {
-                continue;
-            }
-            notes.extend(taking.next().filter(|rule| answering::is_open(rule)).map(|rule| Note {
-                hostname: host.hostname.clone(),
-                resource: host.resource.clone(),
-                text: format!(
-                    "its rule required a login of names more than one label below it, and the rule of {:?} answers them \
-                     now without one: publish such names themselves, with webhook-access-policy",
-                    rule.hostname()
-                ),
-            }));
-        }
-    }
-    notes
+    let hosts = plan.hosts.iter().filter(|host| host.hostname.starts_with('*'));
+    let edits = hosts.flat_map(|host| host.edits.iter().map(move |(tunnel, edit)| (host, tunnel, edit)));
+    let unchecked = edits.filter_map(|(host, tunnel, edit)| {
+        let near = snapshot.tunnels.get(tunnel)?.near(&host.hostname).map(|(_, rule)| rule);
+        let mut taking = near.filter(|rule| edit.is_covered_by(rule));
+        let (rule, behind) = (taking.next()?, taking.next()?);
+        let is_removed = matches!(edit, RuleEdit::Remove { hostname, .. } if rule.has_hostname(hostname));
+        let text = format!(
+            "its rule required a login of names more than one label below it, and the rule of {:?} answers them now \
+             without one: publish such names themselves, with webhook-access-policy",
+            behind.hostname()
+        );
+        let (hostname, resource) = (host.hostname.clone(), host.resource.clone());
+        (is_removed && rule.requires_access() && answering::is_open(behind))
+            .then_some(Note { hostname, resource, text })
+    });
+    unchecked.collect()
 }
 
 /// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.
