@@ -78,6 +78,9 @@ pub enum EditRefusal {
     },
     /// Several rules have this hostname and path, so ours cannot be told from the others.
     Duplicate { rules: Vec<usize> },
+    /// A rule of ours for another hostname, which requires a login, would have to move behind a foreign rule that takes
+    /// requests of it. Both are hostname and path.
+    TakesFromLogin { own: String, foreign: String },
 }
 
 impl fmt::Display for EditRefusal {
@@ -101,6 +104,11 @@ impl fmt::Display for EditRefusal {
                     rules.join(" and ")
                 )
             }
+            Self::TakesFromLogin { own, foreign } => write!(
+                formatter,
+                "the rule for {own}, which requires a login, would have to move behind the one for {foreign}, which is \
+                 not ours and would take its requests: remove that one, or narrow it by its path"
+            ),
         }
     }
 }
@@ -113,7 +121,8 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, EditRefusal)>);
 /// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
 /// First it decides on the list as it came which edits are refused; then it removes rules; then it puts rules, in the
-/// order that they have among themselves. So nothing depends on the order of the edits.
+/// order that they have among themselves, but for those that would make a rule that requires a login lose requests.
+/// So nothing depends on the order of the edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
@@ -151,11 +160,18 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     if !removed.is_empty() {
         hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
     }
-    for (index, rule, _) in puts {
-        if put(&mut list, &mut hosts, rule) {
-            effective.insert(index);
-        }
+    // A rule that is put may make room for one that was barred before it.
+    let (mut waiting, mut barred) = (usize::MAX, Vec::new());
+    while puts.len() < waiting {
+        (waiting, barred) = (puts.len(), Vec::new());
+        puts.retain(|(index, rule, _)| {
+            let written = put(&mut list, &mut hosts, rule);
+            effective.extend(written.as_ref().is_ok_and(|is_changed| *is_changed).then_some(*index));
+            barred.extend(written.err().map(|refusal| (*index, refusal)));
+            barred.last().is_some_and(|(last, _)| last == index)
+        });
     }
+    refused.extend(barred);
     let is_changed = list.len() != rules.len()
         || list.iter().zip(rules).any(|(slot, rule)| slot.rule.raw().get() != rule.raw().get());
     let mut edited: Vec<Rule> = list.into_iter().map(|slot| slot.rule.into_owned()).collect();
@@ -204,15 +220,23 @@ impl<'a> Owned<'a> {
         let Ok(Some(present)) = the_one(&near, scope) else { return false };
         let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
         let is_live = scope.is_covered_by(&slot.rule);
-        check_cover(&near, scope, Some(present)).is_ok() && (!is_live || near.is_misplaced(present, scope))
+        (!is_live || near.is_misplaced(present, scope))
+            && check_cover(&near, scope, Some(present)).and_then(|()| check_logins(&near, scope)).is_ok()
     }
 
-    /// The reason why a rule for this hostname and path cannot be told from others, or would take all of a foreign rule's
-    /// requests.
+    /// The reason why a rule for this hostname and path cannot be told from others, would take all of a foreign rule's
+    /// requests, or would make a rule that requires a login lose some.
     pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<EditRefusal> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = the_one(&near, scope);
-        present.and_then(|present| check_cover(&near, scope, present)).err()
+        let covered = present.and_then(|present| check_cover(&near, scope, present));
+        covered.and_then(|()| check_logins(&near, scope)).err()
+    }
+
+    /// The rules of ours that move behind a foreign one which takes requests of them when the rule for this hostname and
+    /// path is put, each with that one.
+    pub fn losing(&self, hostname: &Hostname, path: Option<&str>) -> Vec<(&Rule, &Rule)> {
+        self.near(hostname).losing(Scope::new(hostname, path))
     }
 
     /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
@@ -252,12 +276,25 @@ fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) ->
     }
 }
 
+/// Refuses a rule that would make one of another hostname, which requires a login, lose requests to a foreign rule. One of
+/// the same hostname may change or go in the same request.
+fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), EditRefusal> {
+    let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
+    match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
+        Some((own, foreign)) => {
+            Err(EditRefusal::TakesFromLogin { own: own.named(), foreign: foreign.named() })
+        }
+        None => Ok(()),
+    }
+}
+
 /// Writes the rule, at its place or where it has to stand. Returns true if that changes anything. `hosts` has the places of
 /// the list.
-fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool {
+fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Result<bool, EditRefusal> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
     let near = Near::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
+    check_logins(&near, scope)?;
     let (rule, end, near) = match present {
         None => (Cow::Owned(Rule::wanted(wanted)), usize::MAX, near),
         Some((present, Slot { rule, is_own: _ })) => {
@@ -266,7 +303,7 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool
             let rule = if is_equal { rule.clone() } else { Cow::Owned(rule.with(wanted)) };
             if stays {
                 list.splice(present..=present, [Slot { rule, is_own: true }]);
-                return !is_equal;
+                return Ok(!is_equal);
             }
             list.remove(present);
             hosts.remove(present, hostname);
@@ -284,5 +321,5 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> bool
         insert(list, place, slot, &moved);
         *hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
     }
-    true
+    Ok(true)
 }

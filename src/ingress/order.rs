@@ -12,9 +12,10 @@
 //! behind it.
 //!
 //! Where a wider rule of ours stands in front of a foreign rule that the new one has to stand behind, the foreign rule
-//! keeps its requests, and the wider rule moves behind the new one. Only 1 and 2 together win over 3: if a foreign rule
-//! covers the wider one, the narrower one stands in front of both, although that foreign rule covers it at most in
-//! part.
+//! keeps its requests, and the wider rule moves behind the new one. It may lose requests to the foreign rule, so the new
+//! one is refused instead if the wider one has another hostname and requires a login. Only 1 and 2 together win over 3:
+//! if a foreign rule covers the wider one, the narrower one stands in front of both, although that foreign rule covers it
+//! at most in part.
 //!
 //! So which of our rules answers a request depends on our rules alone, and not on the order in which they came. A
 //! request leaves a foreign rule only for a rule of ours that this rule covers, or that 2 puts in front of such a one.
@@ -38,7 +39,7 @@ pub(super) struct Slot<'a> {
 /// The hostname, in normal form, and the path of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Scope<'a> {
-    hostname: &'a str,
+    pub(super) hostname: &'a str,
     path: Option<&'a str>,
 }
 
@@ -143,17 +144,31 @@ impl<'l, 'a> Near<'l, 'a> {
         let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
         let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
-        let placed = placed.filter(|(place, moved)| !self.takes_requests(*place, moved));
+        // One of ours that moves to the front may not take requests of a foreign rule on its way.
+        let takes = |index: &usize, place| *index >= place && self.passed(*index, place).is_some();
+        let placed = placed.filter(|(place, moved)| !moved.iter().any(|index| takes(index, *place)));
         placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
     }
 
-    /// True if one of ours that moves to the front would take requests of a foreign rule on its way.
-    fn takes_requests(&self, place: usize, moved: &[usize]) -> bool {
-        let mut coming = self.slots().filter(|(index, _)| *index >= place && moved.contains(index));
-        coming.any(|(index, slot)| {
-            let mut passed = self.front(index).filter(|(other, passed)| *other >= place && !passed.is_own);
-            passed.any(|(_, passed)| Scope::of(&slot.rule).may_share_with(Scope::of(&passed.rule)))
-        })
+    /// The rules of ours that move to the back when the rule for `scope` is put and that lose requests to a foreign rule on
+    /// their way, each with that one.
+    pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
+        let mut live =
+            self.slots().filter(|(_, slot)| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule));
+        let live = live.next().map(|(place, _)| place);
+        if live.is_some_and(|place| !self.is_misplaced(place, scope)) {
+            return Vec::new();
+        }
+        let (place, moved) = self.place(live.unwrap_or(self.list.len()), scope);
+        let losing = moved.into_iter().filter(|index| *index < place);
+        losing.filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, place)?))).collect()
+    }
+
+    /// The first foreign rule that may share requests with the one of ours at `index`, which moves past it to `place`.
+    fn passed(&self, index: usize, place: usize) -> Option<&'l Rule> {
+        let own = Scope::of(&self.list.get(index)?.rule);
+        let mut passed = self.list.get(index.min(place)..index.max(place))?.iter();
+        passed.find(|slot| !slot.is_own && own.may_share_with(Scope::of(&slot.rule))).map(|slot| &*slot.rule)
     }
 
     /// The last place up to `end` behind every foreign rule that may share a request with the rule for `scope`, if no

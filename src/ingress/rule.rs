@@ -100,6 +100,11 @@ impl Rule {
         &self.service
     }
 
+    /// Hostname and path, for a reader.
+    pub fn named(&self) -> String {
+        format!("{:?} {:?}", self.hostname, self.path().unwrap_or_default())
+    }
+
     pub fn raw(&self) -> &RawValue {
         &self.raw
     }

@@ -148,10 +148,9 @@ fn unreachable_rules<'s>(
     snapshot.own_rules_standing(own).filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
-        let (path, wide_path) = (rule.path().unwrap_or_default(), front.path().unwrap_or_default());
+        let (path, front) = (rule.path().unwrap_or_default(), front.named());
         let text = format!(
-            "no request reaches the rule for path {path:?}: the one for {:?} {wide_path:?} in front takes them all",
-            front.hostname()
+            "no request reaches the rule for path {path:?}: the one for {front} in front takes them all"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })

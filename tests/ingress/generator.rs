@@ -218,6 +218,36 @@ pub(crate) fn plain_case() -> impl Strategy<Value = EditCase> {
     case_of(hostnames, paths, Just(true).boxed())
 }
 
+/// Documents in which a rule of ours that requires a login stands before rules of others, and edits at other hostnames.
+pub(crate) fn guarded_case() -> impl Strategy<Value = EditCase> {
+    let hostnames = select(vec!["*.example.com", "*.b.example.com", "*.com", "app.example.com"]);
+    let paths = select(PATHS.to_vec());
+    (case(), wanted(), hostnames, paths, any::<prop::sample::Index>()).prop_map(
+        |(case, rule, hostname, path, place)| {
+            let login = options().map(|(properties, _, _)| properties)[5];
+            let guarded = WantedRule {
+                hostname: Hostname::parse(hostname).unwrap(),
+                path: (!path.is_empty()).then(|| PathPattern::parse(path).unwrap()),
+                origin_request: origin_request(login),
+                ..rule
+            };
+            let document = case.document();
+            let mut rules: Vec<String> =
+                document.rules().iter().map(|rule| rule.raw().get().to_owned()).collect();
+            let is_same = |rule: &Rule| rule.is_for(&guarded.hostname, guarded.path_text());
+            if document.rules().iter().any(is_same) {
+                return case;
+            }
+            rules.insert(
+                place.index(rules.len().max(1)) / 2,
+                rule_text(0, &Entry::Own(guarded.clone(), Style::Compact)),
+            );
+            let own = case.own.into_iter().chain([guarded]).collect();
+            EditCase { config: format!(r#"{{"ingress":[{}]}}"#, rules.join(",")), own, ..case }
+        },
+    )
+}
+
 fn case_of(
     hostnames: Vec<Option<&'static str>>,
     paths: Vec<Option<&'static str>>,

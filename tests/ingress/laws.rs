@@ -14,7 +14,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::generator::{
-    EditCase, HOSTS, Key, REQUEST_PATHS, Step, case, has_key, key_of, life, plain_case, wanted_key,
+    EditCase, HOSTS, Key, REQUEST_PATHS, Step, case, guarded_case, has_key, key_of, life, plain_case,
+    wanted_key,
 };
 use crate::options;
 
@@ -75,6 +76,10 @@ fn texts<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<&'a str> {
 /// True if every request here that `narrow` matches is one that `wide` matches.
 fn covers(narrow: &Pattern, wide: &Pattern) -> bool {
     requests().all(|(host, path)| !matches(narrow, host, path) || matches(wide, host, path))
+}
+
+fn has_same_key(one: &Rule, other: &Rule) -> bool {
+    (one.folded_hostname(), one.path()) == (other.folded_hostname(), other.path())
 }
 
 /// True if the order of our rules puts the first one in front.
@@ -191,6 +196,31 @@ proptest! {
             };
             prop_assert!(
                 is_allowed,
+                "{} {} went from {} to {} in {:#?}", host, path, old_rule.raw(), new_rule.raw(), new
+            );
+        }
+    }
+
+    /// Decision 3. Putting a rule of the same hostname may hand over some, because one object asks for both.
+    #[test]
+    fn a_rule_that_requires_a_login_keeps_its_requests_whatever_is_done_at_other_hostnames(case in guarded_case()) {
+        let before = case.document();
+        let edited = edit(&case);
+        let (put, removed) = applied(&case, &edited);
+        let (old, new) = (readable(&before), readable(&edited.document));
+        for (host, path) in requests() {
+            let (from, to) = (first_match(&old, host, path), first_match(&new, host, path));
+            let (Some(from), Some(to)) = (from, to) else { continue };
+            let (old_rule, new_rule) = (&before.rules()[from], &edited.document.rules()[to]);
+            let is_kept = case.is_own(old_rule) && !has_key_of(&removed, old_rule);
+            let has_login = |rule: &Rule| has_same_key(rule, old_rule) && rule.requires_access();
+            if !is_kept || !old_rule.requires_access() || !edited.document.rules().iter().any(has_login) {
+                continue;
+            }
+            let is_ours = case.is_own(new_rule) || has_key_of(&put, new_rule);
+            let is_put_beside = |(hostname, _): &Key| *hostname == old_rule.folded_hostname();
+            prop_assert!(
+                has_same_key(new_rule, old_rule) || is_ours && is_narrower(new_rule, old_rule) || put.iter().any(is_put_beside),
                 "{} {} went from {} to {} in {:#?}", host, path, old_rule.raw(), new_rule.raw(), new
             );
         }

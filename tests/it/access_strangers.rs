@@ -252,3 +252,67 @@ fn a_slip_in_the_name_or_the_value_opens_nothing_and_leaves_what_protects() {
         assert!(stage.is_served_with_login(), "{name}: {value}");
     }
 }
+
+const THEIRS: &str = r#"{"path":"^/admin/old","service":"http://theirs:80"}"#;
+
+/// The document with their rule in front of the last one.
+fn with_theirs(stage: &Stage) -> String {
+    let last = r#"{"service":"http_status:404"}"#;
+    let alone = stage.cloudflare().configuration(&stage.harness.tunnel).expect("it is configured");
+    alone.replace(last, &format!("{THEIRS},{last}"))
+}
+
+/// The hostname would stand behind a rule of theirs, and take the wildcard's rule along: its visitors would be led to them,
+/// past the check. It is found before anything is written, and again in a document that has changed since.
+#[test]
+fn a_new_hostname_leads_no_visitor_of_a_rule_with_a_login_to_a_foreign_rule() {
+    let checked = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];
+    let admin = [("tunnel-service", SECRET), ("tunnel-path-prefix", "/admin")];
+    let wildcard = at("*.example.com", &[&admin[..], &checked].concat());
+    let desired = [wildcard.clone(), published(NAME, "http://web:80")];
+    for is_there in [true, false] {
+        let stage = Stage::new(&[]);
+        stage.run(std::slice::from_ref(&wildcard));
+        let (tunnel, with_theirs) = (stage.harness.tunnel.clone(), with_theirs(&stage));
+        let add = move |cloudflare: &mut Cloudflare| {
+            cloudflare.put_configuration(&tunnel, &with_theirs).expect("cloudflared takes it");
+        };
+        if is_there {
+            stage.cloudflare().edit(add);
+            stage.cloudflare().take_calls();
+        } else {
+            // Both readings of the loop are done then; the document is read once more.
+            stage.cloudflare().edit_after(Matcher::get_configuration(), 2, add);
+        }
+        stage.run_loop(&desired).expect("what is refused is told");
+        assert_eq!(stage.cloudflare().count_calls().writes == 0, is_there);
+        stage.run(&desired);
+        let told = r#"the rule for "*.example.com" "^/admin(/|$)", which requires a login"#;
+        assert!(stage.logged(&["refused=edit", NAME, told]));
+        assert!(!stage.cloudflare().visit("any.example.com", "/admin/old").is_served(), "the check holds");
+        assert!(!stage.cloudflare().records("example.com").iter().any(|record| record.name == NAME));
+        let tunnel = &stage.harness.tunnel;
+        let document = stage.cloudflare().configuration(tunnel).expect("it is configured");
+        assert!(document.contains(THEIRS), "{document}");
+        let alone = document.replace(&format!("{THEIRS},"), "");
+        stage.cloudflare().put_configuration(tunnel, &alone).expect("cloudflared takes it");
+        stage.run(&desired);
+        assert!(stage.cloudflare().visit(NAME, "/").is_served(), "it is published then");
+    }
+}
+
+/// It stands behind theirs for good, also when the hostname is gone.
+#[test]
+fn a_rule_without_a_login_that_a_new_hostname_moves_behind_a_foreign_one_is_named_once() {
+    let stage = Stage::new(&[]);
+    let wildcard = at("*.example.com", &[("tunnel-service", SECRET), ("tunnel-path-prefix", "/admin")]);
+    stage.run(std::slice::from_ref(&wildcard));
+    stage
+        .cloudflare()
+        .put_configuration(&stage.harness.tunnel, &with_theirs(&stage))
+        .expect("cloudflared takes it");
+    stage.run(&[wildcard.clone(), published(NAME, "http://web:80")]);
+    stage.run(&[wildcard]);
+    let told = r#"the rule for "*.example.com" "^/admin(/|$)" moves behind the one for "" "^/admin/old", which is not ours"#;
+    assert_eq!(stage.harness.log.lines_with(&[NAME, told]).len(), 1);
+}

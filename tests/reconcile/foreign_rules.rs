@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing}
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
-use test_support::harness::endpoint_of;
+use test_support::harness::{endpoint, endpoint_of};
 
 const NAME: &str = "a.example.com";
 
@@ -269,4 +269,54 @@ fn a_rule_that_a_record_leads_to_is_not_taken_back() {
         let mut cloudflare = cloudflare.adopting(&["all"]);
         assert_eq!(refused(&cloudflare.run_loop(&[desired], usize::MAX)), [], "{record:?}");
     }
+}
+
+/// Visitors of the wildcard would get the foreign rule's answer, past the check of ours.
+#[test]
+fn a_hostname_that_would_move_a_rule_with_a_login_behind_a_foreign_one_is_refused_before_anything_is_written()
+{
+    let theirs = r#"{"hostname":"*.example.com","path":"^/admin/old","service":"http://theirs:80"}"#;
+    let login = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "tag")];
+    let wide = |login: &[(&str, &str)]| {
+        let rule = [("tunnel-path", "^/admin"), ("tunnel-service", "http://admin:80")];
+        endpoint("*.example.com", &[&rule, login].concat())
+    };
+    let new = endpoint(NAME, &[("tunnel-service", "http://web:80")]);
+    for login in [&login[..], &[]] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[wide(login)], usize::MAX);
+        cloudflare.edit_rules(HOME, |rules| rules.insert(1, theirs.to_owned()));
+        let before = cloudflare.clone();
+        let desired = [wide(login), new.clone()];
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        let notes = plan.notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>();
+        if login.is_empty() {
+            let [note] = &*notes else { panic!("{notes:?}") };
+            let told = r#"the rule for "*.example.com" "^/admin" moves behind the one for "*.example.com" "^/admin/old""#;
+            assert!(note.starts_with(told), "{note}");
+            assert_eq!(
+                services(&cloudflare, HOME)[..3],
+                ["http://theirs:80", "http://web:80", "http://admin:80"]
+            );
+            let plan = cloudflare.run_loop(&desired, usize::MAX);
+            assert_eq!((refused(&plan), plan.notes), (vec![], vec![]), "it is told where it moves");
+        } else {
+            assert_eq!((refused(&plan), notes), (vec![(String::new(), "edit")], vec![]), "{plan:?}");
+            let text = plan.refusals[0].reason.to_string();
+            assert!(text.contains(r#""*.example.com" "^/admin", which requires a login"#), "{text}");
+            assert_eq!(cloudflare, before);
+            cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| rule != theirs));
+            assert_eq!(refused(&cloudflare.run_loop(&desired, usize::MAX)), [], "it is published then");
+        }
+    }
+}
+
+/// The rule that would move goes in the same request.
+#[test]
+fn a_path_that_is_reworded_behind_a_foreign_rule_tells_of_no_move() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&[on("home", "old$", "http://web:80")], usize::MAX);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(1, theirs("*.example.com", "^/a")));
+    let plan = cloudflare.run_loop(&[on("home", "^/b|^/a", "http://web:80")], usize::MAX);
+    assert_eq!((refused(&plan), plan.notes), (vec![], vec![]));
 }

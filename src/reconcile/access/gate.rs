@@ -51,7 +51,7 @@ impl ApplicationWork {
 
     /// Identifies the place among writes.
     pub fn place_key(&self) -> u64 {
-        fingerprint([&*self.place.to_string()])
+        fingerprint(["application", &*self.place.to_string()])
     }
 
     /// Identifies what is wanted at the place, whatever stands there.
@@ -60,7 +60,7 @@ impl ApplicationWork {
             ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
             ApplicationOperation::Delete(_) => None,
         };
-        fingerprint([&*format!("{} {wish:?}", self.place)])
+        fingerprint(["application", &*self.place.to_string(), &*format!("{wish:?}")])
     }
 }
 

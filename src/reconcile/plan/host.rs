@@ -13,7 +13,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ingress::{Owned, Rule};
+use crate::ingress::{Owned, Rule, RuleEdit};
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::standing::Standing;
@@ -107,7 +107,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         }
     };
     refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
-    let notes = names_taken(&host, &plan).into_iter().collect();
+    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan)).collect();
     let taken_over =
         host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
     Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
@@ -318,4 +318,21 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
          (RFC 4592): publish those that are needed, or \"*.{taken}\" and {taken:?}, by records of their own",
         wildcard.name
     )))
+}
+
+/// Rules of ours that lose requests to a foreign one, because a narrower one of the hostname stands behind that.
+fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
+    let is_put = |(_, edit): &&(TunnelId, RuleEdit)| matches!(edit, RuleEdit::Put { .. });
+    let (puts, removals): (Vec<_>, Vec<_>) = plan.edits.iter().partition(is_put);
+    let goes = |rule: &Rule| removals.iter().any(|(_, edit)| rule.is_for(edit.hostname(), edit.path()));
+    let owned = puts.iter().filter_map(|(tunnel, edit)| Some((host.situation.owned.get(tunnel)?, edit)));
+    let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
+    let text = |own: &Rule, foreign: &Rule| {
+        let (own, foreign) = (own.named(), foreign.named());
+        format!(
+            "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
+        )
+    };
+    let note = |text| Note { hostname: host.name().into(), resource: plan.resource.clone(), text };
+    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| note(text(own, foreign))).collect()
 }

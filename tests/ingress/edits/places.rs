@@ -218,3 +218,92 @@ fn the_order_of_edits_does_not_matter_where_their_places_depend_on_each_other() 
     assert_eq!(lines(&edit(&document, &edits).document), expected);
     assert_eq!(lines(&edit(&document, &reversed).document), expected);
 }
+
+/// Its visitors would get the foreign rule's answer, without its login.
+#[test]
+fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_rule() {
+    let login = [
+        ("webhook/access-required", "true"),
+        ("webhook/access-team-name", "team"),
+        ("webhook/access-aud-tag", "a"),
+    ];
+    let guarded = |host, path| WantedRule {
+        origin_request: origin_request(&login),
+        ..wanted(host, path, "http://own")
+    };
+    let moves = |standing: &[WantedRule], foreign: &str, new: &str, path: &str| {
+        let standing: Vec<RuleEdit> = standing.iter().cloned().map(put).collect();
+        let document = edit(&list(&["- - rest"]), &standing).document;
+        let foreign = format!(r#"{{"hostname":"*","path":"{foreign}","service":"http://foreign"}}"#);
+        let config = text(&document)
+            .replace(r#"{"service":"http://rest"}"#, &(foreign + r#",{"service":"http://rest"}"#));
+        let document = super::document(&config);
+        let edited = edit(&document, &[put(wanted(new, path, "http://own"))]);
+        assert_eq!(
+            document.owned(&is_own).refusal(&hostname(new), Some(path)).as_ref(),
+            edited.refused.first().map(|(_, refusal)| refusal)
+        );
+        let owned = document.owned(&is_own);
+        let losing = owned.losing(&hostname(new), Some(path));
+        let losing = losing.iter().map(|(rule, _)| rule.hostname().to_owned()).collect::<Vec<_>>();
+        (edited.changed, edited.refused.first().map(|(_, refusal)| refusal.to_string()), losing)
+    };
+    let wide = "*.example.com";
+    let standing = [guarded(wide, "^/admin")];
+    let (changed, refusal, losing) = moves(&standing, "^/admin/old", "a.example.com", "");
+    let refusal = refusal.expect("it is refused");
+    assert!(!changed && losing == [wide], "{losing:?}");
+    assert!(
+        refusal.contains(r#"the rule for "*.example.com" "^/admin", which requires a login"#),
+        "{refusal}"
+    );
+    assert!(refusal.contains(r#"the one for "*" "^/admin/old", which is not ours"#), "{refusal}");
+    for (label, standing, foreign, new, path, losing) in [
+        (
+            "the foreign rule takes none of its requests",
+            standing.to_vec(),
+            "^/blog",
+            "a.example.com",
+            "",
+            vec![],
+        ),
+        (
+            "the new rule stands in front of the foreign one",
+            standing.to_vec(),
+            "^/admin/old",
+            "a.example.com",
+            "^/shop",
+            vec![],
+        ),
+        (
+            "it covers the new rule, which stands in front of both",
+            vec![guarded(wide, "")],
+            "^/admin/old",
+            "a.example.com",
+            "",
+            vec![],
+        ),
+        (
+            "it requires no login",
+            vec![wanted(wide, "^/admin", "http://own")],
+            "^/admin/old",
+            "a.example.com",
+            "",
+            vec![wide],
+        ),
+        (
+            "it has the hostname of the new rule",
+            vec![guarded(wide, "old$")],
+            "^/admin/old",
+            wide,
+            "^/admin",
+            vec![wide],
+        ),
+    ] {
+        assert_eq!(
+            moves(&standing, foreign, new, path),
+            (true, None, losing.into_iter().map(str::to_owned).collect()),
+            "{label}"
+        );
+    }
+}

@@ -56,9 +56,11 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
 
 /// The reason why a rule at this place cannot be told from others of the tunnels.
 fn not_told_apart(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
-    let owned = host.situation.owned.get(tunnel)?;
-    let refused = owned.refusal(&host.hostname, path).map(|refusal| Reason::Edit(refusal.to_string()));
-    refused.or_else(|| twin(host, tunnel, path).map(|(tunnel, rule)| taken(tunnel, rule.path())))
+    if let Some((tunnel, rule)) = twin(host, tunnel, path) {
+        return Some(taken(tunnel, rule.path()));
+    }
+    let refusal = host.situation.owned.get(tunnel)?.refusal(&host.hostname, path)?;
+    Some(Reason::Edit(refusal.to_string()))
 }
 
 /// A rule that the stamp names and that is not ours, because another one has its digest too: its path, and the reason.
