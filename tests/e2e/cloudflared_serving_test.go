@@ -151,8 +151,8 @@ func TestCloudflaredRefusesADocumentAndTheLogNamesTheConnector(t *testing.T) {
 	if last := pushes[len(pushes)-1]; !last.IsRefused() {
 		t.Errorf("cloudflared took %s", last.Tunnel.Config)
 	}
-	// The program looks at its connectors every half minute.
-	harness.EventuallyWithin(t, 2*time.Minute, "the log names the connector", func() error {
+	// The program looks at its connectors every two minutes, and names one that lags at two looks, one after the other.
+	harness.EventuallyWithin(t, 5*time.Minute, "the log names the connector", func() error {
 		pod.Alive(t)
 		if !pod.program.Tells("WARN", "has the connector", "its log says what keeps it") {
 			return errors.New("it does not")
