@@ -198,3 +198,40 @@ func TestCloudflaredLetsNobodyPastTheLoginWhileAProtectedHostnameChanges(t *test
 		}
 	}
 }
+
+// A new hostname has to stand behind a rule of others, and would take the wildcard's rule along: visitors of the wildcard would
+// be led to the others, past their check. It is refused until that rule is gone.
+func TestCloudflaredKeepsTheCheckOfAWildcardInFrontOfARuleOfOthers(t *testing.T) {
+	t.Parallel()
+	cloudflare := startEmulator(t)
+	home := cloudflare.TunnelNeverConfigured(t, "home")
+	open := connectTunnels(t, cloudflare, home)
+	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID)
+	admin, web, theirs := startOrigin(t), startOrigin(t), startOrigin(t)
+	const elsewhere, path = "any.example.com", "/admin/old"
+	wide := published("*.example.com", admin, property{"tunnel-path-prefix", "/admin"},
+		property{"access-required", "true"}, property{"access-team-name", team}, property{"access-aud-tag", "admins"})
+	token := open.withToken(t, team, "admins", time.Now().Add(time.Hour))
+	isChecked := func(t *testing.T) {
+		t.Helper()
+		open.arrives(t)
+		open.gets(t, elsewhere, path, "http_status:403")
+		open.gets(t, elsewhere, path, admin, token)
+	}
+	pod.source.set(wide)
+	pod.settles(t)
+	alone := cloudflare.Document(t, home)
+	cloudflare.byHand(t, home, `{"path":"^/admin/old","service":"`+theirs+`"}`)
+	isChecked(t)
+
+	pod.source.set(wide, published("new.example.com", web))
+	pod.awaitLoops(t, 2)
+	isChecked(t)
+	if !pod.program.Tells("refused=edit", "new.example.com", "which requires a login") {
+		t.Error("nothing is told of the hostname that is refused")
+	}
+	cloudflare.Ask(t, "POST", "/configurations", map[string]any{"tunnel": home.ID, "config": alone}, nil)
+	pod.settles(t)
+	isChecked(t)
+	open.gets(t, "new.example.com", "/", web)
+}
