@@ -235,3 +235,50 @@ func TestCloudflaredKeepsTheCheckOfAWildcardInFrontOfARuleOfOthers(t *testing.T)
 	isChecked(t)
 	open.gets(t, "new.example.com", "/", web)
 }
+
+// What protects more opens, and a part of it asks for the login by itself from then on, and back. However long applications, rules
+// and records take to the edge, no visitor of that part is served without a login.
+func TestCloudflaredLetsNobodyPastTheLoginOfAPartWhileTheWholeOpensAndCloses(t *testing.T) {
+	t.Parallel()
+	staff, none := property{"access-policy", "staff"}, property{"access-policy", "none"}
+	for _, pair := range []struct {
+		name, host, path string
+		asked            func(whole, part string, isOpen bool) []*endpoint.Endpoint
+	}{
+		{"a name below a wildcard", "web.wild.example.com", "/", func(whole, part string, isOpen bool) []*endpoint.Endpoint {
+			if isOpen {
+				return []*endpoint.Endpoint{published("*.wild.example.com", whole, none), published("web.wild.example.com", part, staff)}
+			}
+			return []*endpoint.Endpoint{published("*.wild.example.com", whole, staff), published("web.wild.example.com", part)}
+		}},
+		{"a path of a hostname", "web.example.com", "/admin/users", func(whole, part string, isOpen bool) []*endpoint.Endpoint {
+			group := []property{{"tunnel-service.admin", part}, {"tunnel-path-prefix.admin", "/admin"}}
+			if isOpen {
+				group = append(group, none, property{"access-policy.admin", "staff"})
+			} else {
+				group = append(group, staff)
+			}
+			return []*endpoint.Endpoint{published("web.example.com", whole, group...)}
+		}},
+	} {
+		t.Run(pair.name, func(t *testing.T) {
+			t.Parallel()
+			site := beVisited(t)
+			site.cloudflare.SetUpAccess(t)
+			whole, part := startOrigin(t), startOrigin(t)
+			site.becomes(t, pair.asked(whole, part, false)...)
+			site.slowly()
+			without := site.open.sendCrowd(pair.host, pair.path)
+			with := site.open.sendCrowd(pair.host, pair.path, loggedIn)
+			for _, isOpen := range []bool{true, false} {
+				site.becomes(t, pair.asked(whole, part, isOpen)...)
+				site.open.gets(t, pair.host, pair.path, part, loggedIn)
+			}
+			for _, sent := range []*crowd{without, with} {
+				sent.end()
+			}
+			without.wasServedBy(t)
+			with.wasServedBy(t, part)
+		})
+	}
+}
