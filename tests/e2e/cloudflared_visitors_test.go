@@ -296,6 +296,62 @@ func TestCloudflaredServesEveryVisitorWhileANameComesOutOfAWildcardAndGoesBack(t
 	inAnother.wasLostOnly(t, edgeDelay+betweenWrites, comes, goes)
 }
 
+// A path that is not for everybody is reworded in the request in which its hostname moves. However old the record is, no visitor
+// without a token or a login is served there; with a token every visitor is served throughout, and with a login at rest.
+func TestCloudflaredHoldsAPathThatIsRewordedWhileItsHostnameMoves(t *testing.T) {
+	t.Parallel()
+	const host, below = "web.example.com", "/admin/users"
+	check := []property{{"access-required.admin", "true"}, {"access-team-name.admin", team}, {"access-aud-tag.admin", "admins"}}
+	login := []property{{"access-policy.admin", "staff"}}
+	for _, kind := range []struct {
+		name      string
+		asked     []property
+		path      property
+		hasTokens bool
+	}{
+		{"a check", check, property{"tunnel-path.admin", "^/admin(/.*)?$"}, true},
+		{"a login", login, property{"tunnel-path-prefix.admin", below}, false},
+	} {
+		for _, record := range []struct {
+			name string
+			age  time.Duration
+		}{{"of some seconds", 0}, {"of eleven minutes", 11 * time.Minute}, {"of a year", 365 * 24 * time.Hour}} {
+			t.Run("by "+kind.name+" with a record "+record.name, func(t *testing.T) {
+				t.Parallel()
+				site := beVisited(t)
+				site.cloudflare.SetUpAccess(t)
+				web, admin := startOrigin(t), startOrigin(t)
+				in := func(tunnel string, path property) *endpoint.Endpoint {
+					asked := append(slices.Clone(kind.asked), path, property{"tunnel", tunnel}, property{"tunnel-service.admin", admin})
+					return published(host, web, asked...)
+				}
+				site.becomes(t, in("home", property{"tunnel-path-prefix.admin", "/admin"}))
+				site.cloudflare.passTime(t, record.age)
+				site.slowly()
+				welcome := loggedIn
+				if kind.hasTokens {
+					welcome = site.open.withToken(t, team, "admins", time.Now().Add(time.Hour))
+				}
+				whole, without := site.open.sendCrowd(host, "/"), site.open.sendCrowd(host, below)
+				with := site.open.sendCrowd(host, below, welcome)
+				site.becomes(t, in("away", kind.path))
+				site.hasMoved(t, host, site.home, site.away)
+				for _, sent := range []*crowd{whole, without, with} {
+					sent.end()
+				}
+				whole.wasServed(t, web)
+				without.wasServedBy(t)
+				if kind.hasTokens {
+					with.wasServed(t, admin)
+				} else {
+					with.wasServedBy(t, admin)
+					site.open.gets(t, host, below, admin, welcome)
+				}
+			})
+		}
+	}
+}
+
 // What the tests above rely on: visitors that are not served are seen, however short that is.
 func TestCloudflaredServesNobodyWhileARuleIsGone(t *testing.T) {
 	t.Parallel()
