@@ -56,7 +56,7 @@ impl Editor<'_> {
         let draft = self.draft(&members)?;
         self.check_conflicts(&draft, Some(id))?;
         let record = self.records.get_mut(index).ok_or_else(not_found)?;
-        record.apply(draft, self.now);
+        record.apply(draft, self.now, self.whims.comments_have_their_own_time);
         Ok(record.clone())
     }
 

@@ -51,15 +51,16 @@ impl Clock {
 
     /// The time as Cloudflare writes it.
     pub(crate) fn timestamp(self) -> String {
-        timestamp(self.unix_seconds())
+        timestamp(Duration::from_secs(BIRTH_UNIX_SECONDS) + self.now())
     }
 }
 
 /// RFC 3339 in UTC.
-fn timestamp(unix_seconds: u64) -> String {
+fn timestamp(since_1970: Duration) -> String {
+    let (unix_seconds, microseconds) = (since_1970.as_secs(), since_1970.subsec_micros());
     let (year, month, day) = civil_date(unix_seconds / 86_400);
     let (hour, minute, second) = time_of_day(unix_seconds);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{microseconds:06}Z")
 }
 
 /// RFC 9110, section 5.6.7.
@@ -102,13 +103,13 @@ mod tests {
     #[test]
     fn timestamps_are_civil_dates() {
         for (seconds, expected) in [
-            (0, "1970-01-01T00:00:00.000000Z"),
-            (BIRTH_UNIX_SECONDS, "2026-01-01T00:00:00.000000Z"),
-            (1_709_164_799, "2024-02-28T23:59:59.000000Z"),
-            (1_709_164_800, "2024-02-29T00:00:00.000000Z"),
-            (1_709_251_200, "2024-03-01T00:00:00.000000Z"),
+            (0, "1970-01-01T00:00:00.012345Z"),
+            (BIRTH_UNIX_SECONDS, "2026-01-01T00:00:00.012345Z"),
+            (1_709_164_799, "2024-02-28T23:59:59.012345Z"),
+            (1_709_164_800, "2024-02-29T00:00:00.012345Z"),
+            (1_709_251_200, "2024-03-01T00:00:00.012345Z"),
         ] {
-            assert_eq!(timestamp(seconds), expected);
+            assert_eq!(timestamp(Duration::new(seconds, 12_345_678)), expected);
         }
     }
 

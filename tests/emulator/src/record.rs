@@ -53,16 +53,14 @@ impl Record {
             modified_on: String::new(),
             comment_modified_on: None,
         };
-        record.apply(draft, now);
+        record.apply(draft, now, false);
         record
     }
 
-    /// Takes over everything that a client may write.
-    pub(crate) fn apply(&mut self, draft: Draft, now: &str) {
+    /// Takes over everything that a client may write. A change of the comment alone may leave `modified_on` as it is.
+    pub(crate) fn apply(&mut self, draft: Draft, now: &str, has_comment_its_own_time: bool) {
+        let before = self.clone();
         let Draft { name, kind, content, priority, proxied, ttl, comment } = draft;
-        if self.comment != comment {
-            self.comment_modified_on = comment.is_some().then(|| now.to_owned());
-        }
         self.name = name;
         self.kind = kind;
         self.content = content;
@@ -70,7 +68,14 @@ impl Record {
         self.proxied = proxied;
         self.ttl = ttl;
         self.comment = comment;
-        self.modified_on = now.to_owned();
+        if self.comment != before.comment {
+            self.comment_modified_on = self.comment.is_some().then(|| now.to_owned());
+        }
+        let is_comment_alone =
+            self.writable() == Self { comment: self.comment.clone(), ..before.clone() }.writable();
+        if !(has_comment_its_own_time && is_comment_alone && self.comment != before.comment) {
+            self.modified_on = now.to_owned();
+        }
     }
 
     /// Whether this is a record of Cloudflare's own, which cannot be changed.

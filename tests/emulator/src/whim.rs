@@ -18,6 +18,8 @@ pub struct Whims {
     pub drops_explicit_defaults: bool,
     /// Shows `originRequest: {}` in rules that were stored without one.
     pub adds_empty_origin_request: bool,
+    /// Changes `comment_modified_on` alone, and not `modified_on`, with a record's comment.
+    pub comments_have_their_own_time: bool,
     /// How many lists leave out a tunnel that a POST makes from now on, though its name is taken and it answers by id.
     pub unlisted_calls: usize,
     /// How long lists leave it out, besides.
@@ -72,6 +74,7 @@ impl fmt::Debug for Whims {
             disliked_names,
             drops_explicit_defaults,
             adds_empty_origin_request,
+            comments_have_their_own_time,
             unlisted_calls,
             unlisted_time,
             unlisted_application_time,
@@ -85,6 +88,7 @@ impl fmt::Debug for Whims {
             .field("disliked_names", disliked_names)
             .field("drops_explicit_defaults", drops_explicit_defaults)
             .field("adds_empty_origin_request", adds_empty_origin_request)
+            .field("comments_have_their_own_time", comments_have_their_own_time)
             .field("unlisted_calls", unlisted_calls)
             .field("unlisted_time", unlisted_time)
             .field("unlisted_application_time", unlisted_application_time)

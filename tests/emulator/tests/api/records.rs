@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use cloudflare_emulator::{Emulator, Plan, Refusal};
 use serde_json::{Value, json};
 
@@ -44,6 +46,29 @@ fn a_record_is_answered_in_its_normal_form() {
         (json!({"type": "MX", "name": "@", "content": "mx.test", "priority": 5}), "priority", json!(5)),
     ] {
         assert_eq!(post(&emulator, &zone, &sent).result()["posts"][0][field], expected, "{sent}");
+    }
+}
+
+/// The description says of each time what it is of, and not whether a change of the comment alone changes both.
+#[test]
+fn a_change_of_the_comment_alone_changes_its_own_time_and_perhaps_that_of_the_record() {
+    for has_its_own_time in [false, true] {
+        let (emulator, zone) = free_zone();
+        emulator.edit(|all| all.whims_mut().comments_have_their_own_time = has_its_own_time);
+        let record = json!({"type": "CNAME", "name": "a", "content": TARGET, "comment": "one"});
+        let made = post(&emulator, &zone, &record).result()["posts"][0].clone();
+        let changed = |field: &str, value: &str| {
+            emulator.advance_clock(Duration::from_secs(60));
+            let patch = json!({"id": made["id"], field: value});
+            let patched =
+                batch(&emulator, &zone, &json!({"patches": [patch]})).result()["patches"][0].clone();
+            ["modified_on", "comment_modified_on"].map(|time| patched[time].as_str().map(str::to_owned))
+        };
+        let times = ["modified_on", "comment_modified_on"].map(|time| made[time].as_str().map(str::to_owned));
+        let commented = changed("comment", "two");
+        assert_eq!((commented[0] == times[0], commented[1] == times[1]), (has_its_own_time, false));
+        let led = changed("content", "elsewhere.test");
+        assert_eq!((led[0] == commented[0], led[1] == commented[1]), (false, true));
     }
 }
 
