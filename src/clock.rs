@@ -77,6 +77,13 @@ pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
     Some(day_of(instant)? * 86_400 + hour * 3_600 + minute * 60 + second).filter(|_| is_one)
 }
 
+/// The latest time since 1970 that such a timestamp may stand for: the digits that it lacks may have been cut off.
+pub(crate) fn latest_of(instant: &str) -> Option<Duration> {
+    let seconds = u64::try_from(unix_seconds_of(instant)?).ok()?;
+    let (_, fraction) = instant.trim_end_matches('Z').split_once('.').unwrap_or_default();
+    Some(Duration::new(seconds, format!("{fraction:9<9.9}").parse().ok()?))
+}
+
 /// The days from 1970-01-01 to a date in the Gregorian calendar. `month` and `day` count from 1.
 pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     // Years begin in March here, so that the leap day is the last one.
@@ -110,6 +117,21 @@ mod tests {
             ("2014-ä1-01T05:20:00Z", None),
         ] {
             assert_eq!(unix_seconds_of(instant), expected, "{instant}");
+        }
+    }
+
+    #[test]
+    fn an_instant_without_all_its_digits_may_be_as_late_as_any_with_more_of_them() {
+        for (instant, expected) in [
+            ("1970-01-01T00:01:00Z", Some((60, 999_999_999))),
+            ("1970-01-01T00:01:00.5Z", Some((60, 599_999_999))),
+            ("1970-01-01T00:01:00.123456Z", Some((60, 123_456_999))),
+            ("1970-01-01T00:01:00.1234567891Z", Some((60, 123_456_789))),
+            ("1969-12-31T23:59:59Z", None),
+            ("soon", None),
+        ] {
+            let expected = expected.map(|(seconds, nanoseconds)| Duration::new(seconds, nanoseconds));
+            assert_eq!(latest_of(instant), expected, "{instant}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::error_class::Resource;
 use super::path::path;
 use super::transport::Method;
-use crate::clock::{Deadline, unix_seconds_of};
+use crate::clock::{Deadline, latest_of, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
 use crate::model::json::{null_is_default, number_in_any_form};
@@ -82,6 +82,8 @@ struct WireRecord {
     created_on: Box<str>,
     #[serde(default, deserialize_with = "null_is_default")]
     modified_on: Box<str>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    comment_modified_on: Box<str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -104,7 +106,8 @@ impl<'de> Deserialize<'de> for Record {
             comment: wire.comment,
             read_only: wire.meta.read_only,
             created_unix_seconds: seconds_of(&wire.created_on),
-            modified_unix_seconds: seconds_of(&wire.modified_on),
+            // It is not known whether a change of the comment alone changes both.
+            modified: latest_of(&wire.modified_on).max(latest_of(&wire.comment_modified_on)),
         })
     }
 }
@@ -157,6 +160,8 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::cloudflare::testing::{Fixture, answer, success};
     use crate::cloudflare::transport::Method;
@@ -168,7 +173,8 @@ mod tests {
                 {"id":"r2","zone_id":"z1","zone_name":"example.com","name":"App.Example.com","type":"CNAME",
                  "content":"6ff42ae2-765d-4adf-8112-31c55c1551ef.cfargotunnel.com","proxiable":true,"proxied":true,"ttl":1,
                  "locked":false,"settings":{"flatten_cname":false},"meta":{"auto_added":false,"source":"primary"},
-                 "comment":"edt=1","tags":[],"created_on":"2026-01-01T00:00:00.12345Z","modified_on":"2026-02-01T00:00:00Z"},
+                 "comment":"edt=1","tags":[],"created_on":"2026-01-01T00:00:00.12345Z","modified_on":"2026-02-01T00:00:00Z",
+                 "comment_modified_on":"2026-02-01T00:00:01.25Z"},
                 {"id":"r1","name":"example.com","type":"MX","content":"route1.mx.cloudflare.net","priority":24,"proxied":false,
                  "ttl":300,"comment":null,"meta":{"read_only":true},"created_on":"a while ago"},
                 {"id":"r3","name":"_sip._tcp.example.com","type":"SRV","data":{"port":5060},"ttl":60,"meta":null}
@@ -185,7 +191,7 @@ mod tests {
             comment: "".into(),
             read_only: false,
             created_unix_seconds: None,
-            modified_unix_seconds: None,
+            modified: None,
         };
         assert_eq!(
             records,
@@ -200,7 +206,7 @@ mod tests {
                     ttl: 1,
                     comment: "edt=1".into(),
                     created_unix_seconds: Some(1_767_225_600),
-                    modified_unix_seconds: Some(1_769_904_000),
+                    modified: Some(Duration::new(1_769_904_001, 259_999_999)),
                     ..record(
                         "r2",
                         "app.example.com",

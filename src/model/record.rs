@@ -1,5 +1,7 @@
 //! DNS records as they are, and the changes to them.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::identifier::RecordId;
@@ -25,8 +27,8 @@ pub struct Record {
     /// The creation time, in whole seconds since 1970; `None` if it is missing or unreadable. A change does not affect
     /// it.
     pub created_unix_seconds: Option<u32>,
-    /// The time of the last change, likewise.
-    pub modified_unix_seconds: Option<u32>,
+    /// The time since 1970 after which nothing of it was changed, its comment neither; `None` likewise.
+    pub modified: Option<Duration>,
 }
 
 /// A change of one record. Fields that are `None` stay.

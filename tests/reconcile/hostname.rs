@@ -237,6 +237,7 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
         cloudflare.run_loop(&desired, usize::MAX);
     }
     cloudflare.writes = at_once.writes;
+    own_record(&mut cloudflare).modified = own_record(&mut at_once).modified;
     assert_eq!(at_once, cloudflare);
     assert_eq!((paths(&at_once, HOME), paths(&at_once, OFFICE)), (vec![], vec![String::new()]));
 }
@@ -247,11 +248,11 @@ fn a_move_of_a_record_without_a_date_is_not_waited_for() {
     for (is_dated, label) in [(true, "moving"), (false, "not_moved")] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.run_loop(&[on("home", "")], usize::MAX);
-        if !is_dated {
-            own_record(&mut cloudflare).modified_unix_seconds = None;
-        }
         let desired = [on("office", "")];
         cloudflare.run_loop(&desired, usize::MAX);
+        if !is_dated {
+            own_record(&mut cloudflare).modified = None;
+        }
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
         let earlier = Earlier { unready, ..Earlier::default() };
         let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };

@@ -245,11 +245,10 @@ impl<'a> Host<'a> {
 
     /// True if no record was changed for so long; also if Cloudflare does not tell.
     fn is_older_than(&self, duration: Duration) -> bool {
-        let changed = self.records.iter().filter_map(|record| record.modified_unix_seconds).max();
-        // Both times are cut to whole seconds, so one of them may not have passed yet.
-        let age =
-            self.snapshot().date_unix_seconds.zip(changed).map(|(now, changed)| now - i64::from(changed) - 1);
-        age.is_none_or(|age| age.max(0) >= i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
+        let changed = self.records.iter().filter_map(|record| record.modified).max();
+        let now = self.snapshot().date_unix_seconds.and_then(|now| u64::try_from(now).ok());
+        let now = now.map(Duration::from_secs);
+        now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
     /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.

@@ -27,7 +27,7 @@ fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
         comment: comment.into(),
         read_only: false,
         created_unix_seconds: None,
-        modified_unix_seconds: None,
+        modified: None,
     }
 }
 

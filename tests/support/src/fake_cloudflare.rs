@@ -1,6 +1,7 @@
 //! Cloudflare as a value: enough to carry plans out without a server, and to stop after any write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
@@ -108,6 +109,8 @@ pub struct FakeCloudflare {
     pub live_elsewhere: BTreeSet<TunnelId>,
     /// Whether other tunnels were deleted, or why Cloudflare does not tell.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
+    /// Tunnels whose connectors do not serve what stands, with the reasons.
+    pub unready: BTreeMap<TunnelId, String>,
     next_record: usize,
     /// Requests that changed something.
     pub writes: usize,
@@ -204,6 +207,7 @@ impl FakeCloudflare {
             served: "",
             live_elsewhere: BTreeSet::new(),
             deleted: BTreeMap::new(),
+            unready: BTreeMap::new(),
             next_record: 0,
             writes: 0,
         }
@@ -275,7 +279,7 @@ impl FakeCloudflare {
             read_only: false,
             // One write later than what stood before.
             created_unix_seconds: u32::try_from(self.writes).ok(),
-            modified_unix_seconds: u32::try_from(self.writes).ok(),
+            modified: Some(Duration::from_secs(self.writes as u64)),
         });
     }
 
@@ -368,6 +372,7 @@ impl FakeCloudflare {
                 record.content = patch.content.clone().unwrap_or_else(|| record.content.clone());
                 record.comment = patch.comment.clone().unwrap_or_else(|| record.comment.clone());
                 record.proxied = patch.proxied.unwrap_or(record.proxied);
+                record.modified = Some(Duration::from_secs(self.writes as u64));
             }
         }
         for operation in operations {
@@ -439,7 +444,13 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> Earlier {
-        Earlier { deleted: self.deleted.clone(), ..Earlier::default() }
+        let (unready, deleted) = (self.unready.clone(), self.deleted.clone());
+        Earlier { unready, deleted, ..Earlier::default() }
+    }
+
+    /// Lets time pass, of which each write takes a second.
+    pub fn pass(&mut self, seconds: usize) {
+        self.writes += seconds;
     }
 
     /// Writes applications until there were `last` writes. True if that was all of them.
