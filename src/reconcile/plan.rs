@@ -274,7 +274,7 @@ impl Plan {
         };
         let before = candidates.partition_point(is_before);
         candidates.rotate_left(before);
-        let mut end = None;
+        let (mut end, mut held_back) = (None, BTreeSet::new());
         for candidate in candidates {
             let (vanishes, hostname) = candidate.position();
             if self.hosts.len() >= turn.most {
@@ -290,9 +290,15 @@ impl Plan {
             let held = (turn.held)(&host);
             if held.is_empty() {
                 self.hosts.push(host);
+            } else {
+                held_back.insert(host.hostname);
             }
             self.refusals.extend(held);
         }
+        // A move of which nothing is written does not go on, so no request fails for it.
+        let goes_on =
+            |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
+        self.refusals.retain(goes_on);
         self.end = end.filter(|_| !self.left.is_empty());
         sort_by(&mut self.hosts, |one, other| one.hostname.cmp(&other.hostname));
     }

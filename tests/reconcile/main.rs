@@ -15,6 +15,7 @@ mod laws;
 mod listing;
 mod mass_deletion;
 mod misspellings;
+mod moves;
 mod namespaces;
 mod notes;
 mod ownership;

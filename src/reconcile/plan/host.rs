@@ -106,7 +106,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
             return Outcome { refusals, ..Outcome::default() };
         }
     };
-    refusals.extend(waiting.map(|reason| Refusal::whole(name.into(), resource, reason)));
+    refusals.extend(waiting);
     let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan)).collect();
     let taken_over =
         host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
@@ -256,14 +256,9 @@ impl<'a> Host<'a> {
         self.is_older_than(self.policy().move_grace)
     }
 
-    /// True if a move has made no progress for so long that nothing waits for it any more.
+    /// True if a move that writes nothing now has written nothing for so long that no request fails for it any more.
     fn is_overdue(&self) -> bool {
         self.is_older_than(self.policy().move_grace + MOVE_PATIENCE)
-    }
-
-    /// What is told of a move that goes on in a later request. Once it is overdue, requests do not fail for it.
-    fn moving(&self, text: String) -> Reason {
-        if self.is_overdue() { Reason::NotMoved(text) } else { Reason::Moving(text) }
     }
 
     fn note(&self, text: String) -> Note {

@@ -48,6 +48,8 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) desired: Vec<Desired<'w>>,
     /// The paths that are withdrawn, empty for none.
     pub(super) withdrawn: Vec<&'w str>,
+    /// Those of them that may be what asks now for a path that does not stand where the record leads.
+    pub(super) reworded: Vec<&'w str>,
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
     pub(super) work: Vec<ApplicationWork>,
@@ -71,14 +73,18 @@ impl<'w> Asked<'w> {
     /// True if the endpoint is refused, and may be what the withdrawn one of this object became. Endpoints of different
     /// objects are different ones, and an object of another namespace holds nothing back.
     fn holds_back(&self, withdrawn: Option<&str>) -> bool {
-        let is_other = matches!((self.resource(), withdrawn), (Some(one), Some(other)) if one != other);
-        self.may_hold_back && self.outcome.is_err() && !is_other
+        self.may_hold_back && self.outcome.is_err() && may_be_one(self.resource(), withdrawn)
     }
 
     fn desired(&self) -> Option<Desired<'w>> {
         let publication = *self.outcome.as_ref().ok()?;
         Some(Desired { publication, resource: self.resource() })
     }
+}
+
+/// True unless the two objects are known and differ.
+fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
+    one.is_none() || other.is_none() || one == other
 }
 
 /// Decides on the request for a hostname.
@@ -123,7 +129,15 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
     let desired = desired(&asked);
-    Decision { host, desired, withdrawn, refusals, work, opened }
+    let led_to = host.led_to();
+    let comes = |one: &&Desired<'_>| {
+        let rule = led_to.as_ref().and_then(|led_to| host.own_rule(led_to, one.path()));
+        one.digest().is_some() && rule.is_none()
+    };
+    let coming: BTreeSet<_> = desired.iter().filter(comes).map(|one| one.resource).collect();
+    let is_reworded = |path: &&str| coming.iter().any(|one| may_be_one(*one, object_of(path)));
+    let reworded = withdrawn.iter().copied().filter(is_reworded).collect();
+    Decision { host, desired, withdrawn, reworded, refusals, work, opened }
 }
 
 const FIRST: &str = "its Access application is made ready first: its rule comes in a later loop";

@@ -4,10 +4,16 @@ use super::comment::{self, Comments};
 use super::decide::{Decision, Desired};
 use super::{Host, Placed};
 use super::{adoption, heritage};
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::ingress::{Rule, RuleEdit, WantedRule};
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation};
+use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
+
+const REWORDED: &str =
+    "its deletion waits until the hostname has moved, as it may be what moves under another path";
+
+const LAST_CHECK: &str =
+    "its deletion waits until the hostname has moved, as the rule that would answer then asks for no login";
 
 /// What becomes of the rules that the decision no longer wants.
 #[derive(Default)]
@@ -16,18 +22,23 @@ struct Leaving<'a> {
     now: Vec<Placed<'a>>,
     /// They go in a later one, because visitors may still be led to them.
     later: Vec<Placed<'a>>,
+    /// Those of `later` that stay however long the move takes, with the reasons.
+    kept: Vec<(Placed<'a>, &'static str)>,
 }
 
-/// The writes of a decision, and the reason if something is left to a later request.
+/// The writes of a decision, and what is told of the work that is left to a later request.
 pub(super) fn host_plan(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
-) -> Result<(HostPlan, Option<Reason>), Reason> {
+) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, desired, withdrawn, .. } = decision;
     let (puts, ends) = (puts(host, desired), ends(decision));
     let target = desired.first().map(Desired::tunnel);
     let lead = lead(host, target, puts.is_empty());
-    let leaving = leaving(decision, ends, lead != Lead::Here);
+    let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
+    // A move of which this request writes something goes on, whatever the age of its record.
+    let is_overdue = host.is_overdue() && lead != Lead::First && puts.is_empty() && is_claimed;
+    let leaving = leaving(decision, ends, lead, is_overdue);
     let edits = edits(host, &puts, &leaving.now);
     let edited =
         edits.iter().map(|(tunnel, _)| tunnel).chain(leaving.later.iter().map(|(tunnel, _)| *tunnel));
@@ -45,7 +56,7 @@ pub(super) fn host_plan(
         if ends { (Vec::new(), records.deleted()) } else { records.written(&first, &last) };
     let plan = HostPlan {
         hostname: host.name().into(),
-        resource,
+        resource: resource.clone(),
         vanishes: ends && host.has_record(),
         zone: host.zone.zone.id.clone(),
         stamp,
@@ -56,7 +67,14 @@ pub(super) fn host_plan(
         claims: last,
         comments,
     };
-    Ok((plan, waiting(host, target, lead, &leaving)))
+    let waiting = waiting(host, target, lead, &leaving)
+        .map(|text| if is_overdue { Reason::NotMoved(text) } else { Reason::Moving(text) })
+        .map(|reason| Refusal::whole(host.name().into(), resource.clone(), reason));
+    let kept = leaving.kept.iter().map(|((_, rule), text)| {
+        let reason = Reason::NotMoved((*text).to_owned());
+        host.refusal(rule.path().unwrap_or_default(), resource.as_deref(), reason)
+    });
+    Ok((plan, waiting.into_iter().chain(kept).collect()))
 }
 
 /// The edits of tunnels' documents: rules that go, and wanted ones.
@@ -90,9 +108,9 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
     }
 }
 
-/// The reason if a later request has to go on.
-fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, leaving: &Leaving<'_>) -> Option<Reason> {
-    let text = match (target.filter(|_| lead == Lead::Later), leaving.later.first()) {
+/// What a later request waits for, if it has to go on.
+fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, leaving: &Leaving<'_>) -> Option<String> {
+    Some(match (target.filter(|_| lead == Lead::Later), leaving.later.first()) {
         (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
             format!(
                 "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
@@ -103,8 +121,7 @@ fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, leaving: &Lea
             "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
         ),
         (None, None) => return None,
-    };
-    Some(host.moving(text))
+    })
 }
 
 /// The wanted rules that do not stand as wanted.
@@ -132,7 +149,7 @@ fn ends(Decision { host, desired, withdrawn, .. }: &Decision<'_, '_>) -> bool {
     desired.is_empty() && !withdrawn.is_empty() && !claims.record_only && stays.is_empty()
 }
 
-fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, is_moving: bool) -> Leaving<'a> {
+fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead, is_overdue: bool) -> Leaving<'a> {
     let Decision { host, desired, withdrawn, .. } = decision;
     let led_to = host.led_to();
     let mut leaving = Leaving::default();
@@ -144,17 +161,39 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, is_moving: bool) -> Leav
         if is_wanted || !is_replaced && !withdrawn.contains(&path.unwrap_or_default()) {
             continue;
         }
-        let is_visited = if led_to.as_ref() == Some(*tunnel) {
-            // What is only withdrawn may be what moves under another path, but not for ever.
-            is_moving && (is_replaced || !host.is_overdue())
-        } else {
-            !host.is_settled()
+        let stays = match lead {
+            _ if ends || host.is_preview() => false,
+            _ if led_to.as_ref() != Some(*tunnel) => !host.is_settled(),
+            Lead::Here => false,
+            _ if is_replaced || !is_overdue => true,
+            _ => {
+                let reason = kept(decision, tunnel, rule);
+                leaving.kept.extend(reason.map(|reason| ((*tunnel, *rule), reason)));
+                reason.is_some()
+            }
         };
-        let leaves =
-            if is_visited && !ends && !host.is_preview() { &mut leaving.later } else { &mut leaving.now };
+        let leaves = if stays { &mut leaving.later } else { &mut leaving.now };
         leaves.push((*tunnel, *rule));
     }
     leaving
+}
+
+/// The reason why a withdrawn rule stays where visitors are led, however long the move takes.
+fn kept(decision: &Decision<'_, '_>, tunnel: &TunnelId, rule: &Rule) -> Option<&'static str> {
+    let is_reworded = decision.reworded.contains(&rule.path().unwrap_or_default());
+    let is_last_check = || rule.requires_access() && is_open_behind(&decision.host, tunnel, rule);
+    if is_reworded { Some(REWORDED) } else { is_last_check().then_some(LAST_CHECK) }
+}
+
+/// True if without the rule another one of ours would answer some of its requests, and asks for no login.
+fn is_open_behind(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> bool {
+    let rules = host.snapshot().tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(host.name()));
+    let rules = rules.map(|(_, other)| other).skip_while(|other| !std::ptr::eq(*other, rule)).skip(1);
+    let is_open = |other: &&Rule| !other.requires_access() && host.situation.own.has(tunnel, other);
+    rules
+        .filter(|other| other.may_take(host.name(), rule.path()))
+        .find(|other| is_open(other) || other.takes_all(host.name(), rule.path()))
+        .is_some_and(|other| is_open(&other))
 }
 
 fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
