@@ -6,12 +6,12 @@
 use std::slice;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, RuleText, Visit};
+use cloudflare_emulator::{Fault, Matcher, Refusal, RuleText, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use test_support::harness::{endpoint_of, published};
 
 use crate::shared_account::SharedAccount;
-use crate::simulation::{Pace, Simulation, Writes};
+use crate::simulation::{AGES, Pace, Simulation, Writes};
 
 const PACE: Pace = Pace { connectors: Vec::new(), records: 0, write: 10 };
 
@@ -61,10 +61,6 @@ fn rules_at_home(simulation: &Simulation, host: &str) -> usize {
     simulation.account.harness.rules().iter().filter(|rule| rule.contains(host)).count()
 }
 
-fn pass(simulation: &Simulation, seconds: u64) {
-    simulation.account.cloudflare().advance_clock(Duration::from_secs(seconds));
-}
-
 /// Invariant 7 of docs/how-it-works.md.
 #[test]
 fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
@@ -90,7 +86,7 @@ fn a_hostname_waits_for_the_connector_that_lags_and_everything_else_is_done() {
     assert_eq!(said.len(), 1, "{said:#?}");
 
     // Ten minutes after MOVE_GRACE it is said to be as done as it can be.
-    pass(&simulation, 631);
+    simulation.pass(631);
     let (outcome, writes, _) = run(&mut simulation, &desired);
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!((writes, &*tunnel_of(&simulation, host)), (Writes::default(), "home"));
@@ -136,11 +132,63 @@ fn a_move_goes_on_in_the_first_request_after_the_grace_whatever_was_read_shortly
     }
     let create = simulation.external_dns().adjust(&desired).expect("adjusted");
     let changes = Changes { create, ..Changes::default() };
-    pass(&simulation, 20);
+    simulation.pass(20);
     assert_eq!(simulation.external_dns().apply(&changes), Err(503));
-    pass(&simulation, 11);
+    simulation.pass(11);
     assert_eq!(simulation.external_dns().apply(&changes), Ok(()));
     assert_eq!(rules_at_home(&simulation, host), 0);
+}
+
+/// Its deletion was carried out in the first loop, and it was 404 until the record was led over, or for ever.
+#[test]
+fn a_path_that_is_reworded_in_a_move_is_served_by_its_old_rule_until_the_record_is_led_over() {
+    let host = "reworded.example.org";
+    for age in AGES {
+        let mut simulation = simulation(&[0]);
+        let worded = |tunnel: &str, path: &str| [path_to(tunnel, host, path, "http://web:80")];
+        simulation.run_to_rest(&worded("home", "^/api/")).expect("published");
+        simulation.pass(age);
+        simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 0);
+        let desired = worded("office", "^/api(/|$)");
+        for _ in 0..2 {
+            assert_eq!(
+                run(&mut simulation, &desired).0,
+                Err(503),
+                "{age} s: --registry=crd would not ask again"
+            );
+            assert_eq!(got(&simulation, host, "/api/v2"), "http://web:80 by home", "{age} s");
+        }
+        simulation.pass(661);
+        let (outcome, writes, _) = run(&mut simulation, &desired);
+        assert!(outcome.is_ok() && writes == Writes::default(), "{age} s: {outcome:?} {writes:?}");
+        assert_eq!(got(&simulation, host, "/api/v2"), "http://web:80 by home", "{age} s");
+        let said = ["refused=not_moved", host, "^/api/", "may be what moves under another path"];
+        assert_eq!(simulation.account.harness.log.lines_with(&said).len(), 1, "{age} s");
+
+        simulation.account.cloudflare().edit(|cloudflare| cloudflare.tunnel_mut("office").connectors = 1);
+        simulation.run_to_rest(&desired).expect("it moves");
+        assert_eq!(got(&simulation, host, "/api/v2"), "http://web:80 by office", "{age} s");
+        assert_eq!(rules_at_home(&simulation, host), 0, "{age} s");
+    }
+}
+
+/// Nothing of it is written, so asking again does not help, and the other requests fail for it.
+#[test]
+fn a_move_whose_record_cloudflare_does_not_change_is_refused_by_name_and_fails_no_request() {
+    let host = "disliked.example.org";
+    let mut simulation = simulation(&[0]);
+    simulation.run_to_rest(&[through("home", host)]).expect("published");
+    simulation.pass(AGES[1]);
+    let refusal = Refusal::new(400, 9999, "not this name");
+    simulation.account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().dislike_name(host, refusal));
+    let desired = [through("office", host)];
+    run(&mut simulation, &desired).0.ok();
+    for _ in 0..3 {
+        let (outcome, writes, _) = run(&mut simulation, &desired);
+        assert!(outcome.is_ok() && writes == Writes::default(), "{outcome:?} {writes:?}");
+    }
+    assert_eq!(tunnel_of(&simulation, host), "home");
+    assert_eq!(simulation.account.harness.log.lines_with(&["refused=cloudflare", host]).len(), 1);
 }
 
 /// Whoever is withdrawn has no visitors to be kept.
@@ -188,7 +236,7 @@ fn a_path_stays_where_its_hostname_cannot_move() {
     let state = simulation.account.state();
     for _ in 0..3 {
         run(&mut simulation, &of("home", "^/api/")).0.expect("refused by name");
-        pass(&simulation, 60);
+        simulation.pass(60);
     }
     assert_eq!(simulation.account.state(), state, "somebody's rule for /theirs stands in the office");
     assert_eq!(
@@ -217,7 +265,7 @@ fn a_path_that_is_withdrawn_goes_though_its_hostname_waits() {
     let mut last = None;
     for _ in 0..20 {
         last = Some(run(&mut simulation, &[to("office", host, "http://web:80")]).0.err());
-        pass(&simulation, 60);
+        simulation.pass(60);
     }
     assert_eq!(
         got(&simulation, host, "/admin"),
@@ -273,7 +321,7 @@ fn a_hostname_does_not_move_to_an_older_rule_of_its_own() {
     for _ in 0..3 {
         let (outcome, ..) = run(&mut simulation, &[to("home", host, "http://closed-too:80")]);
         seen.push((outcome.err(), got(&simulation, host, "/")));
-        pass(&simulation, 60);
+        simulation.pass(60);
     }
     assert!(seen.iter().all(|(_, got)| !got.contains("open")), "{seen:?}");
 }

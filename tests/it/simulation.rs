@@ -22,6 +22,9 @@ const LOOPS_MAX: usize = 16;
 /// So many in a row that write nothing are at rest. While a move's time of grace lasts there is none to write.
 const LOOPS_IDLE_MAX: usize = 3;
 
+/// How old records are when a change begins, in seconds: within the patience of a move, after it, and as old as most are.
+pub(crate) const AGES: [u64; 3] = [60, 660, 31_536_000];
+
 /// Longer than anything takes.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
@@ -135,6 +138,7 @@ impl Simulation {
             cloudflare.delay_configurations(tunnel, &delays);
         }
         cloudflare.delay_records(Duration::from_millis(pace.records));
+        cloudflare.edit(|cloudflare| cloudflare.whims_mut().comments_have_their_own_time = true);
         let clock = Arc::new(SharedTime::of(cloudflare.time()));
         let variables =
             [("CF_TUNNEL_ID", "home,office"), ("MASS_DELETION_LIMIT", "0"), ("MOVE_GRACE", "30s")]
@@ -146,6 +150,13 @@ impl Simulation {
         simulation.start();
         simulation.expect(Trouble::None);
         simulation
+    }
+
+    /// Starts the program again with these tunnels, the first of which is the default.
+    pub(crate) fn list_tunnels(&mut self, tunnels: &'static str) {
+        self.variables.retain(|(name, _)| *name != "CF_TUNNEL_ID");
+        self.variables.push(("CF_TUNNEL_ID", tunnels));
+        self.start();
     }
 
     fn start(&mut self) {
@@ -196,6 +207,11 @@ impl Simulation {
             last = Some(outcome);
         }
         Err(format!("no rest after {LOOPS_MAX} loops; the last one asked for {last:#?}"))
+    }
+
+    /// Lets records grow old.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.account.cloudflare().advance_clock(Duration::from_secs(seconds));
     }
 
     pub(crate) fn external_dns(&self) -> ExternalDns {

@@ -14,7 +14,7 @@ use test_support::harness::{endpoint, published};
 use test_support::sweeps;
 
 use crate::shared_account::{OFFICE_DOCUMENT, SharedAccount};
-use crate::simulation::{Kind, Pace, Simulation, Trouble, Writes};
+use crate::simulation::{AGES, Kind, Pace, Simulation, Trouble, Writes};
 
 /// How long things take, in milliseconds: connectors, records. No way to the edge is longer than the time for which a move
 /// leaves its old rule.
@@ -46,6 +46,9 @@ const NEIGHBOURS: [(&str, &str); 8] = [
     ("https://hand.example.org/", "A 192.0.2.7"),
 ];
 
+/// `CF_TUNNEL_ID` before a change.
+const TUNNELS: &str = "home,office";
+
 /// A visitor: what for, served by what before, and by what afterwards.
 type Visitor = (&'static str, &'static str, &'static str);
 
@@ -62,6 +65,8 @@ struct Change {
     holding: Holding,
     /// Whether it cannot wait longer for the edge than one request does.
     is_at_once: bool,
+    /// `CF_TUNNEL_ID` from the change on.
+    tunnels: &'static str,
 }
 
 impl Change {
@@ -74,6 +79,7 @@ impl Change {
             adopt: "",
             holding: |_| {},
             is_at_once: false,
+            tunnels: TUNNELS,
         }
     }
 
@@ -86,7 +92,7 @@ impl Change {
     }
 
     /// Says how many writes there were, and which visitors were lost.
-    fn run(&self, pace: Pace, trouble: Trouble) -> Result<(Writes, Vec<Watched>), String> {
+    fn run(&self, pace: Pace, trouble: Trouble, age: u64) -> Result<(Writes, Vec<Watched>), String> {
         let with_neighbours = |endpoints: &[Endpoint]| -> Vec<Endpoint> {
             let stays = published("stays.example.com", "http://stays:80");
             endpoints
@@ -98,11 +104,15 @@ impl Change {
         let mut simulation =
             Simulation::new(SharedAccount::holding(self.holding), &[("ADOPT", self.adopt)], pace);
         simulation.run_to_rest(&with_neighbours(&self.before))?;
+        simulation.pass(age);
         let neighbours = NEIGHBOURS.iter().map(|(url, service)| (*url, *service, *service));
         let visitors: Vec<Visitor> = self.visitors.iter().copied().chain(neighbours).collect();
         let urls: Vec<&str> = visitors.iter().map(|(url, _, _)| *url).collect();
         let cloudflare = simulation.account.cloudflare();
         cloudflare.watch(&urls);
+        if self.tunnels != TUNNELS {
+            simulation.list_tunnels(self.tunnels);
+        }
         simulation.expect(trouble);
         let writes = simulation.run_to_rest(&with_neighbours(&self.after))?;
 
@@ -140,7 +150,7 @@ impl Losses {
     fn of(change: &Change) -> Self {
         let mut losses = Self::default();
         let Writes { configurations, batches } =
-            losses.add(change, "all at once", pace(&[0], 0), Trouble::None);
+            losses.add(change, "all at once", pace(&[0], 0), Trouble::None, AGES[0]);
         let waits =
             |(_, connectors, _): &Delays| !change.is_at_once || connectors.iter().all(|it| *it < 4_000);
         let slow = Pace { write: 300, ..pace(&[0], 0) };
@@ -161,16 +171,25 @@ impl Losses {
                 (1..=configurations + batches)
                     .map(|nth| trouble("the program ends", Trouble::EndsAfter(nth))),
             );
+        let runs: Vec<_> = runs.collect();
+        let runs = AGES.into_iter().flat_map(|age| runs.iter().cloned().map(move |run| (run, age)));
         // Changes of one kind have labels of several lengths.
-        for (label, pace, trouble) in sweeps::part(change.label.len(), runs.collect()) {
-            losses.add(change, label, pace, trouble);
+        for ((label, pace, trouble), age) in sweeps::part(change.label.len(), runs.collect()) {
+            losses.add(change, label, pace, trouble, age);
         }
         losses
     }
 
-    fn add(&mut self, change: &Change, label: &'static str, pace: Pace, trouble: Trouble) -> Writes {
-        let run = format!("{}: {label}, {trouble:?}", change.label);
-        let (writes, lost) = change.run(pace, trouble).expect(&run);
+    fn add(
+        &mut self,
+        change: &Change,
+        label: &'static str,
+        pace: Pace,
+        trouble: Trouble,
+        age: u64,
+    ) -> Writes {
+        let run = format!("{}: {label}, {trouble:?}, records of {age} s", change.label);
+        let (writes, lost) = change.run(pace, trouble, age).expect(&run);
         let Some(longest) = lost.iter().map(Watched::lost_time).max() else {
             return writes;
         };
@@ -179,7 +198,9 @@ impl Losses {
             None => self.at.push((label, longest)),
         }
         let visits: Vec<&str> = lost.iter().map(|watched| &*watched.url).collect();
-        self.example.get_or_insert_with(|| format!("{label}, {trouble:?}\n{}", visits.join("\n")));
+        self.example.get_or_insert_with(|| {
+            format!("{label}, {trouble:?}, records of {age} s\n{}", visits.join("\n"))
+        });
         writes
     }
 }
@@ -242,6 +263,24 @@ fn a_visitor_of_a_hostname_that_moves_is_served_throughout() {
         vec![in_tunnel("office", ALONE, "^/api(/|$)", "http://api:80")],
         &[("https://web.example.org/api/x", "http://api:80", "http://api:80")],
     );
+    let defaults = Change {
+        tunnels: "office,home",
+        ..Change::new(
+            "another tunnel becomes the default and a path is reworded",
+            vec![
+                in_tunnel("", ALONE, "", "http://alone:80"),
+                in_tunnel("", ALONE, "^/api/", "http://api:80"),
+            ],
+            vec![
+                in_tunnel("", ALONE, "", "http://alone:80"),
+                in_tunnel("", ALONE, "^/api(/|$)", "http://api:80"),
+            ],
+            &[
+                ("https://web.example.org/", "http://alone:80", "http://alone:80"),
+                ("https://web.example.org/api/x", "http://api:80", "http://api:80"),
+            ],
+        )
+    };
     // Behind it there is a rule of somebody else's, which has `/theirs` there already.
     let theirs = Change::new(
         "a hostname moves to where somebody has a path of it",
@@ -252,7 +291,7 @@ fn a_visitor_of_a_hostname_that_moves_is_served_throughout() {
             ("https://web.example.com/", "http://web:80", "http://web:80"),
         ],
     );
-    nobody_is_lost(moves.and_back("and back").into_iter().chain([changes, rewords, theirs]));
+    nobody_is_lost(moves.and_back("and back").into_iter().chain([changes, rewords, defaults, theirs]));
 }
 
 #[test]
@@ -307,7 +346,7 @@ fn a_visitor_of_a_hostname_that_is_taken_over_is_served_throughout() {
 #[test]
 fn a_name_that_is_withdrawn_below_a_wildcard_for_an_address_has_one_gap() {
     let [_, withdrawn] = below_address().and_back("withdrawn below a wildcard record for an address");
-    let (_, lost) = withdrawn.run(pace(&[0], 300), Trouble::None).expect("it is withdrawn");
+    let (_, lost) = withdrawn.run(pace(&[0], 300), Trouble::None, AGES[0]).expect("it is withdrawn");
     let times: Vec<Duration> = lost.iter().map(Watched::lost_time).collect();
     assert_eq!(times, [Duration::from_millis(310)], "as long as a write and the record's way to the edge");
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use test_support::harness::endpoint;
 
 use crate::shared_account::SharedAccount;
-use crate::simulation::{Kind, Pace, Simulation, Trouble};
+use crate::simulation::{AGES, Kind, Pace, Simulation, Trouble};
 
 /// What may be published: below somebody else's wildcard record to the tunnel `home`, a name that may be held by
 /// somebody else, a wildcard and a name below it, a name that nothing else covers, and one below a wildcard for an
@@ -47,7 +47,7 @@ const URLS: [&str; 14] = [
 /// The wildcard among them, and the name below it.
 const WILDCARD: (&str, &str) = ("*.apps.example.org", "web.apps.example.org");
 
-/// The rules of a hostname: the tunnel, the service of the whole hostname, and of a path.
+/// The rules of a hostname: the tunnel, which is the default if it is empty, the service of the whole hostname, and of a path.
 #[derive(Clone, Debug, PartialEq)]
 struct Published {
     tunnel: &'static str,
@@ -61,7 +61,7 @@ fn any_published() -> impl Strategy<Value = Option<Published>> {
     let service = || prop::sample::select(vec!["http://web:80", "http://api:80", "none"]);
     let path = prop::sample::select(vec!["^/api/", "^/api(/|$)", "^/api/v2"]);
     let published = (
-        prop::sample::select(vec!["home", "office"]),
+        prop::sample::select(vec!["", "home", "office"]),
         prop::option::weighted(0.8, service()),
         prop::option::weighted(0.5, (path, prop::sample::select(vec!["http://api:80", "http://v2:80"]))),
     );
@@ -105,6 +105,16 @@ fn any_pace() -> impl Strategy<Value = Pace> {
         .prop_map(|(connectors, records, write)| Pace { connectors, records, write })
 }
 
+/// The seconds since what is published was written.
+fn any_age() -> impl Strategy<Value = u64> {
+    prop::sample::select(&AGES[..])
+}
+
+/// `CF_TUNNEL_ID` from the change on.
+fn any_tunnels() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["home,office", "office,home"])
+}
+
 fn any_trouble() -> impl Strategy<Value = Trouble> {
     prop_oneof![
         (1..4_usize).prop_map(|nth| Trouble::Fails(Kind::Batch, nth)),
@@ -129,7 +139,7 @@ fn endpoints(wanted: &Wanted) -> Vec<Endpoint> {
 }
 
 /// An account with `before` published, and visitors who begin to look.
-fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Simulation, String> {
+fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace, age: u64) -> Result<Simulation, String> {
     let add = |cloudflare: &Emulator, name: &str, kind: &str, content: &str| {
         let record = json!({"name": name, "type": kind, "content": content, "proxied": true});
         cloudflare.add_record("example.org", record).expect("Cloudflare takes it");
@@ -144,6 +154,7 @@ fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace) -> Result<Simula
     });
     let mut simulation = Simulation::new(account, &[("ADOPT", "all")], pace.clone());
     simulation.run_to_rest(&endpoints(before))?;
+    simulation.pass(age);
     simulation.account.cloudflare().watch(&URLS);
     Ok(simulation)
 }
@@ -202,8 +213,11 @@ proptest! {
         (before, after) in any_change(),
         holder in any_holder(),
         pace in any_pace(),
+        age in any_age(),
+        tunnels in any_tunnels(),
     ) {
-        let mut simulation = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, holder, &pace, age).map_err(TestCaseError::fail)?;
+        simulation.list_tunnels(tunnels);
         simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
         end(&simulation, &before, &after, !holder.is_empty()).map_err(TestCaseError::fail)?;
     }
@@ -215,8 +229,11 @@ proptest! {
         holder in any_holder(),
         pace in any_pace(),
         trouble in any_trouble(),
+        age in any_age(),
+        tunnels in any_tunnels(),
     ) {
-        let mut simulation = begin(&before, holder, &pace).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, holder, &pace, age).map_err(TestCaseError::fail)?;
+        simulation.list_tunnels(tunnels);
         simulation.expect(trouble);
         simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
         end(&simulation, &before, &after, !holder.is_empty()).map_err(TestCaseError::fail)?;
@@ -228,11 +245,13 @@ proptest! {
         (before, after) in any_change(),
         pace in any_pace(),
         pause_seconds in 0..90_u64,
+        age in any_age(),
     ) {
-        let mut simulation = begin(&before, &[], &pace).map_err(TestCaseError::fail)?;
+        let mut simulation = begin(&before, &[], &pace, age).map_err(TestCaseError::fail)?;
         simulation.run_to_rest(&endpoints(&after)).map_err(TestCaseError::fail)?;
         let wanted = simulation.account.cloudflare().watched();
         simulation.run_to_rest(&endpoints(&before)).map_err(TestCaseError::fail)?;
+        simulation.pass(age);
 
         simulation.account.cloudflare().watch(&URLS);
         let _ = simulation.run_loop(&endpoints(&after)).map_err(TestCaseError::fail)?;
