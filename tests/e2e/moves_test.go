@@ -31,8 +31,21 @@ type move struct {
 
 const moving, staying, webService = "web.example.com", "stays.example.com", "http://web.shop.svc:80"
 
-// beforeMove has both hostnames published in the first tunnel.
-func beforeMove(t *testing.T, invocation invocation, settings ...string) *move {
+// withEachAge runs a test with records within the patience of a move, after it, and as old as most are.
+func withEachAge(t *testing.T, test func(t *testing.T, age time.Duration)) {
+	t.Helper()
+	for name, age := range map[string]time.Duration{
+		"a minute": time.Minute, "eleven minutes": 11 * time.Minute, "a year": 365 * 24 * time.Hour,
+	} {
+		t.Run("with records that are "+name+" old", func(t *testing.T) {
+			t.Parallel()
+			test(t, age)
+		})
+	}
+}
+
+// beforeMove has both hostnames published in the first tunnel since that time, the first perhaps with a path.
+func beforeMove(t *testing.T, invocation invocation, age time.Duration, path string, settings ...string) *move {
 	t.Helper()
 	cloudflare := startEmulator(t)
 	east, west := cloudflare.tunnelOfOthers(t, "east"), cloudflare.TunnelNamed(t, "handmade")
@@ -41,15 +54,28 @@ func beforeMove(t *testing.T, invocation invocation, settings ...string) *move {
 	// One is named by its id and one by its name.
 	pod := deployWith(t, invocation, cloudflare, east.ID+",handmade", settings...)
 	made := &move{deployment: pod, east: east, west: west, foreignEast: foreignEast, foreignWest: foreignWest}
-	made.source.set(published(moving, webService), published(staying, webService))
+	made.source.set(published(moving, webService, atPath(path)...), published(staying, webService))
 	made.settles(t)
-	cloudflare.Publishes(t, east, moving, webService, `{}`)
+	cloudflare.passTime(t, age)
 	return made
+}
+
+func atPath(path string, more ...property) []property {
+	if path != "" {
+		more = append(more, property{"tunnel-path", path})
+	}
+	return more
 }
 
 // begin asks for the move, and for more.
 func (m *move) begin(more ...*endpoint.Endpoint) {
-	m.source.set(append(more, published(moving, webService, property{"tunnel", "handmade"}), published(staying, webService))...)
+	m.beginAt("", more...)
+}
+
+// beginAt asks for the move to a path.
+func (m *move) beginAt(path string, more ...*endpoint.Endpoint) {
+	moved := published(moving, webService, atPath(path, property{"tunnel", "handmade"})...)
+	m.source.set(append(more, moved, published(staying, webService))...)
 }
 
 // rules is the number of rules that the hostname has in each tunnel, and that its record's stamp names.
@@ -106,32 +132,59 @@ func (m *move) ends(t *testing.T) {
 func TestAMoveLeadsTheRecordOverAndTakesTheOldRuleOffWhenItsGraceIsOver(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
-		move := beforeMove(t, invocation)
-		for _, tunnel := range []tunnel{move.east, move.west} {
-			move.cloudflare.delay(t, tunnel, recordsDelay, configurationsDelay, 2*configurationsDelay)
-		}
-		watched := move.cloudflare.watch(t, moving)
-		notLed := time.Now()
-		move.begin()
-		harness.Eventually(t, "the record leads to the new tunnel", func() error {
-			looked := time.Now()
-			err := move.isLedOver(t)
-			if err != nil {
-				notLed = looked
+		withEachAge(t, func(t *testing.T, age time.Duration) {
+			move := beforeMove(t, invocation, age, "")
+			for _, tunnel := range []tunnel{move.east, move.west} {
+				move.cloudflare.delay(t, tunnel, recordsDelay, configurationsDelay, 2*configurationsDelay)
 			}
-			return err
+			watched := move.cloudflare.watch(t, moving)
+			notLed := time.Now()
+			move.begin()
+			harness.Eventually(t, "the record leads to the new tunnel", func() error {
+				looked := time.Now()
+				err := move.isLedOver(t)
+				if err != nil {
+					notLed = looked
+				}
+				return err
+			})
+			if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
+				t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
+			}
+			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			if lasted := time.Since(notLed); lasted < moveGrace {
+				t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
+			}
+			move.settles(t)
+			move.served(t, watched())
+			move.ends(t)
 		})
-		if east, west, stamped := move.rules(t); east != 1 || west != 1 || stamped != 2 {
-			t.Errorf("%d rules in the old tunnel, %d in the new one, %d in the stamp", east, west, stamped)
-		}
-		harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
-		if lasted := time.Since(notLed); lasted < moveGrace {
-			t.Errorf("the old rule was gone %s after the record was led over, or sooner", lasted)
-		}
-		move.settles(t)
-		move.served(t, watched())
-		move.ends(t)
 	})
+}
+
+// A path that changes is a creation and a deletion: the old rule went before the record was led to the new one.
+func TestAPathThatIsRewordedInAMoveIsServedThroughout(t *testing.T) {
+	t.Parallel()
+	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
+		withEachAge(t, func(t *testing.T, age time.Duration) { rewords(t, invocation, age) })
+	})
+}
+
+func rewords(t *testing.T, invocation invocation, age time.Duration) {
+	t.Helper()
+	move := beforeMove(t, invocation, age, "^/api/")
+	move.cloudflare.delay(t, move.west, recordsDelay, configurationsDelay, lag)
+	watched := move.cloudflare.watch(t, moving+"/api/v2")
+	move.beginAt("^/api(/|$)")
+	move.failsSoftly(t, 2)
+	if !move.program.Tells("refused=moving", moving) || move.program.Tells("refused=not_moved", moving) {
+		t.Error("the move is not told as one that has begun")
+	}
+	move.cloudflare.passTime(t, lag)
+	harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+	harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+	move.settles(t)
+	move.served(t, watched())
 }
 
 // A hostname that moves has two tunnels' rules and a record to change, which no one call can do.
@@ -150,16 +203,18 @@ func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
 	} {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
-			move := beforeMove(t, invocation{}, "REQUEST_TIMEOUT="+shortDeadline.String())
-			watched := move.cloudflare.watch(t, moving)
-			move.cloudflare.inject(t, trouble.fault)
-			move.begin()
-			move.failsSoftly(t, 2)
-			move.cloudflare.lift(t)
-			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
-			move.settles(t)
-			move.served(t, watched())
-			move.ends(t)
+			withEachAge(t, func(t *testing.T, age time.Duration) {
+				move := beforeMove(t, invocation{}, age, "", "REQUEST_TIMEOUT="+shortDeadline.String())
+				watched := move.cloudflare.watch(t, moving)
+				move.cloudflare.inject(t, trouble.fault)
+				move.begin()
+				move.failsSoftly(t, 2)
+				move.cloudflare.lift(t)
+				harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+				move.settles(t)
+				move.served(t, watched())
+				move.ends(t)
+			})
 		})
 	}
 }
@@ -168,15 +223,17 @@ func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
 func TestAMoveWaitsForTheLastConnectorOfTheNewTunnel(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
-		move := beforeMove(t, invocation)
-		watched := move.cloudflare.watch(t, moving)
-		move.waits(t)
-		move.cloudflare.passTime(t, lag)
-		harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
-		harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
-		move.settles(t)
-		move.served(t, watched())
-		move.ends(t)
+		withEachAge(t, func(t *testing.T, age time.Duration) {
+			move := beforeMove(t, invocation, age, "")
+			watched := move.cloudflare.watch(t, moving)
+			move.waits(t)
+			move.cloudflare.passTime(t, lag)
+			harness.Eventually(t, "the record leads to the new tunnel", func() error { return move.isLedOver(t) })
+			harness.Eventually(t, "the old rule is gone", func() error { return move.isCleared(t) })
+			move.settles(t)
+			move.served(t, watched())
+			move.ends(t)
+		})
 	})
 }
 
