@@ -40,7 +40,7 @@ pub struct Entry {
     /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
     pub state: State,
-    /// What differs of ours: `proxied`, `order`, `tunnel`, `rule`, `access`, `target` or `type`.
+    /// What differs of ours: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
     pub drift: Vec<Box<str>>,
     /// The applications of Access that protect all of its requests, as far as that is known.
     pub protected_by: Vec<Box<str>>,

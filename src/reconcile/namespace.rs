@@ -1,8 +1,13 @@
 //! `NAMESPACE_GUARD`: decides if an object may publish a service, which must be of its own namespace, and a hostname,
-//! which no other namespace may hold.
+//! which no other namespace may hold. Which one holds it is told by what stands, and never by what is asked for.
+
+use std::collections::BTreeSet;
 
 use crate::ingress::OriginOption;
+use crate::model::Hostname;
+use crate::ordered::inserted;
 use crate::reconcile::canonical::{Fault, Publication};
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{self, Stamp};
 use crate::reconcile::{Policy, Settings};
 
@@ -26,22 +31,19 @@ impl Guard<'_> {
             return false;
         }
         let service = rule.service.as_str();
-        service.starts_with("http_status:") || self.is_of_namespace(service, namespace)
+        is_answer(service) || self.namespace_of(service).as_deref() == Some(namespace)
     }
 
-    fn is_of_namespace(self, service: &str, namespace: &str) -> bool {
-        let Some((_, authority)) = service.split_once("://") else {
-            return false;
-        };
+    /// The namespace that a service is of, if it has the form that the guard allows.
+    fn namespace_of(self, service: &str) -> Option<String> {
+        let (_, authority) = service.split_once("://")?;
         // An address in brackets has no label `svc`.
         let host = authority.split(':').next().unwrap_or_default().to_ascii_lowercase();
         let mut labels = host.splitn(4, '.');
-        let (name, of, kind) = (labels.next(), labels.next(), labels.next());
+        let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
         let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
-        name.is_some_and(|name| !name.is_empty())
-            && of == Some(namespace)
-            && kind == Some("svc")
-            && domain.is_none_or(|domain| domain == self.cluster_domain)
+        let is_whole = !name.is_empty() && kind == "svc";
+        (is_whole && domain.is_none_or(|domain| domain == self.cluster_domain)).then(|| of.to_owned())
     }
 
     /// Describes, for a message, what objects of `namespace` may publish.
@@ -53,6 +55,11 @@ impl Guard<'_> {
              and origin-proxy-type"
         )
     }
+}
+
+/// True if cloudflared answers itself, which says nothing of a namespace.
+fn is_answer(service: &str) -> bool {
+    service.starts_with("http_status:")
 }
 
 /// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
@@ -79,8 +86,34 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     is_whole.then_some(namespace)
 }
 
-/// The namespace that holds a stamped hostname, in the form of a stamp.
-pub fn holder(stamp: &Stamp) -> Option<Box<str>> {
+/// The namespace that has a hostname, in the form of a stamp: the one that its stamp names, or else the one that all
+/// services of its rules are of. `None` if nothing of the hostname is published. A stamp of rules of several objects names
+/// none if it was written without the guard. Nothing that is asked for tells whose a hostname is: any namespace may ask for
+/// the path of an answer such as `http_status:503`.
+///
+/// # Errors
+/// The stamp names none, and the services are of several, which are returned for a message, or of none.
+pub fn holder(name: &str, snapshot: &Snapshot, settings: &Settings) -> Result<Option<Box<str>>, String> {
+    let stamps = snapshot.stamps_of(name, settings);
+    if let Some(namespace) = stamps.iter().find_map(named) {
+        return Ok(Some(namespace));
+    }
+    let hostname = Hostname::parse(name).ok();
+    let guard = Guard { cluster_domain: &settings.policy.cluster_domain };
+    let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_named(hostname.as_ref()?, stamp)));
+    let services = rules.flatten().map(|(_, rule)| rule.service()).filter(|service| !is_answer(service));
+    let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));
+    match of.first() {
+        None if stamps.is_empty() => Ok(None),
+        Some(Some(namespace)) if of.len() == 1 => Ok(Some(stamp::namespace_digest(namespace))),
+        _ => {
+            Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", stamp::namespace_digest(of))).collect())
+        }
+    }
+}
+
+/// The namespace that a stamp names.
+pub fn named(stamp: &Stamp) -> Option<Box<str>> {
     stamp.namespace().map(Into::into).or_else(|| digest_of(stamp.resource.as_deref()?))
 }
 

@@ -15,6 +15,7 @@ use crate::reconcile::access::guard;
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::access::words;
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
+use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -25,6 +26,9 @@ const RULE_DRIFT: &str = "rule";
 
 /// The drift of an endpoint that `ACCESS_GUARD` would not publish as it stands.
 const ACCESS_DRIFT: &str = "access";
+
+/// The drift of a hostname whose stamp has room for the namespace that has it, and does not name it.
+const NAMESPACE_DRIFT: &str = "namespace";
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
      rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
@@ -65,7 +69,12 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             }
             let view =
                 RecordView { snapshot, settings, own: &own, owned: &owned, zone, record, stamp: &stamp };
-            let endpoints = view.endpoints();
+            let mut endpoints = view.endpoints();
+            match view.lacks_namespace() {
+                Ok(false) => {}
+                Ok(true) => endpoints.iter_mut().for_each(|endpoint| add_drift(endpoint, NAMESPACE_DRIFT)),
+                Err(of) => shown.notes.push(without_namespace(record, &of)),
+            }
             shown.unprotected +=
                 endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
             shown.endpoints.extend(endpoints);
@@ -99,6 +108,15 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
     let zone = &zone.zone.name;
     let text = format!(
         "the record in the zone {zone} is left alone, because another zone answers for the name: delete it there"
+    );
+    Note::about(&record.name, text)
+}
+
+/// A hostname of which the namespace guard cannot tell whose it is.
+fn without_namespace(record: &Record, of: &str) -> Note {
+    let text = format!(
+        "its record's comment names no namespace, and the services of its rules are not of one ({of}or as a refusal says): \
+         NAMESPACE_GUARD refuses its changes until ns= of one is added to that comment at Cloudflare"
     );
     Note::about(&record.name, text)
 }
@@ -243,6 +261,20 @@ impl RecordView<'_> {
             add_drift(first, RULE_DRIFT);
         }
         endpoints
+    }
+
+    /// True if the namespace guard is on, and the stamp does not name the namespace that has the hostname, and has room.
+    ///
+    /// # Errors
+    /// As of [`namespace::holder`].
+    fn lacks_namespace(&self) -> Result<bool, String> {
+        let Self { stamp, snapshot, settings, record, .. } = self;
+        if !settings.policy.namespace_guard || namespace::named(stamp).is_some() {
+            return Ok(false);
+        }
+        let mut named = Stamp::clone(stamp);
+        named.claim_for(&namespace::holder(&record.name, snapshot, settings)?.unwrap_or_default());
+        Ok(named.render(self.zone.comment_max_bytes()).is_some())
     }
 
     /// True if the comment names rules that are not there, and can be written without them.

@@ -235,10 +235,21 @@ impl Snapshot {
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
+    /// The stamps of the address records of `name`: ours, or else others'.
+    pub(super) fn stamps_of(&self, name: &str, settings: &Settings) -> Vec<Stamp> {
+        let own = self.own_records_of(name, settings).into_iter().map(|own| own.stamp);
+        let own: Vec<Stamp> = own.collect();
+        if !own.is_empty() {
+            return own;
+        }
+        let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
+        records.iter().filter(|record| is_address(record)).filter_map(Stamp::of).collect()
+    }
+
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
     /// serve. A record that may stand beside a CNAME is never ours, even if somebody copied our comment there.
     pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
-        if record.read_only || !["A", "AAAA", "CNAME"].contains(&&*record.kind) {
+        if record.read_only || !is_address(record) {
             return None;
         }
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
@@ -318,6 +329,10 @@ impl Snapshot {
         }
         own
     }
+}
+
+pub(super) fn is_address(record: &Record) -> bool {
+    ["A", "AAAA", "CNAME"].contains(&&*record.kind)
 }
 
 /// The digests of our rules, by hostname.

@@ -2,17 +2,19 @@
 //! others.
 //!
 //! What stands has precedence: an object keeps what it has while it asks for it, also with a mistake, which `plan`
-//! refuses. Only a free place goes to the first object by name.
+//! refuses. Only a free place goes to the first object by name. With the namespace guard the namespace is chosen first,
+//! as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::ordered::inserted;
 use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings, namespace, records};
 
 const WAY_OUT: &str =
@@ -27,24 +29,38 @@ pub(super) fn choose(
     settings: &Settings,
 ) -> (Vec<bool>, Vec<Note>) {
     let (mut is_winner, mut notes) = (Vec::new(), Vec::new());
-    for candidates in endpoints.chunk_by(is_one_place) {
-        let [first, _, ..] = candidates else {
-            is_winner.push(true);
-            continue;
-        };
-        let winner = Place { of: first, snapshot, settings }.winner(candidates);
-        is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
-        if notes.len() > limits::NOTES_MAX {
-            // Further notes would take more memory than the endpoints, and the log has no room for them.
-            continue;
+    for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
+        let entitled = entitled(on_host, snapshot, settings);
+        for candidates in on_host.chunk_by(is_one_place) {
+            let [first, others @ ..] = candidates else { continue };
+            let place = Place { of: first, entitled: entitled.as_deref(), snapshot, settings };
+            let winner = if others.is_empty() { first } else { place.winner(candidates) };
+            is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
+            if notes.len() > limits::NOTES_MAX {
+                // Further notes would take more memory than the endpoints, and the log has no room for them.
+                continue;
+            }
+            let mut losers = candidates.iter().filter(|candidate| {
+                !asks_alike(candidate, winner) && resource_of(candidate) != resource_of(winner)
+            });
+            notes.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner)));
+            notes.extend(unnamed(winner, losers.count()));
+            notes.extend(place.kept_for_another(winner));
         }
-        let mut losers = candidates.iter().filter(|candidate| {
-            !asks_alike(candidate, winner) && resource_of(candidate) != resource_of(winner)
-        });
-        notes.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner)));
-        notes.extend(unnamed(winner, losers.count()));
     }
     (is_winner, notes)
+}
+
+/// The namespace that may have the hostname, with the namespace guard. Of a free one, an object with a mistake or with what
+/// the guard forbids has no part, as `plan` refuses all that it asks for there.
+fn entitled(on_host: &[Endpoint], snapshot: &Snapshot, settings: &Settings) -> Option<Box<str>> {
+    let name = &on_host.first().filter(|_| settings.policy.namespace_guard)?.dns_name;
+    let first = || {
+        let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
+        let refused: BTreeSet<&str> = inserted(refused);
+        on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource)).min()
+    };
+    namespace::holder(name, snapshot, settings).ok()?.or_else(|| namespace::digest_of(first()?))
 }
 
 fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
@@ -76,22 +92,19 @@ fn shows_where_it_leads(property: &Property) -> bool {
 struct Place<'a> {
     /// One of its candidates.
     of: &'a Endpoint,
+    /// The namespace that may have the hostname.
+    entitled: Option<&'a str>,
     snapshot: &'a Snapshot,
     settings: &'a Settings,
 }
 
 impl<'a> Place<'a> {
     fn winner(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
-        let Self { of, settings, .. } = self;
+        let Self { of, snapshot, settings, .. } = self;
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
-        let stamp = self.stamp();
-        if settings.policy.namespace_guard {
-            let holder = stamp.as_ref().and_then(namespace::holder);
-            prefer(&mut left, |candidate| {
-                holder.is_some() && namespace::digest_of(resource_of(candidate)) == holder
-            });
-        }
-        let stamped = stamp.as_ref().and_then(|stamp| stamp.resource.as_deref());
+        prefer(&mut left, |candidate| self.is_of_entitled(candidate));
+        let stamps = snapshot.stamps_of(&of.dns_name, settings);
+        let stamped = stamps.first().and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         // Of a single candidate it is not asked, and it takes long to read.
         let standing = LazyCell::new(|| self.standing());
@@ -105,19 +118,29 @@ impl<'a> Place<'a> {
         left.first().copied().unwrap_or(of)
     }
 
-    /// The stamp in the record's comment, ours before a foreign one.
-    fn stamp(&self) -> Option<Stamp> {
-        let Self { of, snapshot, settings } = self;
-        let own = snapshot.own_records_of(&of.dns_name, settings).into_iter().next();
-        own.map(|own| own.stamp).or_else(|| {
-            let records = snapshot.zone_of(&of.dns_name)?.records_of(&of.dns_name);
-            records.iter().find_map(Stamp::of)
-        })
+    fn is_of_entitled(&self, endpoint: &Endpoint) -> bool {
+        let namespace = namespace::digest_of(resource_of(endpoint));
+        self.entitled.is_some() && namespace.as_deref() == self.entitled
+    }
+
+    /// A rule that its namespace seems to want no more stays, because ExternalDNS merges endpoints of several objects, of
+    /// any namespaces: the one that is left may stand for both.
+    fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
+        let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
+        self.standing()?;
+        let asking = namespace::digest_of(resource_of(winner)).unwrap_or_default();
+        let text = format!(
+            "path {:?} is of another namespace (ns={holder}), which asks for it no more, or ExternalDNS merged the two \
+             objects: its rule stays. To release the hostname take it off both objects for one loop, or write ns={asking} \
+             into the record's comment at Cloudflare",
+            winner.set_identifier
+        );
+        Some(Note::of(winner, text))
     }
 
     /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
-        let Self { of, snapshot, settings } = self;
+        let Self { of, entitled: _, snapshot, settings } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
         let hostname = Hostname::parse(&of.dns_name).ok()?;
         let own = snapshot.own_records_of(&of.dns_name, settings);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -301,19 +302,168 @@ fn adoption_does_not_take_a_hostname_from_a_namespace() {
     }
 }
 
-/// The stamp of two rules names no object, so nobody holds the hostname.
+/// Two rules of `shop`, of two objects, so that the stamp names none. The comment has room for `ns=`.
+fn shared_by_two_objects(service: &str) -> [Endpoint; 2] {
+    [of("ingress/shop/web", "", "http://web.shop.svc:80"), of("ingress/shop/status", "^/status$", service)]
+}
+
+fn drifts(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let shown = cloudflare.shown();
+    shown.iter().map(|one| one.property("webhook/drift").unwrap_or_default().to_owned()).collect()
+}
+
+fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let shown = records::records(&cloudflare.snapshot(), &cloudflare.settings());
+    shown.notes.iter().map(ToString::to_string).collect()
+}
+
+fn after_the_switch(published: &[Endpoint]) -> FakeCloudflare {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    run(&mut cloudflare, published);
+    guard(cloudflare)
+}
+
+/// Invariant 10 of docs/how-it-works.md, too.
 #[test]
-fn another_namespaces_mistake_keeps_nothing_published_where_the_guard_came_later() {
+fn switched_on_later_the_guard_writes_the_namespace_that_the_services_of_the_rules_are_of() {
+    let both = shared_by_two_objects("http_status:503");
+    let mut cloudflare = after_the_switch(&both);
+    assert_eq!((drifts(&cloudflare), namespace_in(&cloudflare)), (vec!["namespace".to_owned(); 2], None));
+    let plan = run(&mut cloudflare, &both);
+    let shop = Some(namespace_digest("shop").into_string());
+    assert_eq!((plan.refusals, namespace_in(&cloudflare)), (vec![], shop));
+    assert_eq!((drifts(&cloudflare), notes(&cloudflare)), (vec![String::new(); 2], vec![]));
+    let writes = cloudflare.writes;
+    run(&mut cloudflare, &both);
+    assert_eq!(cloudflare.writes, writes);
+}
+
+/// Nothing is inferred from what is asked for: not where everything drifts, nor where the holder asks for less or nothing.
+#[test]
+fn no_other_namespace_takes_a_hostname_whose_stamp_names_none() {
+    const WEB: &str = "http://web.shop.svc:80";
+    let bank = |path: &str, service: &str| of("ingress/bank/web", path, service);
+    let [web, status] = shared_by_two_objects("http_status:503");
+    let reworded = of("ingress/shop/status", "^/(status|health)$", "http_status:503");
+    let mistaken = of("ingress/shop/status", "^/status$", "http_status:9");
+    for stranger in [
+        bank("^/status$", "http_status:503"),
+        bank("^/status$", "http_status:404"),
+        bank("^/new$", "http_status:503"),
+        bank("^/new$", "http://web.bank.svc:80"),
+        bank("", "http://web.bank.svc:80"),
+    ] {
+        for holder in [
+            vec![web.clone(), status.clone()],
+            vec![web.clone(), reworded.clone()],
+            vec![web.clone()],
+            vec![web.clone(), mistaken.clone()],
+            vec![status.clone()],
+            vec![mistaken.clone()],
+            vec![],
+        ] {
+            for proxied in [true, false] {
+                let mut cloudflare = after_the_switch(&[web.clone(), status.clone()]);
+                cloudflare.records[0].proxied = proxied;
+                let desired: Vec<Endpoint> = holder.iter().chain([&stranger]).cloned().collect();
+                for _ in 0..4 {
+                    let plan = run(&mut cloudflare, &desired);
+                    let seen = format!("{stranger:?} beside {holder:?}: {plan:?}");
+                    assert_ne!(
+                        namespace_in(&cloudflare).as_deref(),
+                        Some(&*namespace_digest("bank")),
+                        "{seen}"
+                    );
+                    let served = services(&cloudflare);
+                    let is_shops = |(path, service): &(String, String)| {
+                        service == WEB && path.is_empty() || service == "http_status:503" && path != "^/new$"
+                    };
+                    assert!(served.iter().all(is_shops), "{seen}: {served:?}");
+                    assert!(!holder.contains(&web) || served.contains(&rule("", WEB)), "{seen}: {served:?}");
+                    let at_new_path = rule("^/(status|health)$", "http_status:503");
+                    assert!(
+                        !holder.contains(&reworded) || served.contains(&at_new_path),
+                        "{seen}: {served:?}"
+                    );
+                }
+                let writes = cloudflare.writes;
+                run(&mut cloudflare, &desired);
+                assert_eq!(cloudflare.writes, writes, "{stranger:?} beside {holder:?}");
+            }
+        }
+    }
+}
+
+/// A path is reworded by a creation and a deletion.
+#[test]
+fn a_hostname_of_two_namespaces_changes_once_its_comment_names_one() {
+    let shop = |path: &str| of("ingress/shop/web", path, "http://web.shop.svc:80");
+    let bank = of("ingress/bank/web", "^/bank$", "http://web.bank.svc:80");
+    let before = after_the_switch(&[shop("^/shop$"), bank.clone()]);
+    let [shop_digest, bank_digest] = ["shop", "bank"].map(namespace_digest);
+    let named = format!("bank: ns={bank_digest}, shop: ns={shop_digest}");
+    assert!(notes(&before).iter().any(|note| note.contains(&named)), "{:?}", notes(&before));
+    assert_eq!(drifts(&before), ["", ""]);
+    let desired = [shop("^/(shop|cart)$"), bank];
+    let mut cloudflare = before.clone();
+    for _ in 0..3 {
+        let plan = run(&mut cloudflare, &desired);
+        assert_eq!(cloudflare, before, "{plan:?}");
+        let told = plan.refusals.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(told.iter().any(|line| line.contains(&format!("ns={shop_digest}"))), "{told:?}");
+    }
+    let comment = format!("{} ns={shop_digest}", cloudflare.records[0].comment);
+    cloudflare.records[0].comment = comment.into();
+    run(&mut cloudflare, &desired);
+    let kept = rule("^/bank$", "http://web.bank.svc:80");
+    assert_eq!(services(&cloudflare), [kept, rule("^/(shop|cart)$", "http://web.shop.svc:80")]);
+    assert_eq!(notes(&cloudflare), [""; 0]);
+}
+
+/// Of answers alone nobody can tell whose they are.
+#[test]
+fn a_hostname_without_a_service_of_a_namespace_is_nobodys_until_its_comment_names_one() {
+    let desired = |code: u16| {
+        [
+            of("ingress/shop/a", "^/a$", &format!("http_status:{code}")),
+            of("ingress/shop/b", "^/b$", "http_status:404"),
+        ]
+    };
+    let before = after_the_switch(&desired(503));
+    let mut cloudflare = before.clone();
+    let plan = run(&mut cloudflare, &desired(418));
+    assert_eq!(cloudflare, before);
+    assert!(plan.refusals[0].to_string().contains("refused=namespace_held"), "{plan:?}");
+    assert!(
+        notes(&cloudflare).iter().any(|note| note.contains("NAMESPACE_GUARD")),
+        "{:?}",
+        notes(&cloudflare)
+    );
+}
+
+/// Its own reworded path is such an endpoint, where a rule without its check would get the requests.
+#[test]
+fn any_refused_endpoint_keeps_a_hostnames_rules_until_its_stamp_names_a_namespace() {
     let one = of("ingress/shop/a", "^/a", "http://a.shop.svc:80");
     let other = of("ingress/shop/b", "^/b", "http://b.shop.svc:80");
-    let wrong = of("ingress/bank/x", "^/x", "no service");
-    for (after, left) in [(vec![other.clone(), wrong.clone()], 1), (vec![wrong], 0)] {
-        let mut cloudflare = FakeCloudflare::new(&[], &[]);
-        run(&mut cloudflare, &[one.clone(), other.clone()]);
-        let mut cloudflare = guard(cloudflare);
-        for _ in 0..3 {
-            run(&mut cloudflare, &after);
+    let strangers = [
+        of("ingress/bank/x", "^/x", "no service"),
+        of("ingress/bank/x", "^/x", "http://x.bank.svc:80"),
+        of("", "^/x", "http_status:404"),
+    ];
+    for stranger in strangers {
+        for (after, left) in [(vec![other.clone(), stranger.clone()], 1), (vec![stranger], 2)] {
+            let mut cloudflare = after_the_switch(&[one.clone(), other.clone()]);
+            let plan = run(&mut cloudflare, &after);
+            assert_eq!(services(&cloudflare).len(), 2, "{plan:?}");
+            for _ in 0..3 {
+                run(&mut cloudflare, &after);
+            }
+            assert_eq!(
+                services(&cloudflare).len(),
+                left,
+                "it is named with the first endpoint that is published"
+            );
         }
-        assert_eq!(services(&cloudflare).len(), left);
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Note;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::namespace_digest;
 use proptest::prelude::*;
-use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint_of;
 
 const HOST: &str = "a.example.com";
@@ -107,6 +109,60 @@ fn a_free_place_goes_to_the_first_by_name_that_can_be_published() {
         let cloudflare = if guard { guarded() } else { FakeCloudflare::new(&[], &[]) };
         let desired = [object(a, "", services[0]), object(b, "", services[1])];
         assert_eq!(winner(cloudflare, &[], "", &desired), expected, "{guard} {services:?}");
+    }
+}
+
+/// One namespace gets all of a hostname, so a place that another one got would stay empty.
+#[test]
+fn with_the_guard_the_namespace_of_a_free_hostname_is_chosen_over_all_its_paths() {
+    let (bank, shop) =
+        (object("ingress/bank/a", "", "http://web.bank.svc:80"), object("ingress/shop/b", "", WEB));
+    let first = |path: &str, service: &str| object("crd/shop/x", path, service);
+    for (desired, expected) in [
+        (vec![bank.clone(), shop.clone()], "ingress/bank/a"),
+        (vec![bank.clone(), shop.clone(), first("^/y", OTHER)], "ingress/shop/b"),
+        (vec![bank.clone(), shop.clone(), first("^/y", "http://web.bank.svc:80")], "ingress/bank/a"),
+        (vec![bank, object("ingress/bank/a", "^/y", MISTAKE), shop], "ingress/shop/b"),
+    ] {
+        assert_eq!(winner(guarded(), &[], "", &desired), expected, "{desired:?}");
+        let mut cloudflare = guarded();
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        let namespace = expected.split('/').nth(1).expect("a namespace");
+        let services = cloudflare.document(&tunnel_id(HOME)).rules().iter().map(|rule| rule.service());
+        let own = services.filter(|service| service.contains(".svc")).collect::<Vec<_>>();
+        let is_own = |service: &&str| service.contains(&format!(".{namespace}.svc"));
+        assert!(own.iter().all(is_own) && !own.is_empty(), "{own:?}: {plan:?}");
+    }
+}
+
+/// ExternalDNS merges the endpoints of two objects that it cannot tell apart, so the one that is left may stand for both.
+#[test]
+fn a_rule_for_which_another_namespace_alone_asks_stays_and_one_note_says_so() {
+    let shop = [object("ingress/shop/a", "", WEB), object("ingress/shop/b", "^/x", "http_status:503")];
+    for service in ["http://web.bank.svc:80", "http_status:503", WEB, MISTAKE] {
+        let bank = object("ingress/bank/a", "^/x", service);
+        let mut cloudflare = guarded();
+        cloudflare.run_loop(&shop, usize::MAX);
+        let before = cloudflare.clone();
+        let desired = [shop[0].clone(), bank.clone()];
+        for _ in 0..3 {
+            let notes = adjusted(&cloudflare, &desired).notes;
+            let [note] = &notes[..] else { panic!("{service}: {notes:?}") };
+            assert_eq!((note.resource.as_deref(), &*note.hostname), (Some("ingress/bank/a"), HOST));
+            let [holder, asking] = ["shop", "bank"].map(|name| format!("ns={}", namespace_digest(name)));
+            assert!(note.text.contains(&holder) && note.text.contains(&asking), "{}", note.text);
+            assert!(note.text.len() <= 300, "{}", note.text);
+            cloudflare.run_loop(&desired, usize::MAX);
+            assert_eq!(cloudflare, before, "{service}");
+        }
+        // The namespace that has it asks for it too.
+        let kept = |note: &Note| note.text.contains("merged");
+        assert!(
+            !adjusted(&cloudflare, &[shop[0].clone(), shop[1].clone(), bank.clone()]).notes.iter().any(kept)
+        );
+        // Nothing stands there.
+        let new = object("ingress/bank/a", "^/new", service);
+        assert!(!adjusted(&cloudflare, &[shop[0].clone(), shop[1].clone(), new]).notes.iter().any(kept));
     }
 }
 

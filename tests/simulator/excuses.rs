@@ -113,7 +113,7 @@ pub(crate) fn namespace_of(world: &World, host: &str) -> Option<Box<str>> {
         let zones = cloudflare.zones().iter().filter(|zone| is_home(cloudflare, &zone.id, host));
         let mut records = zones.flat_map(|zone| cloudflare.records(&zone.id));
         let record = records.find(|record| record.name == host && is_ours(record))?;
-        namespace::holder(&Stamp::parse(record.comment.as_deref()?)?)
+        namespace::named(&Stamp::parse(record.comment.as_deref()?)?)
     })
 }
 

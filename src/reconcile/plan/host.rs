@@ -5,8 +5,7 @@
 mod adoption;
 mod comment;
 mod decide;
-mod heritage;
-mod namespace_guard;
+pub(super) mod heritage;
 mod obstacle;
 mod writes;
 

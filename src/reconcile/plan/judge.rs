@@ -1,7 +1,8 @@
 //! Judges what is asked for before anything else is planned: each publication passes the gate of Access, and what
 //! Cloudflare refused before waits.
 
-use super::request::{Requests, Wanted};
+use super::host::heritage;
+use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
 use crate::model::Hostname;
 use crate::reconcile::Settings;
@@ -37,21 +38,30 @@ impl Judge<'_> {
     /// The requests, with what their rules have to require, or with the reason in place of a publication that has to
     /// wait.
     pub(super) fn judged(self, mut requests: Requests) -> Requests {
+        for (name, request) in &mut requests.by_hostname {
+            request.entitled = self.entitled(name, request);
+        }
         let wishes = self.wishes(&requests);
         let Self { snapshot, settings, own, earlier } = self;
         let gate = Gate { snapshot, settings, own, earlier, wishes: &wishes };
         let mut applications = self.applications(&requests);
-        for (name, request) in &mut requests.by_hostname {
+        for request in requests.by_hostname.values_mut() {
             let wanted = std::mem::take(&mut request.wanted).into_iter();
-            request.wanted = wanted.map(|one| self.judge(name, one, gate, &mut applications)).collect();
+            request.wanted = wanted.map(|one| self.judge(request, one, gate, &mut applications)).collect();
         }
         requests
     }
 
-    fn judge(self, name: &str, wanted: Wanted, gate: Gate<'_>, applications: &mut Applications) -> Wanted {
+    fn judge(
+        self,
+        request: &HostRequest,
+        wanted: Wanted,
+        gate: Gate<'_>,
+        applications: &mut Applications,
+    ) -> Wanted {
         let resource = wanted.resource.as_deref();
         let passed = wanted.publication.and_then(|publication| {
-            self.may_have(name, resource)?;
+            self.may_have(request, resource)?;
             let (publication, besides) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
             if let Besides::First(work) = &besides
@@ -74,12 +84,15 @@ impl Judge<'_> {
             let withdrawn =
                 request.withdrawn.keys().map(|path| Some(&**path).filter(|path| !path.is_empty()));
             wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
-            let allowed =
-                request.wanted.iter().filter(|one| self.may_have(name, one.resource.as_deref()).is_ok());
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
-            for wanted in allowed {
+            for wanted in &request.wanted {
+                let asking = wanted.resource.as_deref().and_then(namespace::digest_of);
+                if request.entitled.is_some() && request.entitled != asking {
+                    continue;
+                }
                 let access = wanted.publication.as_ref().map(|publication| &publication.access);
                 match access {
+                    Ok(AccessWish::Open) if self.may_have(request, wanted.resource.as_deref()).is_err() => {}
                     Ok(AccessWish::Open) => {
                         let path = Some(&*wanted.set_identifier).filter(|path| !path.is_empty());
                         wishes.open.push((name.clone(), path.map(Into::into)));
@@ -108,22 +121,24 @@ impl Judge<'_> {
             && (is_ours() || answering::may_be_taken(name, snapshot, settings))
     }
 
-    /// Says no where another namespace has the hostname. What is refused so protects and opens nothing for others.
-    fn may_have(self, name: &str, resource: Option<&str>) -> Result<(), Reason> {
-        if !self.settings.policy.namespace_guard {
-            return Ok(());
-        }
-        let asking = resource.and_then(namespace::digest_of);
-        match self.holder(name).filter(|holder| asking.as_ref() != Some(holder)) {
-            Some(holder) => Err(Reason::NamespaceHeld { holder }),
-            None => Ok(()),
-        }
+    /// The namespace that may have the hostname. One that ExternalDNS's TXT record names comes before the first that asks.
+    fn entitled(self, name: &str, request: &HostRequest) -> Option<Box<str>> {
+        let Self { snapshot, settings, .. } = self;
+        settings.policy.namespace_guard.then_some(())?;
+        let of_txt = || heritage::resource(snapshot.zone_of(name)?, &request.registry_names, name);
+        let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
+        let first = || allowed.filter_map(|one| one.resource.clone()).min();
+        let of_free = || namespace::digest_of(&of_txt().or_else(first)?);
+        namespace::holder(name, snapshot, settings).ok()?.or_else(of_free)
     }
 
-    /// The namespace that the stamp of a hostname names.
-    fn holder(self, name: &str) -> Option<Box<str>> {
-        let own = self.snapshot.own_records_of(name, self.settings);
-        namespace::holder(&own.first()?.stamp)
+    /// Says no where another namespace may have the hostname. What is refused so protects and opens nothing for others.
+    fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
+        let asking = resource.and_then(namespace::digest_of);
+        if !self.settings.policy.namespace_guard || asking.is_some() && asking == request.entitled {
+            return Ok(());
+        }
+        Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking: asking.unwrap_or_default() })
     }
 
     /// Says no where Cloudflare refused the rule and would refuse it again.
@@ -141,13 +156,12 @@ impl Judge<'_> {
         if self.settings.policy.namespace_guard {
             let places = all.iter().filter_map(|one| Place::of_application(one, &self.settings.policy.owner));
             for place in places {
-                // What is left of a withdrawn name stands in front of its wildcard, which has that record.
-                let mut records = self.snapshot.answering(place.hostname()).iter();
-                let stamp = records.find_map(|record| self.snapshot.own_stamp(record, self.settings));
+                let holder = |name: &str| namespace::holder(name, self.snapshot, self.settings).ok()?;
                 let asking = || requests.by_hostname.get(place.hostname())?.resource();
                 let asking = || namespace::digest_of(&asking()?);
-                let of_wildcard = || namespace::holder(stamp.as_ref()?);
-                let holder = self.holder(place.hostname()).or_else(asking).or_else(of_wildcard);
+                // What is left of a withdrawn name stands in front of its wildcard, which has that record.
+                let of_wildcard = || holder(&self.snapshot.answering(place.hostname()).first()?.name);
+                let holder = holder(place.hostname()).or_else(asking).or_else(of_wildcard);
                 namespaces.push(holder.unwrap_or_default());
             }
         }

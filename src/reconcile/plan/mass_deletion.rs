@@ -86,8 +86,8 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
-            let holder = || namespace::holder(&own.first()?.stamp);
-            let namespace = if settings.policy.namespace_guard { holder() } else { None };
+            let guard = settings.policy.namespace_guard;
+            let namespace = guard.then(|| namespace::holder(name, snapshot, settings).ok()?).flatten();
             let of = |created_unix_seconds| Published { namespace, created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }

@@ -110,10 +110,12 @@ pub enum Reason {
         /// An Access application of its own may come.
         is_coming: bool,
     },
-    /// The namespace guard keeps the hostname for another namespace.
+    /// The namespace guard does not let the endpoint's namespace have the hostname.
     NamespaceHeld {
-        /// The digest of that namespace.
-        holder: Box<str>,
+        /// The digest of the namespace that has it; `None` if nothing tells which one has.
+        holder: Option<Box<str>>,
+        /// The digest of the endpoint's namespace.
+        asking: Box<str>,
     },
     /// Another rule of the hostname has the same digest.
     DigestTaken {
@@ -460,10 +462,15 @@ impl fmt::Display for Reason {
                     )
                 }
             }
-            Self::NamespaceHeld { holder } => write!(
+            Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
                 "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
-                 until its record is gone; or take ns= and resource= off the record's comment at Cloudflare"
+                 until its record is gone; or write ns={asking} into the record's comment at Cloudflare instead"
+            ),
+            Self::NamespaceHeld { holder: None, asking } => write!(
+                formatter,
+                "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell which namespace \
+                 has the hostname: if it is this one, add ns={asking} to the comment at Cloudflare"
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
@@ -662,7 +669,8 @@ mod tests {
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
             Reason::ClosingFirst { hostname: none(), set_identifier: none(), is_coming: false },
-            Reason::NamespaceHeld { holder: none() },
+            Reason::NamespaceHeld { holder: Some(none()), asking: none() },
+            Reason::NamespaceHeld { holder: None, asking: none() },
             Reason::DigestTaken { tunnel: none(), path: none() },
             Reason::TwoTunnels { tunnel: none() },
             Reason::RuleLeftBehind { tunnel: none(), hostname: none(), path: none() },

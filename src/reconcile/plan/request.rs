@@ -26,6 +26,8 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
     pub(super) wanted: Vec<Wanted>,
+    /// The namespace that may have the hostname, in the form of a stamp, with the namespace guard.
+    pub(super) entitled: Option<Box<str>>,
     /// The set identifiers of what is withdrawn, each with its object if that is known.
     pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.

@@ -109,7 +109,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         let is_other = stamp.owner != settings.policy.owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
-    let found = heritage::of(host, record).into_iter();
+    let found = heritage::of(host.zone, host.registry_names, record).into_iter();
     let owners: Vec<Need> = found.map(|(_, heritage)| Need::Owner(heritage.owner)).collect();
     if !owners.is_empty() {
         return Some(owners);

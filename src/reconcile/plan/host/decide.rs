@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::{adoption, comment, namespace_guard, obstacle};
+use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
-use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationWork, Besides};
 use crate::reconcile::canonical::{Fault, Problem, Publication};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
+use crate::reconcile::{Note, namespace};
 
 /// An endpoint that is published, or stands as wanted.
 #[derive(Clone, Copy, Debug)]
@@ -89,15 +89,7 @@ fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
 
 /// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
-    let mut asked = one_a_path(request);
-    let entitled = namespace_guard::entitled(&host, &desired(&asked));
-    for one in &mut asked {
-        let refusal = namespace_guard::refusal(&host, one.resource(), entitled.as_deref());
-        one.may_hold_back = refusal.is_none();
-        if let Some(reason) = refusal.filter(|_| one.outcome.is_ok()) {
-            one.outcome = Err(reason);
-        }
-    }
+    let mut asked = one_a_path(&host, request);
     let (mut taking, mut withdrawn) = settled(&host, request, &mut asked);
     let mut work = first_work(&host, &mut asked);
     if !work.is_empty() {
@@ -176,15 +168,22 @@ fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> 
 }
 
 /// The wanted endpoints, the first of each path, because ExternalDNS asks for only one.
-fn one_a_path(request: &HostRequest) -> Vec<Asked<'_>> {
+fn one_a_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Asked<'w>> {
     let mut paths = BTreeSet::new();
     let asked = request.wanted.iter();
     let asked = asked.map(|wanted| Asked {
         wanted,
         outcome: wanted.publication.as_ref().map_err(Clone::clone),
-        may_hold_back: true,
+        may_hold_back: !is_kept_from(host, wanted.resource.as_deref()),
     });
     asked.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
+}
+
+/// True if the stamp keeps the hostname for another namespace than the object's. Before the stamp names one, what is
+/// refused may be what a rule of the hostname became.
+fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
+    let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::named);
+    named.is_some() && named != resource.and_then(namespace::digest_of)
 }
 
 fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Desired<'w>> {

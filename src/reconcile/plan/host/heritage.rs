@@ -5,6 +5,7 @@ use super::Host;
 use crate::model::Record;
 use crate::reconcile::heritage::Heritage;
 use crate::reconcile::plan::RecordOperation;
+use crate::reconcile::snapshot::{ZoneSnapshot, is_address};
 use crate::reconcile::stamp::Stamp;
 
 /// The type in the name of a registry's TXT record: that of the record that we ask for.
@@ -14,31 +15,37 @@ const WANTED_TYPE: &str = "cname";
 type Found<'a> = (&'a Record, Heritage);
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone.
-pub(super) fn of<'a>(host: &Host<'a>, record: &Record) -> Vec<Found<'a>> {
+/// `seen` are the names of such records in the request.
+pub(super) fn of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: &Record) -> Vec<Found<'a>> {
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let names = registry_names(host.registry_names, host.name());
+    let names = registry_names(seen, &record.name);
     let names = names.iter().filter(|(kind, _)| match kind {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",
     });
-    let records = names.flat_map(|(_, name)| host.zone.records_of(name));
+    let records = names.flat_map(|(_, name)| zone.records_of(name));
     let texts = records.filter(|record| &*record.kind == "TXT");
     texts.filter_map(|record| Some((record, Heritage::parse(&record.content)?))).collect()
 }
 
-/// The object of a record in the way.
-pub(super) fn resource(host: &Host<'_>) -> Option<Box<str>> {
-    let found = host.foreign_records.iter().flat_map(|record| of(host, record));
-    found.filter_map(|(_, heritage)| heritage.resource).next()
+/// The object of a record of `name` that is in the way.
+pub(in crate::reconcile::plan) fn resource(
+    zone: &ZoneSnapshot,
+    seen: &[Box<str>],
+    name: &str,
+) -> Option<Box<str>> {
+    let records = zone.records_of(name).iter().filter(|record| is_address(record));
+    let mut found = records.flat_map(|record| of(zone, seen, record));
+    found.find_map(|(_, heritage)| heritage.resource)
 }
 
 /// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. One under an old
 /// name may be about several records.
 pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
     let owners = &host.policy().adopt.owners;
-    let found = host.adopted_records.iter().flat_map(|record| of(host, record));
+    let found = host.adopted_records.iter().flat_map(|record| of(host.zone, host.registry_names, record));
     let mut deletions = Vec::new();
     for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
         let deletion = RecordOperation::delete(record);
