@@ -185,16 +185,44 @@ fn foreign_records_excuse_no_mass_deletion() {
     assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1);
 }
 
+/// `h3.shop.example.com`, … of the namespace `shop`.
+fn of_namespace(namespace: &str, numbers: Range<usize>) -> Vec<Endpoint> {
+    let service = format!("http://web.{namespace}.svc:80");
+    let (resource, service) = (format!("ingress/{namespace}/web"), [("tunnel-service", &*service)]);
+    let name = |number| format!("h{number}.{namespace}.example.com");
+    numbers.map(|number| harness::endpoint_of(&resource, &name(number), &service)).collect()
+}
+
+/// Two hostnames of each of ten namespaces.
+fn of_small_namespaces(numbers: Range<usize>) -> Vec<Endpoint> {
+    (0..10).flat_map(|number| of_namespace(&format!("n{number}"), numbers.clone())).collect()
+}
+
+/// A source that fails for all leaves nothing as old as what goes, whatever is new.
+#[test]
+fn with_the_guard_the_hostnames_of_many_small_namespaces_go_unless_nothing_would_be_left() {
+    let small = of_small_namespaces(0..2);
+    for (beside, renamed, expected) in [(1, 0, 0), (0, 0, 20), (0, 2, 20), (1, 2, 0)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.namespace_guard = true;
+        let shop = of_namespace("shop", 0..beside);
+        run(&mut cloudflare, &of(&[&shop, &small]));
+        let after = of(&[&shop, &of_small_namespaces(10..10 + renamed)]);
+        for _ in 0..3 {
+            run(&mut cloudflare, &after);
+            let standing = cloudflare
+                .records
+                .iter()
+                .filter(|record| small.iter().any(|one| *one.dns_name == *record.name));
+            assert_eq!(standing.count(), expected, "beside {beside}, renamed {renamed}");
+        }
+    }
+}
+
 /// Else a namespace that deletes as many as it likes keeps the others from ever withdrawing anything.
 #[test]
 fn with_the_guard_the_mass_of_one_namespace_withholds_nothing_of_another() {
-    let of_namespace = |namespace: &str, numbers: Range<usize>| -> Vec<Endpoint> {
-        let service = format!("http://web.{namespace}.svc:80");
-        let (resource, service) = (format!("ingress/{namespace}/web"), [("tunnel-service", &*service)]);
-        let name = |number| format!("h{number}.{namespace}.example.com");
-        numbers.map(|number| harness::endpoint_of(&resource, &name(number), &service)).collect()
-    };
-    let small: Vec<Endpoint> = (0..10).flat_map(|number| of_namespace(&format!("n{number}"), 0..2)).collect();
+    let small = of_small_namespaces(0..2);
     for (guard, beside, stay) in [(false, 41, 2), (true, 40, 1)] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.namespace_guard = guard;

@@ -327,8 +327,8 @@ pub(crate) fn is_withheld(world: &World) -> bool {
     world.settings.policy == SyncPolicy::UpsertOnly || (is_mass(world, &published) && are_known())
 }
 
-/// Whether all of these hostnames are too many to go at once. With the namespace guard those of each namespace are judged
-/// first, and then what is left together.
+/// Whether all of these hostnames are too many to go at once. With the namespace guard those of each namespace are judged,
+/// and all together where nothing would be left.
 fn is_mass(world: &World, published: &[&str]) -> bool {
     let limit = world.settings.mass_deletion_limit;
     // What another writer's record may keep counts only where it goes.
@@ -338,8 +338,7 @@ fn is_mass(world: &World, published: &[&str]) -> bool {
         *all += 1;
         *certain += usize::from(HOSTS.contains(host));
     }
-    by_namespace.retain(|_, (_, certain)| *certain <= limit);
-    let left: usize = by_namespace.values().map(|(all, _)| all).sum();
-    let certain: usize = by_namespace.values().map(|(_, certain)| certain).sum();
-    limit > 0 && (certain > limit || (left == 0 && !published.is_empty()))
+    let all_go = published.iter().all(|host| HOSTS.contains(host));
+    let is_mass_of_each = !published.is_empty() && by_namespace.values().all(|(_, certain)| *certain > limit);
+    limit > 0 && (is_mass_of_each || all_go && published.len() > limit)
 }

@@ -23,8 +23,9 @@ struct Published {
     place: Option<usize>,
 }
 
-/// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself first, so the
-/// deletions of one withhold none of another.
+/// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself, so the
+/// deletions of one withhold none of another. Deletions that would leave nothing are a mass over all namespaces: a source
+/// may fail for many small ones at once.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
     let limit = settings.policy.mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
@@ -36,11 +37,11 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
+    let outnumber = |going, staying| going > limit && going > staying;
     let mut withheld: BTreeSet<usize> =
-        inserted(of_one_namespace.flat_map(|published| mass(published, limit)));
-    published.retain(|one| one.place.is_none_or(|place| !withheld.contains(&place)));
+        inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
     sort_by(&mut published, |one, other| one.created_unix_seconds.cmp(&other.created_unix_seconds));
-    withheld.extend(mass(&published, limit));
+    withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
@@ -50,16 +51,16 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     Plan { hosts, ..plan }
 }
 
-/// The places of deletions that exceed the limit and also outnumber the hostnames that stay and are as old. Each age of
-/// the sorted hostnames is judged by itself: a young hostname is compared with more hostnames than an old one, and
+/// The places of deletions that are a mass, by their number and that of the hostnames that stay and are as old. Each age
+/// of the sorted hostnames is judged by itself: a young hostname is compared with more hostnames than an old one, and
 /// allowing its deletion is no reason to allow the others.
-fn mass(published: &[Published], limit: usize) -> impl Iterator<Item = usize> {
+fn mass(published: &[Published], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
         let going_now = of_one_age.iter().filter(|one| one.goes).count();
         going += going_now;
         staying += of_one_age.len() - going_now;
-        if going > limit && going > staying {
+        if is_mass(going, staying) {
             withheld = going + staying;
         }
     }
