@@ -277,7 +277,7 @@ promtool:
 laws cases='2560' seed=`echo $RANDOM`:
     @[[ '{{ cases }}' =~ ^[1-9][0-9]{0,8}$ && '{{ seed }}' =~ ^[0-9]+$ ]] || { echo 'error: it is written as in `just laws 2560 7`: how many worlds, and a seed' >&2; exit 1; }
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test reconcile -- laws:: misspellings::
-    PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws::
+    PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws:: access_laws::
 
 # Whole worlds by a seed, for ten minutes; or one with all its steps and calls: `just simulate seed=7`.
 [group('test')]

@@ -9,6 +9,7 @@
 mod access_applications;
 mod access_faults;
 mod access_guard;
+mod access_laws;
 mod access_strangers;
 mod access_withdrawals;
 mod adjustments;
