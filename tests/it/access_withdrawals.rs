@@ -1,6 +1,9 @@
 //! Protected hostnames that are withdrawn, opened or published by the hundred: which applications go, when, and what
 //! visitors meet meanwhile.
 
+mod narrower;
+mod openings;
+
 use std::time::Duration;
 
 use cloudflare_emulator::{Application, Fault, Matcher, Visitor};

@@ -1,0 +1,189 @@
+//! What becomes of visitors with a login, and of those without one, where a place is withdrawn, reworded or widened and
+//! another rule of ours answers its visitors.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Property;
+
+use super::*;
+
+const WILDCARD: &str = "*.example.com";
+const MIDDLE: &str = "*.w.example.com";
+const DEEP: &str = "a.b.w.example.com";
+
+fn path(prefix: &str, policies: &str) -> Endpoint {
+    at(NAME, &[("tunnel-path-prefix", prefix), ("access-policy", policies)])
+}
+
+fn is_served(stage: &Stage, host: &str, path: &str) -> bool {
+    stage.cloudflare().visit_as(Visitor::WithLogin, host, path).is_served()
+}
+
+/// What stands, what is asked for then, and a visitor of what has gone.
+type Change = (&'static str, [Vec<Endpoint>; 2], (&'static str, &'static str));
+
+fn changes() -> [Change; 5] {
+    let whole = || wish("staff");
+    [
+        ("a path becomes the hostname", [vec![path("/p", "staff")], vec![whole()]], (NAME, "/p")),
+        (
+            "a path becomes another one",
+            [vec![whole(), path("/p", "on-call")], vec![whole(), path("/p2", "on-call")]],
+            (NAME, "/p/x"),
+        ),
+        ("a path is withdrawn", [vec![whole(), path("/p", "on-call")], vec![whole()]], (NAME, "/p")),
+        (
+            "a path is withdrawn below a path",
+            [vec![path("/p", "staff"), path("/p/q", "on-call")], vec![path("/p", "staff")]],
+            (NAME, "/p/q"),
+        ),
+        (
+            "a name is withdrawn below a wildcard",
+            [vec![of(WILDCARD, "staff"), wish("on-call")], vec![of(WILDCARD, "staff")]],
+            (NAME, "/"),
+        ),
+    ]
+}
+
+/// The edge would go on asking for the login of the old application, whose token the rule does not take.
+#[test]
+fn a_visitor_with_a_login_is_served_after_each_loop_in_which_a_place_goes_from_a_protected_one() {
+    for ((label, [before, after], (host, at)), age) in
+        changes().iter().flat_map(|change| [0, 11 * 60, 31_536_000].map(|age| (change, age)))
+    {
+        let stage = Stage::new(&[]);
+        stage.run_loop(before).expect_err("the applications come first");
+        stage.run_loop(before).expect("their rules come");
+        stage.cloudflare().advance_clock(Duration::from_secs(age));
+        stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &[&format!("https://{host}{at}")]);
+        assert!(is_served(&stage, host, at), "{label}");
+        for nth in 1..=4 {
+            let _ = stage.run_loop(after);
+            assert!(is_served(&stage, host, at), "{label}, {age} s old, after loop {nth}");
+            stage.cloudflare().advance_clock(INTERVAL);
+        }
+        let wanted = after.len();
+        assert_eq!(names(&stage).len(), wanted, "{label}: {:?}", names(&stage));
+        assert_eq!(stage.leaks(), [""; 0], "{label}, {age} s old");
+    }
+}
+
+#[test]
+fn an_application_whose_deletion_failed_beside_its_rule_goes_in_the_next_loop() {
+    for (label, [before, after], (host, at)) in changes() {
+        for fault in [Fault::status(500), Fault::DoneButUnanswered, Fault::error(403, 10000, "no")] {
+            let stage = Stage::new(&[]);
+            stage.run(&before);
+            stage.cloudflare().fault(Matcher::delete_application(), 1, fault.clone());
+            for _ in 0..2 {
+                if stage.cloudflare().waiting_faults() > 0 {
+                    let _ = stage.run_loop(&after);
+                    stage.cloudflare().advance_clock(INTERVAL);
+                }
+            }
+            assert_eq!(stage.cloudflare().waiting_faults(), 0, "{label}: it goes with its rule");
+            stage.run_loop(&after).expect("all else is done");
+            assert_eq!(names(&stage).len(), after.len(), "{label}: {fault:?}");
+            assert!(is_served(&stage, host, at), "{label}: {fault:?}");
+        }
+    }
+}
+
+/// Its visitors would meet no login, or a check that wants none of the tokens that the edge asks for.
+#[test]
+fn an_application_stays_where_not_every_request_of_its_place_is_answered_by_a_rule_with_a_check_of_ours() {
+    let checked = [
+        ("tunnel-path-prefix", "/q"),
+        ("access-required", "true"),
+        ("access-team-name", "my-team"),
+        ("access-aud-tag", "own"),
+    ];
+    let mut checked = at(NAME, &checked);
+    checked.labels.set("resource", "ingress/shop/other");
+    for (label, before, after) in [
+        ("an open wildcard", vec![at(WILDCARD, &[]), wish("staff")], vec![at(WILDCARD, &[])]),
+        (
+            "a path with a check of its own",
+            vec![of(WILDCARD, "staff"), checked.clone(), wish("staff")],
+            vec![of(WILDCARD, "staff"), checked.clone()],
+        ),
+    ] {
+        let stage = Stage::new(&[]);
+        stage.run(&before);
+        stage.run_loop(&after).expect("withdrawn");
+        assert!(names(&stage).contains(&NAME.to_owned()), "{label}: {:?}", names(&stage));
+        assert_eq!(stage.leaks(), [""; 0], "{label}");
+    }
+}
+
+/// The record leads there until the hostname stands in the other tunnel, and for `MOVE_GRACE` visitors may be led there yet.
+#[test]
+fn a_rule_that_stays_because_of_a_move_keeps_its_application_which_goes_with_it() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().add_tunnel("office");
+    let stage = stage.restarted_with(&[("CF_TUNNEL_ID", "home,office"), ("MOVE_GRACE", "30s")]);
+    let in_tunnel = |mut endpoint: Endpoint, tunnel: &str| {
+        endpoint.provider_specific.push(Property::new("webhook/tunnel", tunnel));
+        endpoint
+    };
+    stage.run(&[in_tunnel(path("/p", "staff"), "home")]);
+    stage.cloudflare().delay_configurations("office", &[Duration::from_secs(90)]);
+    let moved = [in_tunnel(wish("staff"), "office")];
+    let mut seen = Vec::new();
+    for nth in 1..=8 {
+        let _ = stage.run_loop(&moved);
+        let is_led_home = stage.harness.cnames()[0].1.starts_with(&stage.harness.tunnel);
+        let stands = stage.harness.rules().iter().any(|rule| rule.contains(NAME));
+        assert_eq!(names(&stage).contains(&format!("{NAME}/p")), stands, "after loop {nth}");
+        assert!(
+            is_led_home == stands && is_served(&stage, NAME, "/p") || !is_led_home && stands,
+            "loop {nth}"
+        );
+        seen.push((is_led_home, stands));
+        stage.cloudflare().advance_clock(INTERVAL);
+    }
+    seen.dedup();
+    assert_eq!(seen, [(true, true), (false, true), (false, false)]);
+    assert_eq!((names(&stage), stage.leaks()), (vec![NAME.to_owned()], vec![]));
+}
+
+/// The rule of the middle wildcard turned them away; no application of it is over so deep a name.
+#[test]
+fn a_deep_name_keeps_its_application_for_as_long_as_something_wider_would_answer_without_a_login() {
+    let (widest, middle) = (at(WILDCARD, &[]), of(MIDDLE, "staff"));
+    for age in [Duration::ZERO, AGE_MIN, 52_560 * AGE_MIN] {
+        let stage = Stage::new(&[]);
+        stage.run(&[widest.clone(), middle.clone(), of(DEEP, "on-call")]);
+        stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &["https://a.b.w.example.com/"]);
+        stage.cloudflare().advance_clock(age);
+        for left in [&[widest.clone(), middle.clone()][..], std::slice::from_ref(&widest)] {
+            stage.run_long(left);
+            assert!(names(&stage).contains(&DEEP.to_owned()), "{left:?}: {:?}", names(&stage));
+            assert_eq!(stage.leaks(), [""; 0]);
+        }
+        stage.run_long(&[]);
+        assert_eq!(names(&stage), [""; 0], "nothing answers any more");
+    }
+    let stage = Stage::new(&[]);
+    stage.run(&[middle.clone(), of(DEEP, "on-call")]);
+    stage.run_long(&[middle]);
+    assert_eq!(names(&stage), [MIDDLE], "nothing wider would answer");
+}
+
+#[test]
+fn a_warning_says_so_where_a_rule_goes_whose_check_alone_closed_names() {
+    for (name, widest, is_told) in [
+        (MIDDLE, Some(at(WILDCARD, &[])), true),
+        (MIDDLE, Some(of(WILDCARD, "staff")), false),
+        (MIDDLE, None, false),
+        (NAME, Some(at(WILDCARD, &[])), false),
+    ] {
+        let stage = Stage::new(&[]);
+        let widest = widest.into_iter().collect::<Vec<_>>();
+        stage.run(&[&[of(name, "staff")], &*widest].concat());
+        stage.harness.log.forget();
+        stage.run_loop(&widest).expect("withdrawn");
+        assert_eq!(stage.logged(&["WARN", name, "more than one label"]), is_told, "{name}, {widest:?}");
+        stage.run_long(&widest);
+        let open = stage.cloudflare().visit("a.b.w.example.com", "/").is_served();
+        assert_eq!(open, name == MIDDLE && is_told || name == NAME);
+    }
+}

@@ -1,0 +1,225 @@
+//! The order of an opening: what asks for a login within a place is closed before the place opens, and what is said of it
+//! is said when it is so.
+
+use cloudflare_emulator::{Visit, Watched};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Property;
+
+use super::*;
+
+const WILDCARD: &str = "*.example.com";
+const MIDDLE: &str = "*.w.example.com";
+const OTHER: &str = "https://other.example.com/";
+
+fn by(object: &str, mut endpoint: Endpoint) -> Endpoint {
+    endpoint.labels.set("resource", object);
+    endpoint
+}
+
+fn admin_of(name: &str, policies: &str) -> Endpoint {
+    by("ingress/shop/admin", at(name, &[("tunnel-path-prefix", "/admin"), ("access-policy", policies)]))
+}
+
+fn admin(policies: &str) -> Endpoint {
+    admin_of(NAME, policies)
+}
+
+/// What visitors without a login were ever served at an address since it was watched.
+fn reached(stage: &Stage, url: &str) -> Vec<String> {
+    let watched = stage.cloudflare().watched();
+    let is_served = |watched: &&Watched| {
+        watched.url == url && watched.changes.iter().any(|change| change.got.iter().any(Visit::is_served))
+    };
+    watched.iter().filter(is_served).map(ToString::to_string).collect()
+}
+
+/// What opens, and what is to be closed within it: the hostname, the same that opens, the place that is closed, and a
+/// visitor of each.
+type Pair = (fn(&str) -> Endpoint, fn(&str) -> Endpoint, &'static str, [&'static str; 2]);
+
+const PAIRS: [Pair; 4] = [
+    (|policies| of(WILDCARD, policies), wish, NAME, [OTHER, "https://app.example.com/"]),
+    (wish, admin, "app.example.com/admin", ["https://app.example.com/", "https://app.example.com/admin"]),
+    (
+        |policies| admin_of(WILDCARD, policies),
+        admin,
+        "app.example.com/admin",
+        ["https://other.example.com/admin", "https://app.example.com/admin"],
+    ),
+    (
+        |policies| of(WILDCARD, policies),
+        |policies| admin_of(MIDDLE, policies),
+        "*.w.example.com/admin",
+        [OTHER, "https://a.w.example.com/admin"],
+    ),
+];
+
+fn is_served(stage: &Stage, visitor: Visitor, url: &str) -> bool {
+    let (host, path) = url.trim_start_matches("https://").split_once('/').expect("a path");
+    stage.cloudflare().visit_as(visitor, host, &format!("/{path}")).is_served()
+}
+
+/// The wider one is protected, and its visitors are watched.
+fn closed_wide(stage: &Stage, (wide, _, _, urls): &Pair) {
+    stage.run(&[wide("staff")]);
+    stage.cloudflare().watch_as(&[Visitor::WithoutLogin, Visitor::Preflight], urls);
+}
+
+/// Everything that the opening would write: the wide rule has its check, and its application is there.
+fn assert_still_closed(stage: &Stage, label: &str) {
+    assert!(stage.harness.rules()[0].contains("audTag"), "{label}: {:?}", stage.harness.rules());
+    assert!(stage.policies().contains(&vec!["staff".to_owned()]), "{label}");
+}
+
+#[test]
+fn a_wider_place_opens_only_after_the_application_of_a_narrower_one_was_made_whatever_fails() {
+    for (pair, fault) in PAIRS.iter().flat_map(|pair| {
+        let denied = Fault::error(403, 10000, "Authentication error");
+        [Fault::status(500), denied, Fault::DoneButUnanswered].map(|fault| (pair, fault))
+    }) {
+        let (wide, narrow, place, [open, closed]) = *pair;
+        let label = format!("{place}: {fault:?}");
+        let stage = Stage::new(&[]);
+        closed_wide(&stage, pair);
+        let desired = [wide("none"), narrow("on-call")];
+        stage.cloudflare().fault(Matcher::create_application(), 1, fault.clone());
+        let answer = stage.run_loop(&desired);
+        assert_still_closed(&stage, &label);
+        if !matches!(fault, Fault::Status { code: 403, .. }) {
+            assert_eq!(answer, Err(503), "{label}");
+            assert!(stage.logged(&["refused=waiting", wide("none").dns_name.as_str()]), "{label}");
+        }
+        stage.cloudflare().advance_clock(INTERVAL);
+        stage.run(&desired);
+        assert_eq!(reached(&stage, closed), [""; 0], "{label}");
+        assert!(is_served(&stage, Visitor::WithoutLogin, open), "{label}");
+        assert!(is_served(&stage, Visitor::WithLogin, closed), "{label}");
+        assert_eq!(stage.policies(), [["on-call"]], "{label}");
+    }
+}
+
+/// The deletion and the creation were made side by side: no rule asks for a token of the application that goes.
+#[test]
+fn an_application_whose_rule_never_came_goes_after_the_application_of_a_narrower_place_was_made() {
+    let stage = Stage::new(&[]);
+    let behind = at(WILDCARD, &[]);
+    stage.run(std::slice::from_ref(&behind));
+    assert_eq!(stage.run_loop(&[behind.clone(), of(MIDDLE, "staff")]), Err(503));
+    let url = "https://a.w.example.com/";
+    stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &[url]);
+    stage.cloudflare().fault(Matcher::create_application(), 1, Fault::status(500));
+    stage.run(&[behind, of(MIDDLE, "none"), of("a.w.example.com", "on-call")]);
+    assert_eq!(reached(&stage, url), [""; 0]);
+    assert!(is_served(&stage, Visitor::WithoutLogin, "https://b.w.example.com/"));
+    assert_eq!(stage.policies(), [["on-call"]]);
+}
+
+/// Only the author of the narrower one can mend that, and ExternalDNS need not ask again for the one that opens.
+#[test]
+fn a_wider_place_stays_closed_while_a_narrower_one_has_a_mistake_or_can_have_no_application() {
+    let mistaken = |mut endpoint: Endpoint| {
+        endpoint.provider_specific.push(Property::new("webhook/origin-connect-timeout", "soon"));
+        endpoint
+    };
+    for (pair, obstacle) in
+        PAIRS.iter().flat_map(|pair| [(pair, "misspelled"), (pair, "mistaken"), (pair, "full")])
+    {
+        let (wide, narrow, place, [open, closed]) = *pair;
+        let label = format!("{place}, {obstacle}");
+        let mut stage = Stage::new(&[]);
+        closed_wide(&stage, pair);
+        let narrow_as_it_is = match obstacle {
+            "misspelled" => narrow("on-cal"),
+            "mistaken" => mistaken(narrow("on-call")),
+            _ => {
+                for number in 0..499 {
+                    let uri = format!("theirs{number}.example.com");
+                    let theirs = json!({"type": "self_hosted", "name": uri, "domain": uri});
+                    stage.cloudflare().add_application(&theirs).expect("an application");
+                }
+                narrow("on-call")
+            }
+        };
+        let desired = [wide("none"), narrow_as_it_is];
+        for nth in 1..=4 {
+            if nth == 3 {
+                stage = stage.restarted();
+            }
+            let answer = stage.run_loop(&desired);
+            assert!(nth == 1 || answer.is_ok(), "{label}: {answer:?}");
+            assert_still_closed(&stage, &label);
+            stage.cloudflare().advance_clock(AGE_MIN);
+        }
+        // A mistake may hide the path, too.
+        let host = place.split('/').next().expect("a hostname");
+        assert!(stage.logged(&["refused=still_protected", host]), "{label}");
+        stage.cloudflare().edit(|cloudflare| {
+            for number in 0..if obstacle == "full" { 499 } else { 0 } {
+                cloudflare.delete_application(&format!("theirs{number}.example.com"));
+            }
+        });
+        stage.run(&[wide("none"), narrow("on-call")]);
+        assert_eq!(reached(&stage, closed), [""; 0], "{label}");
+        assert!(is_served(&stage, Visitor::WithoutLogin, open), "{label}");
+        assert!(is_served(&stage, Visitor::WithLogin, closed), "{label}");
+    }
+}
+
+/// Nothing fails, and each request makes as many applications as there is time for.
+#[test]
+fn a_wildcard_opens_after_the_last_of_three_hundred_names_below_it_has_its_application() {
+    let stage = Stage::new(&[]);
+    stage.run(&[of(WILDCARD, "staff")]);
+    let urls = [0, 150, 299].map(|number| format!("https://a{number}.example.com/"));
+    let urls = [&*urls[0], &urls[1], &urls[2], "https://other.example.com/"];
+    stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &urls);
+    slow_down(&stage);
+    let desired = [&[of(WILDCARD, "none")], &*many(300)].concat();
+    let mut loops = 0;
+    while stage.run_loop(&desired) != Ok(Changes::default()) {
+        let is_open = is_served(&stage, Visitor::WithoutLogin, urls[3]);
+        assert!(!is_open || names(&stage).len() >= 300, "{loops}");
+        loops += 1;
+        assert!(loops < 10, "{:?}", stage.harness.log.lines_with(&["refused="]));
+        stage.cloudflare().advance_clock(INTERVAL);
+    }
+    for url in &urls[..3] {
+        assert_eq!(reached(&stage, url), [""; 0]);
+    }
+    assert!(is_served(&stage, Visitor::WithoutLogin, urls[3]));
+}
+
+/// It is said in the loop in which it is so, and once.
+#[test]
+fn that_visitors_need_no_login_any_more_is_said_when_they_need_none() {
+    const SAID: [&str; 2] = ["need no login any more", NAME];
+    let stage = Stage::protected(&[]);
+    stage.cloudflare().fault_every(Matcher::delete_application(), Fault::status(500));
+    for _ in 0..3 {
+        let _ = stage.run_loop(&[wish("none")]);
+        assert!(!stage.logged(&SAID), "its application could not be deleted");
+    }
+    stage.cloudflare().clear_faults();
+    stage.run(&[wish("none")]);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+    assert_eq!(stage.harness.log.lines_with(&SAID).len(), 1);
+
+    let stage = Stage::protected(&[]);
+    let staff = stage.cloudflare().edit(|cloudflare| cloudflare.policies()[0].id.clone());
+    let theirs = json!({"type": "self_hosted", "name": "theirs", "domain": WILDCARD, "policies": [staff]});
+    stage.cloudflare().add_application(&theirs).expect("an application");
+    stage.run(&[wish("none")]);
+    assert!(!stage.cloudflare().visit(NAME, "/").is_served() && !stage.logged(&SAID), "theirs stays over it");
+
+    let stage = Stage::protected(&[]);
+    stage.run(&[wish("none"), at(NAME, &[("tunnel-path-prefix", "/p")])]);
+    assert!(stage.logged(&["refused=still_protected", NAME]) && !stage.logged(&SAID), "it is refused now");
+}
+
+/// It says nothing, and so requires the token of an application that is about to go.
+#[test]
+fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_with_a_login() {
+    let stage = Stage::protected(&[]);
+    assert_eq!(stage.run_loop(&[wish("none")]), Err(503), "the check has gone");
+    stage.run(&[wish("none"), at(NAME, &[("tunnel-path-prefix", "/p")])]);
+    assert!(is_served(&stage, Visitor::WithLogin, "https://app.example.com/p"));
+}
