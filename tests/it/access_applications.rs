@@ -94,6 +94,33 @@ fn a_replacement_that_was_refused_or_undone_twice_is_tried_again_after_ten_minut
     assert_eq!(writes(&stage, &desired("on-call")), both);
 }
 
+/// None of it was undone by another program or person: the webhook itself wrote in between.
+#[test]
+fn what_objects_say_in_turns_within_minutes_is_no_fight() {
+    for turns in [
+        &["staff", "none", "staff", "none", "staff"][..],
+        &["staff", "on-call", "staff", "on-call", "staff", "on-call"],
+        &["none", "staff", "on-call", "none", "staff", "on-call", "none", "staff"],
+    ] {
+        let stage = Stage::new(&[]);
+        for policies in turns {
+            // The application, then the rule; or the rule, then the application.
+            for _ in 0..3 {
+                let _ = stage.run_loop(&[wish(policies)]);
+                stage.cloudflare().advance_clock(Duration::from_secs(15));
+            }
+            let visit = stage.cloudflare().visit(NAME, "/");
+            assert_eq!(visit.is_served(), *policies == "none", "{turns:?}: {visit}");
+            assert!(
+                *policies == "none" || stage.policies() == [[*policies]],
+                "{turns:?}: {:?}",
+                stage.policies()
+            );
+        }
+        assert!(!stage.logged(&["not_kept"]) && stage.is_served_with_login(), "{turns:?}");
+    }
+}
+
 /// As many applications as the guard allows a namespace, which each loop wants otherwise. A call takes 0.3 s, and twelve
 /// are made at once.
 #[test]
