@@ -221,6 +221,27 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     assert_eq!((locked(&cloudflare), names(&cloudflare)), (vec![NAME.to_owned()], vec![NAME]));
 }
 
+/// D4 of the findings: the rule refuses every visitor, and without the mark a new process would not read Access.
+#[test]
+fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let silent = [at(NAME, "", "")];
+    cloudflare.applications_mut().clear();
+    for desired in [&silent, &[served_by(silent[0].clone(), "http://new:80")]] {
+        settle(&mut cloudflare, desired);
+        assert!(cloudflare.snapshot().is_marked(&cloudflare.settings()), "{:?}", cloudflare.records);
+        assert_eq!(locked(&cloudflare), [NAME]);
+    }
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    assert_eq!(names(&cloudflare), [NAME]);
+    cloudflare.applications_mut().clear();
+    let opened = [at(NAME, "", OPEN)];
+    settle(&mut cloudflare, &opened);
+    assert!(!cloudflare.snapshot().is_marked(&cloudflare.settings()), "{:?}", cloudflare.records);
+    assert_rest(&cloudflare, &opened);
+}
+
 fn guarded() -> FakeCloudflare {
     let mut cloudflare = cloudflare();
     cloudflare.namespace_guard = true;

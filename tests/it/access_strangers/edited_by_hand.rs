@@ -99,3 +99,26 @@ fn what_the_program_does_not_manage_survives_its_replacement() {
     before.insert("session_duration".to_owned(), json!("24h"));
     assert_eq!(stage.applications()[0].fields, before);
 }
+
+/// Its rule refuses every visitor until an object says something, and only the mark makes a new process read Access.
+#[test]
+fn a_silent_hostname_whose_application_was_deleted_is_never_told_as_if_all_were_well() {
+    let mut stage = Stage::protected(&[]);
+    let silent = [at(NAME, &[])];
+    stage.run(&silent);
+    let id = stage.applications()[0].id.clone();
+    stage.cloudflare().edit(|cloudflare| cloudflare.delete_application(&id));
+    for is_restarted in [false, true, true] {
+        if is_restarted {
+            stage = stage.restarted();
+            stage.harness.log.forget();
+        }
+        stage.run(&silent);
+        assert!(stage.harness.cnames()[0].3.contains("rules=!"), "{:?}", stage.harness.cnames());
+        let is_told = stage.logged(&["WARN", NAME, "pplication"]);
+        assert!(!stage.is_served_with_login() && is_told, "restarted: {is_restarted}");
+    }
+    assert_eq!(stage.leaks(), [""; 0]);
+    stage.run(&[wish("staff")]);
+    assert!(stage.is_served_with_login() && stage.policies() == [["staff"]]);
+}

@@ -1,7 +1,8 @@
 //! `list`: what is published, and whose it is.
 
-use cloudflare_emulator::{Cloudflare, Permission, Plan, TokenStatus};
+use cloudflare_emulator::{Cloudflare, Permission, Plan, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use serde::Deserialize;
 use serde_json::json;
@@ -170,6 +171,69 @@ fn under_the_access_guard_a_list_shows_what_protects_each_hostname() {
     );
     let unguarded = list(&harness, &[]);
     assert!(unguarded.iter().any(|line| line.ends_with("home default ours Admin, Web")), "{unguarded:#?}");
+}
+
+/// With a team and the policy `staff`.
+pub(super) fn with_access() -> Harness {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.set_up_access("my-team");
+        let staff = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+        cloudflare.add_policy(&staff).expect("Cloudflare takes it");
+        *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
+    });
+    harness
+}
+
+pub(super) fn protected(name: &str) -> Endpoint {
+    endpoint(name, &[("tunnel-service", "http://web:80"), ("access-policy", "staff")])
+}
+
+/// The application comes in one loop, its rule in the next.
+pub(super) fn publish(harness: &Harness, desired: &[Endpoint]) {
+    let program = harness.start();
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(desired);
+    }
+}
+
+/// An open wildcard answers, a record leads to a tunnel that is not configured, or nothing is there any more.
+#[test]
+fn a_list_tells_an_application_that_goes_by_itself_from_one_that_stays() {
+    let harness = with_access();
+    let office = harness.cloudflare.add_tunnel("office");
+    let wildcard = published("*.w.example.com", "http://wild:80");
+    let names = ["below.w.example.com", "elsewhere.example.com", "gone.example.com"];
+    let all: Vec<Endpoint> = names.into_iter().map(protected).chain([wildcard.clone()]).collect();
+    publish(&harness, &all);
+    publish(&harness, &[wildcard]);
+    let record = json!({"name": "elsewhere.example.com", "type": "CNAME", "proxied": true,
+        "content": format!("{office}.cfargotunnel.com")});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    harness.cloudflare.advance_clock(std::time::Duration::from_secs(700));
+    let lines = list(&harness, &[("ACCESS_POLICIES", "staff")]);
+    let of = |name: &str| {
+        let is_of = |line: &&String| line.starts_with(name) && line.contains("(ExternalDNS default)");
+        lines.iter().filter(is_of).map(|line| line.contains("application left")).collect::<Vec<_>>()
+    };
+    assert_eq!(of(names[2]), [true], "{lines:#?}");
+    assert!(!of(names[0]).contains(&true) && !of(names[1]).contains(&true), "{lines:#?}");
+    assert!(!of(names[0]).is_empty(), "what stays is listed, too: {lines:#?}");
+}
+
+/// Every visitor is refused, and nothing but the mark of the comment tells a new process.
+#[test]
+fn a_list_says_what_is_amiss_with_a_silent_hostname_whose_application_was_deleted_by_hand() {
+    let harness = with_access();
+    publish(&harness, &[protected("web.example.com")]);
+    let id = harness.cloudflare.applications()[0].id.clone();
+    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application(&id));
+    for _ in 0..2 {
+        publish(&harness, &[published("web.example.com", "http://web:80")]);
+        let lines = list(&harness, &[]);
+        assert!(lines.iter().any(|line| line.contains("web.example.com")), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains(" ours")), "{lines:#?}");
+    }
 }
 
 #[test]

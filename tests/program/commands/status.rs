@@ -9,6 +9,7 @@ use test_support::harness::{Harness, TOKEN, endpoint, endpoint_of, published};
 use test_support::process::{Process, program};
 use test_support::raw_http::Client;
 
+use super::list::{protected, publish, with_access};
 use super::{Said, said};
 
 fn status_at(port: u16, arguments: &[&str]) -> Said {
@@ -173,6 +174,23 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
     assert!(!lines.iter().any(|line| line.contains("unread:")), "{lines:#?}");
     let [told] = &told[..] else { panic!("{lines:#?}") };
     assert!(told.contains(r#""wanted":"10","published":"10","refused":"0","waiting":"0""#), "{told}");
+}
+
+/// The rule refuses every visitor, before and after a restart, until an object says something of Access.
+#[test]
+fn a_silent_hostname_whose_application_was_deleted_by_hand_is_not_told_as_published_and_well() {
+    let harness = with_access();
+    publish(&harness, &[protected("web.example.com")]);
+    let id = harness.cloudflare.applications()[0].id.clone();
+    harness.cloudflare.edit(|cloudflare| cloudflare.delete_application(&id));
+    for _ in 0..2 {
+        let program = harness.start();
+        for _ in 0..3 {
+            let _ = program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]);
+        }
+        let said = status_at(program.observation().port(), &["web.example.com"]);
+        assert!(said.out.contains("pplication"), "{}", said.out);
+    }
 }
 
 #[test]
