@@ -77,6 +77,22 @@ fn the_application_of_a_withdrawn_deep_name_stays_while_only_the_check_of_a_wild
     }
 }
 
+/// Nothing that is open is hidden there, or all of it is behind another login.
+#[test]
+fn the_application_of_a_withdrawn_deep_name_goes_where_no_open_rule_is_behind_the_check_of_a_wildcard() {
+    let (deep, middle) = (at("a.b.w.example.com", "", "staff"), at("*.w.example.com", "", "staff"));
+    for widest in [vec![at("*.example.com", "", "staff")], vec![]] {
+        let mut cloudflare = cloudflare();
+        let left = [std::slice::from_ref(&middle), &*widest].concat();
+        settle(&mut cloudflare, &[std::slice::from_ref(&deep), &*left].concat());
+        settle(&mut cloudflare, &left);
+        assert_eq!(names(&cloudflare).len(), left.len(), "{:?}", names(&cloudflare));
+        let plan = run(&mut cloudflare, &widest);
+        assert_eq!(plan.notes, [], "no name opens");
+        assert_rest(&cloudflare, &widest);
+    }
+}
+
 /// A foreign rule without a hostname.
 #[test]
 fn an_application_stays_in_front_of_a_foreign_rule_that_answers_its_visitors() {

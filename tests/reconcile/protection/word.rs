@@ -227,3 +227,40 @@ fn with_a_default_policy_a_record_alone_that_stands_open_shows_the_word_that_ope
     assert_eq!(cloudflare.records.len(), 1);
     assert_rest(&cloudflare, &[alone(OPEN)]);
 }
+
+/// A path of a wildcard has visitors of a path of a name below it, and so has a wildcard those of a path of a deeper one. An
+/// application of others, which lets visitors past, and the limit keep the place from having its own.
+#[test]
+fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_cannot_be_closed() {
+    let of_other = |mut endpoint: Endpoint| {
+        endpoint.labels.set("resource", "ingress/shop/other");
+        endpoint
+    };
+    type Wide = fn(&str) -> Endpoint;
+    let pairs: [(Wide, Endpoint); 2] = [
+        (|access| at("*.example.com", "/admin", access), of_other(at(NAME, "/admin", "staff"))),
+        (|access| at("*.example.com", "", access), of_other(at("*.w.example.com", "/admin", "staff"))),
+    ];
+    for ((wide, narrow), obstacles) in pairs.iter().flat_map(|pair| [0, 1, 499].map(|count| (pair, count))) {
+        let mut cloudflare = cloudflare();
+        settle(&mut cloudflare, &[wide("staff")]);
+        let closed = locked(&cloudflare);
+        let held = format!("{}/admin", narrow.dns_name);
+        for number in 0..obstacles {
+            let place = if obstacles == 1 { held.clone() } else { format!("h{number}.example.net") };
+            let policies = Some(vec![attached("public", Decision::Bypass)]);
+            let theirs = Application { policies, ..foreign("theirs", &[&*place]) };
+            cloudflare.applications_mut().push(theirs);
+        }
+        let opened = [wide(OPEN), narrow.clone()];
+        let plan = run(&mut cloudflare, &opened);
+        let of_wide = plan.refusals.iter().find(|one| *one.hostname == *wide("").dns_name).expect("it waits");
+        let label = if obstacles == 0 { "waiting" } else { "still_protected" };
+        assert_eq!((of_wide.reason.label(), locked(&cloudflare)), (label, closed), "{obstacles}: {held}");
+        assert!(of_wide.to_string().contains(&*narrow.dns_name), "{of_wide}");
+        cloudflare.applications_mut().retain(|one| *one.name != *"theirs");
+        settle(&mut cloudflare, &opened);
+        assert_eq!((names(&cloudflare), locked(&cloudflare).len()), (vec![&*held], 1));
+        assert_rest(&cloudflare, &opened);
+    }
+}
