@@ -128,6 +128,63 @@ fn what_is_protected_survives_every_fault() {
     }
 }
 
+/// Objects that open, close, move or go within, above or beside one another, as many at once as do not touch.
+fn pairs() -> [(&'static str, Scenario); 3] {
+    let wildcard = |policies| protected("*.apps.example.org", policies);
+    let below = |policies| protected("a.apps.example.org", policies);
+    let deep = |policies| protected("a.b.apps.example.org", policies);
+    let admin = |tunnel, policies| secret(tunnel, WEB, "/admin", policies);
+    let whole = |tunnel, policies| secret(tunnel, WEB, "", policies);
+    let web_closed = [(WEB_URL, Promise::Closed), (ADMIN_URL, Promise::Closed)];
+    let all = |of_apps: [(&'static str, Promise); 2], of_web| [of_apps, of_web].concat();
+    [
+        (
+            "a wildcard and a hostname open, and a name below and a path of them close",
+            Scenario {
+                loops_more: 2,
+                ..change(
+                    &[wildcard("staff"), whole("", "staff")],
+                    &[wildcard("none"), below("on-call"), whole("", "none"), admin("", "on-call")],
+                    &all(
+                        [
+                            ("https://a.apps.example.org/", Promise::Closed),
+                            ("https://b.apps.example.org/", Promise::MayOpen),
+                        ],
+                        [(WEB_URL, Promise::MayOpen), (ADMIN_URL, Promise::Closed)],
+                    ),
+                )
+            },
+        ),
+        (
+            // A name that is not so deep cannot open below it.
+            "a wildcard closes, a deep name below it opens, and a path goes from under its hostname",
+            change(
+                &[wildcard("none"), deep("staff"), whole("", "staff"), admin("", "on-call")],
+                &[wildcard("staff"), deep("none"), whole("", "staff")],
+                &all(
+                    [
+                        ("https://b.apps.example.org/", Promise::ClosedForGood),
+                        ("https://a.b.apps.example.org/", Promise::MayOpen),
+                    ],
+                    web_closed,
+                ),
+            ),
+        ),
+        (
+            "a move with another path",
+            change(&[admin("home", "staff")], &[whole("office", "staff")], &web_closed),
+        ),
+    ]
+}
+
+#[test]
+fn what_opens_beside_what_closes_opens_nothing_else_at_any_fault() {
+    for (label, scenario) in pairs() {
+        println!("{label}");
+        scenario.survives_every_fault();
+    }
+}
+
 /// What an object asks for that says nothing of Access any more, or never did, where a login stands.
 fn silences() -> [(&'static str, Scenario); 3] {
     let closed = [(WEB_URL, Promise::Closed)];
@@ -164,7 +221,7 @@ fn silence_opens_nothing_at_any_fault() {
 #[test]
 fn what_is_protected_stays_closed_at_a_slow_edge() {
     let delays = [[30, 0, 0], [0, 20, 0], [0, 0, 20], [30, 20, 20], [5, 20, 60]];
-    for (nth, (label, scenario)) in changes().iter().chain(&silences()).enumerate() {
+    for (nth, (label, scenario)) in changes().iter().chain(&silences()).chain(&pairs()).enumerate() {
         for delays in sweeps::part(nth, delays.to_vec()) {
             let label = format!("{label}, {delays:?}");
             run_at_slow_edge(scenario, delays.map(Duration::from_secs), &label);

@@ -111,6 +111,8 @@ pub(crate) struct Scenario {
     pub(crate) promises: Vec<(&'static str, Promise)>,
     /// The time for which lists leave out a new application.
     pub(crate) listing_lag: Duration,
+    /// Loops that it takes beyond those of other changes: what opens waits for what closes.
+    pub(crate) loops_more: usize,
 }
 
 impl Default for Scenario {
@@ -124,6 +126,7 @@ impl Default for Scenario {
             adopt: "",
             promises: Vec::new(),
             listing_lag: Duration::ZERO,
+            loops_more: 0,
         }
     }
 }
@@ -358,6 +361,7 @@ impl Case<'_> {
         account.clear_faults();
         let is_refused = matches!(trouble, Trouble::Fault(Fault::Status { code: 400 | 409, .. }));
         let loops_max = if is_refused { LOOPS_TO_REST_REFUSED } else { LOOPS_TO_REST };
+        let loops_max = loops_max + scenario.loops_more;
         settle(&program, &account, &asked, loops_max)?;
         scenario.look(&account, true)?;
         let violations = account.violations();
