@@ -222,7 +222,10 @@ impl Writer {
                     .collect();
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
-                for reason in results.into_iter().filter_map(Result::err) {
+                for (work, result) in left.into_iter().zip(results) {
+                    let Err(reason) = result else { continue };
+                    // It is seen a second time in the next loop.
+                    lock(&self.state.left_applications).insert(work.place, false);
                     logging::debug(module_path!(), || {
                         LogLine::default()
                             .text(format!("an Access application that is left stays for now: {reason}"))

@@ -8,7 +8,7 @@ use crate::model::text::fingerprint;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering::Wishes;
 use crate::reconcile::access::guard::{self, Uncovered};
-use crate::reconcile::access::opening::{self, Closing};
+use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
 use crate::reconcile::access::standing::{self, Standing};
@@ -232,7 +232,7 @@ impl Gate<'_> {
         Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
     }
 
-    /// Says no while a place would open as well whose own endpoint asks for a login.
+    /// Says no while a place would open as well whose own endpoint does not.
     fn nothing_else_opens(
         self,
         resource: Option<&str>,
@@ -246,7 +246,7 @@ impl Gate<'_> {
             let of = |resource: Option<&str>| resource.and_then(namespace::digest_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
             // A preview shows the end.
-            !is_of_others && (closing.is_mistake || !self.earlier.is_preview)
+            !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_preview)
         };
         let closings = self.wishes.closing.iter().filter(counts);
         match opening::opened_with(closings, standing, path, going) {

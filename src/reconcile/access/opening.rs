@@ -11,25 +11,36 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::snapshot::Snapshot;
 
-/// A place that an endpoint asks to be closed, or may: a mistake hides what the endpoint asks for, and for which path.
+/// A place that is to be closed.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Closing {
     pub(in crate::reconcile) hostname: Hostname,
     pub(in crate::reconcile) set_identifier: Box<str>,
     /// The object of the endpoint.
     pub(in crate::reconcile) resource: Option<Box<str>>,
-    pub(in crate::reconcile) is_mistake: bool,
+    pub(in crate::reconcile) by: ClosedBy,
+}
+
+/// What says of a place that it is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum ClosedBy {
+    /// Its endpoint names policies.
+    Word,
+    /// Its endpoint says nothing, and so keeps what protects its place.
+    Silence,
+    /// Its endpoint has a mistake, which hides what it asks for, and for which path.
+    Mistake,
 }
 
 impl Closing {
     /// The path of its rule. An endpoint with a mistake counts for the whole hostname.
     fn path(&self) -> Option<&str> {
-        Some(&*self.set_identifier).filter(|path| !path.is_empty() && !self.is_mistake)
+        Some(&*self.set_identifier).filter(|path| !path.is_empty() && self.by != ClosedBy::Mistake)
     }
 
     /// True if an application of this place closes it.
     pub(super) fn is_at(&self, place: &Place) -> bool {
-        !self.is_mistake && Place::of(&self.hostname, self.path()).as_ref() == Ok(place)
+        self.by == ClosedBy::Word && Place::of(&self.hostname, self.path()).as_ref() == Ok(place)
     }
 
     /// True if visitors of this place meet what protects a hostname or a path of it. Of one hostname the endpoint of a path
@@ -37,7 +48,7 @@ impl Closing {
     fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {
         let decides = || {
             let is_wider = PathPattern::takes_all_of(self.path(), path);
-            self.is_mistake || self.hostname.as_str() != hostname || !is_wider
+            self.by == ClosedBy::Mistake || self.hostname.as_str() != hostname || !is_wider
         };
         HostScope::of(hostname).includes(self.hostname.as_str())
             && PathPattern::may_share(self.path(), path)
@@ -45,9 +56,12 @@ impl Closing {
     }
 
     /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
-    /// takes none of their tokens.
+    /// takes none of their tokens. Of an endpoint that says nothing the rule or the record that stands tells.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot, settings: &Settings) -> bool {
         let (standing, path) = (Standing::of(&self.hostname, snapshot, settings), self.path());
+        if self.by == ClosedBy::Silence {
+            return standing.own_rule(path, None).is_some() || standing.is_alone();
+        }
         let asked = standing.over(path).into_iter().next();
         let own = standing.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
         let led_to = snapshot.led_to(self.hostname.as_str());

@@ -117,12 +117,15 @@ impl<'a> Standing<'a> {
         rules.max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
     }
 
+    /// True if our record is published alone.
+    pub(super) fn is_alone(self) -> bool {
+        let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
+        own.iter().any(|own| own.stamp.claims.record_only)
+    }
+
     /// True if our record is published alone, and leads to this tunnel.
     pub(super) fn is_alone_in(self, tunnel: &TunnelId) -> bool {
-        let name = self.hostname.as_str();
-        let own = self.snapshot.own_records_of(name, self.settings);
-        own.iter().any(|own| own.stamp.claims.record_only)
-            && self.snapshot.led_to(name).as_ref() == Some(tunnel)
+        self.is_alone() && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
     /// The rules at a path, with their tunnels.

@@ -8,7 +8,7 @@ use crate::model::Hostname;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{APPLICATIONS_MAX, ApplicationOperation, Besides, Gate};
-use crate::reconcile::access::opening::Closing;
+use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::Publication;
@@ -90,23 +90,23 @@ impl Judge<'_> {
                 if request.entitled.is_some() && request.entitled != asking {
                     continue;
                 }
-                let access = wanted.publication.as_ref().map(|publication| &publication.access);
-                match access {
-                    Ok(AccessWish::Open) if self.may_have(request, wanted.resource.as_deref()).is_err() => {}
+                let by = match wanted.publication.as_ref().map(|publication| &publication.access) {
                     Ok(AccessWish::Open) => {
-                        let path = Some(&*wanted.set_identifier).filter(|path| !path.is_empty());
-                        wishes.open.push((name.clone(), path.map(Into::into)));
+                        if self.may_have(request, wanted.resource.as_deref()).is_ok() {
+                            let path = Some(&*wanted.set_identifier).filter(|path| !path.is_empty());
+                            wishes.open.push((name.clone(), path.map(Into::into)));
+                        }
+                        continue;
                     }
-                    Ok(AccessWish::Silent) => {}
-                    Ok(AccessWish::Protected(_)) | Err(_) => {
-                        wishes.closing.extend(hostname.clone().map(|hostname| Closing {
-                            hostname,
-                            set_identifier: wanted.set_identifier.clone(),
-                            resource: wanted.resource.clone(),
-                            is_mistake: access.is_err(),
-                        }));
-                    }
-                }
+                    Ok(AccessWish::Silent) if self.snapshot.access.applications().is_empty() => continue,
+                    Ok(AccessWish::Silent) => ClosedBy::Silence,
+                    Ok(AccessWish::Protected(_)) => ClosedBy::Word,
+                    Err(_) => ClosedBy::Mistake,
+                };
+                wishes.closing.extend(hostname.clone().map(|hostname| {
+                    let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
+                    Closing { hostname, set_identifier, resource, by }
+                }));
             }
         }
         wishes
