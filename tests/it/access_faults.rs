@@ -172,7 +172,10 @@ fn pairs() -> [(&'static str, Scenario); 3] {
         ),
         (
             "a move with another path",
-            change(&[admin("home", "staff")], &[whole("office", "staff")], &web_closed),
+            Scenario {
+                loops_more: 4,
+                ..change(&[admin("home", "staff")], &[whole("office", "staff")], &web_closed)
+            },
         ),
     ]
 }

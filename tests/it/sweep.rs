@@ -111,7 +111,7 @@ pub(crate) struct Scenario {
     pub(crate) promises: Vec<(&'static str, Promise)>,
     /// The time for which lists leave out a new application.
     pub(crate) listing_lag: Duration,
-    /// Loops that it takes beyond those of other changes: what opens waits for what closes.
+    /// Loops that it takes beyond those of other changes: what opens, and what moves, waits for what closes.
     pub(crate) loops_more: usize,
 }
 
