@@ -17,6 +17,7 @@ use crate::ordered::sort_by;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
+use crate::reconcile::access::standing::Standing;
 use crate::reconcile::canonical::{DRIFT, OWNER_LABEL, RECORD_ONLY, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -102,7 +103,8 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     let unneeded = answering::unneeded(snapshot, &own, settings).into_iter();
     let left = unneeded.map(|one| left_application(one.application));
     let shown = records(snapshot, settings).endpoints;
-    let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, settings)).collect();
+    let mut entries: Vec<Entry> =
+        shown.iter().map(|endpoint| own_entry(endpoint, snapshot, settings)).collect();
     let foreign = ForeignEntries { snapshot, settings, own: &own };
     entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign.foreign_record(record, &tunnel)));
     for (tunnel, present) in &snapshot.tunnels {
@@ -123,7 +125,7 @@ fn by_place(a: &Entry, b: &Entry) -> Ordering {
     (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel))
 }
 
-fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
+fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Entry {
     let service = endpoint.property(TUNNEL_SERVICE);
     let mut drift: Vec<&str> =
         endpoint.property(DRIFT).unwrap_or_default().split(',').filter(|what| !what.is_empty()).collect();
@@ -132,6 +134,14 @@ fn own_entry(endpoint: &Endpoint, settings: &Settings) -> Entry {
     }
     if endpoint.record_type != "CNAME" {
         drift.push("type");
+    }
+    let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
+    let is_cut_off = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
+        let standing = Standing::of(&hostname, snapshot, settings);
+        standing.own_rule(path, None).is_some_and(|rule| standing.is_cut_off(rule))
+    });
+    if is_cut_off && !drift.contains(&"access") {
+        drift.push("access");
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     let state = match service {

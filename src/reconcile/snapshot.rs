@@ -210,11 +210,14 @@ impl Snapshot {
     }
 
     /// The records of all wildcards above `name`, whether one of them answers for it now or not.
-    pub(super) fn wildcards_over(&self, name: &str) -> impl Iterator<Item = &Record> {
-        let above = name.match_indices('.').filter_map(|(dot, _)| Some(format!("*{}", name.get(dot..)?)));
-        let wildcards: Vec<String> = above.filter(|wildcard| wildcard != name).collect();
-        let zone = self.asked(name).into_iter();
-        wildcards.into_iter().flat_map(move |name| zone.clone().flat_map(move |zone| zone.records_of(&name)))
+    pub(super) fn wildcards_over(&self, name: &str) -> Vec<&Record> {
+        let mut records = Vec::new();
+        for (dot, _) in name.match_indices('.') {
+            let wildcard = format!("*{}", name.get(dot..).unwrap_or_default());
+            let zone = self.asked(name).filter(|_| wildcard != name);
+            records.extend(zone.into_iter().flat_map(|zone| zone.records_of(&wildcard)));
+        }
+        records
     }
 
     /// The zone that visitors' resolvers ask about `name`, of those that were read.

@@ -259,7 +259,7 @@ impl Standing<'_> {
                 !requires_another(rule) && !is_asked && !goes() && !is_covered(rule.path())
             };
             let mut alone = own.iter().filter(|own| own.stamp.claims.record_only && !opens(None));
-            let behind = snapshot.wildcards_over(name).filter(|_| is_alone);
+            let behind = snapshot.wildcards_over(name).into_iter().filter(|_| is_alone);
             let records = snapshot.answering(name).iter().chain(behind);
             let relying = answering(&place, name, records, snapshot, &is_last, &relies);
             relying.or_else(|| alone.next().map(|own| told_record(own.record)))

@@ -251,10 +251,10 @@ impl Gate<'_> {
         let closings = self.wishes.closing.iter().filter(counts);
         match opening::opened_with(closings, standing, path, going) {
             None => Ok(()),
-            Some(Closing { hostname, set_identifier, .. }) => Err(Reason::ClosingFirst {
+            Some(Closing { hostname, set_identifier, resource: _, by }) => Err(Reason::ClosingFirst {
                 hostname: hostname.as_str().into(),
                 set_identifier: set_identifier.clone(),
-                is_coming: true,
+                is_coming: *by != ClosedBy::Silence,
             }),
         }
     }

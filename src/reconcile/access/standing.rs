@@ -82,11 +82,16 @@ impl<'a> Standing<'a> {
             let place = Place::of_application(one, self.owner());
             place.is_some_and(|place| place.is_over(self.hostname.as_str()))
         };
-        let is_orphan =
-            |access: &Access| access.is_required() && !applications.iter().any(|one| accepts(access, one));
-        let checks =
-            || self.snapshot.rules_of(self.hostname).into_iter().filter_map(|(_, rule)| rule.access());
-        applications.iter().any(is_over) || stands && checks().any(|access| is_orphan(&access))
+        let mut rules = self.snapshot.rules_of(self.hostname).into_iter();
+        applications.iter().any(is_over) || stands && rules.any(|(_, rule)| self.is_cut_off(rule))
+    }
+
+    /// True if the rule asks for a token that no application gives, so that it refuses every visitor.
+    pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
+        let check = rule.access().filter(Access::is_required);
+        check.zip(self.access()).is_some_and(|(check, access)| {
+            !access.applications.iter().any(|application| accepts(&check, application))
+        })
     }
 
     /// True if a comment says that something of the hostname is protected, its own or that of the wildcard above it.
@@ -108,7 +113,11 @@ impl<'a> Standing<'a> {
     }
 
     /// Our rule at a path, in this tunnel or in any, the one that visitors are led to first.
-    pub(super) fn own_rule(self, path: Option<&str>, tunnel: Option<&TunnelId>) -> Option<&'a Rule> {
+    pub(in crate::reconcile) fn own_rule(
+        self,
+        path: Option<&str>,
+        tunnel: Option<&TunnelId>,
+    ) -> Option<&'a Rule> {
         let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings).into_iter().next()?;
         let led_to = TunnelId::from_hostname(&own.record.content);
         let rules = self.snapshot.rules_named(self.hostname, &own.stamp).into_iter();

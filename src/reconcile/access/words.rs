@@ -84,7 +84,8 @@ pub(in crate::reconcile) fn keep(
             }
             endpoint.provider_specific.extend(words);
             endpoint.provider_specific.sort_unstable();
-            notes.push(Note::of(endpoint, kept_text(rule, standing).to_owned()));
+            let text = if standing.is_cut_off(rule) { CUT_OFF } else { KEPT };
+            notes.push(Note::of(endpoint, text.to_owned()));
         } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), standing) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));
         } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
@@ -98,12 +99,6 @@ const KEPT: &str = "is protected although nothing asks for it: say webhook-acces
 
 const CUT_OFF: &str = "is protected although nothing asks for it, and its Access application is gone, so that all visitors \
      are refused: say webhook-access-policy with the policies, or none to open it";
-
-fn kept_text(rule: &Rule, standing: Standing<'_>) -> &'static str {
-    let Some(access) = standing.access() else { return KEPT };
-    let is_met = |check: Access| access.applications.iter().any(|one| standing::accepts(&check, one));
-    if rule.access().is_some_and(is_met) { KEPT } else { CUT_OFF }
-}
 
 fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)

@@ -101,8 +101,7 @@ pub enum Reason {
         /// What the application of the endpoint itself protects as well, and does not ask to be open.
         relying: Option<Box<str>>,
     },
-    /// The endpoint asks to be open, and another place would be open with it whose endpoint asks for a login, or has a
-    /// mistake.
+    /// The endpoint asks to be open, and another place would be open with it whose endpoint does not.
     ClosingFirst {
         /// The hostname of that place.
         hostname: Box<str>,
@@ -282,7 +281,7 @@ impl Refusal {
             if let Reason::ClosingFirst { hostname, set_identifier, is_coming } = &mut refusal.reason {
                 let is_refused =
                     |path: Option<&str>| refused.contains(&(hostname.clone(), path.map(Into::into)));
-                *is_coming = !is_refused(None) && !is_refused(Some(set_identifier));
+                *is_coming &= !is_refused(None) && !is_refused(Some(set_identifier));
             }
         }
     }
@@ -457,8 +456,8 @@ impl fmt::Display for Reason {
                 } else {
                     write!(
                         formatter,
-                        "it asks to be open, but protects {place:?} too, whose endpoint asks for a login that it does not \
-                         get, or has a mistake: mend that one, or set webhook-access-policy: none there in the same step"
+                        "it asks to be open, but protects {place:?} too, whose endpoint does not, and has no login of its own: \
+                         mend that one, or set webhook-access-policy: none there in the same step"
                     )
                 }
             }
