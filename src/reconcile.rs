@@ -24,6 +24,7 @@ pub mod snapshot;
 pub mod stamp;
 pub mod strays;
 pub mod target;
+pub mod wildcard;
 mod winner;
 
 use std::fmt;

@@ -44,7 +44,7 @@ pub struct Row {
     pub path: Option<String>,
     /// The object that asks for it.
     pub resource: Option<String>,
-    /// The group of the reason, `published`, `no service`, `not sent`, `not ready` or `note`.
+    /// The group of the reason, `published`, `left out`, `no service`, `not sent`, `not ready` or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
     pub refused: Option<String>,

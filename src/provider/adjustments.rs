@@ -1,6 +1,6 @@
 //! Adjusts endpoints while their request is read, and says the notes about them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use log::{Level, info};
@@ -17,6 +17,7 @@ use crate::provider::memory::Said;
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::wildcard::UnaskedWildcard;
 use crate::reconcile::{Note, Settings};
 use crate::webhook::Failure;
 use crate::webhook::body::{Arrived, Body};
@@ -24,12 +25,26 @@ use crate::webhook::body::{Arrived, Body};
 /// Hostnames without a service that are known of one request: 200 KB. Any more of them count as not sent.
 const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
 
+/// Wildcards of which the log has a line. Of any more it has none.
+const WILDCARDS_SAID_MAX: usize = 1_000;
+
 /// What was said of earlier adjustments, so that it is not said again. No adjustment goes by it.
 #[derive(Debug, Default)]
 pub struct Adjustments {
     /// What the last request sent.
     pub(super) sent: Mutex<Option<Sent>>,
     pub(super) said_notes: Mutex<Said<LogLine>>,
+    pub(super) wildcards: Mutex<Wildcards>,
+}
+
+/// The wildcards that no object asked for by their word. ExternalDNS merges objects, and may send the word of one of them
+/// in every other loop, so what was said of one is not forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Wildcards {
+    /// Those of the last request.
+    pub(super) unasked: Vec<UnaskedWildcard>,
+    /// When each was first said, in seconds since 1970, by its hostname and whether it is public.
+    pub(super) said: BTreeMap<(Box<str>, bool), i64>,
 }
 
 /// The hostnames of one request, as fingerprints.
@@ -110,7 +125,23 @@ impl Adjustments {
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
+        lock(&self.wildcards).say(&adjusted.unasked_wildcards, clock.unix_seconds());
         Ok(adjusted)
+    }
+}
+
+impl Wildcards {
+    fn say(&mut self, unasked: &[UnaskedWildcard], now: i64) {
+        self.unasked = unasked.to_vec();
+        for UnaskedWildcard { note, is_public } in unasked {
+            let key = (note.hostname.clone(), *is_public);
+            if self.said.len() >= WILDCARDS_SAID_MAX || self.said.contains_key(&key) {
+                continue;
+            }
+            self.said.insert(key, now);
+            let level = if *is_public { Level::Warn } else { Level::Info };
+            logging::log(level, module_path!(), &note.line());
+        }
     }
 }
 

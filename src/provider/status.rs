@@ -16,10 +16,13 @@ use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
 use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
 use crate::reconcile::published::published;
+use crate::reconcile::wildcard::UnaskedWildcard;
 
 const PUBLISHED: &str = "published";
 
 const NOTE: &str = "note";
+
+const LEFT_OUT: &str = "left out";
 
 const NOT_READY: &str = "not ready";
 
@@ -53,19 +56,22 @@ impl Provider {
             if self.settings.dry_run {
                 rows.push(row("", WAITING, NOT_WRITTEN.to_owned()));
             }
-            status.ok = status.refused == 0 && self.health.is_ready();
+            rows.extend(self.unasked_wildcards(None));
+            let is_done = rows.iter().all(|row| row.state != MISTAKE);
+            status.ok = is_done && status.refused == 0 && self.health.is_ready();
             let count = rows.len() + status.refused + status.waiting;
             status.fill(count, rows.into_iter().chain(refusals.all().map(refused)));
             return status;
         };
         rows.extend(refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused));
         drop(refusals);
+        rows.extend(self.unasked_wildcards(Some(&hostname)));
         rows.extend(self.published(&hostname));
         if rows.is_empty() {
             rows.push(self.unpublished(&hostname));
         }
         rows.extend(self.notes(&hostname));
-        status.ok = rows.iter().all(|row| [PUBLISHED, NOTE, WAITING].contains(&&*row.state));
+        status.ok = rows.iter().all(|row| [PUBLISHED, NOTE, WAITING, LEFT_OUT].contains(&&*row.state));
         status.fill(rows.len(), rows);
         status
     }
@@ -119,6 +125,19 @@ impl Provider {
             path: one.path.map(Into::into),
             resource: one.resource.map(Into::into),
             ..row(hostname, PUBLISHED, one.what)
+        });
+        rows.collect()
+    }
+
+    /// The wildcards that no object asks for by their word: of all, or of one hostname.
+    fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
+        let wildcards = lock(&self.adjustments.wildcards);
+        let unasked = wildcards.unasked.iter();
+        let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
+        let rows = unasked.map(|UnaskedWildcard { note, is_public }| Row {
+            resource: note.resource.as_deref().map(str::to_owned),
+            since: wildcards.said.get(&(note.hostname.clone(), *is_public)).copied(),
+            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.text.clone())
         });
         rows.collect()
     }

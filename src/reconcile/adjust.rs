@@ -18,6 +18,7 @@ use crate::reconcile::canonical::{
 };
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::wildcard::{self, UnaskedWildcard};
 use crate::reconcile::{Note, Settings, winner};
 
 /// The answer, and notes on what is not in it.
@@ -28,6 +29,8 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub notes: Vec<Note>,
+    /// The wildcards that no object asks for by their word; of more than `NOTES_MAX`, the first by name.
+    pub unasked_wildcards: Vec<UnaskedWildcard>,
     /// The number of endpoints that are protected and say nothing of Access.
     pub unasked_protections: usize,
 }
@@ -91,6 +94,7 @@ impl<'s> Adjuster<'s> {
         let Self { reader: _, settings, snapshot, mut endpoints } = self;
         let mut notes = Vec::new();
         sort(&mut endpoints);
+        let mut unasked_wildcards = wildcard::settle(&mut endpoints, snapshot, settings);
         // A rule that waits does not show what it asks for, and the winner is known by that.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, snapshot, settings));
         hold_together(&mut endpoints);
@@ -99,12 +103,13 @@ impl<'s> Adjuster<'s> {
             endpoints.retain(|_| is_winner.next().unwrap_or(true));
             notes = lost;
         }
+        unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
         let kept =
             snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot, settings)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
-        Adjusted { endpoints, notes, unasked_protections }
+        Adjusted { endpoints, notes, unasked_wildcards, unasked_protections }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::limits;
 use crate::model::text;
 use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
+use crate::reconcile::wildcard::TUNNEL_WILDCARD;
 
 /// The prefix of all our properties.
 pub const PREFIX: &str = "webhook/";
@@ -36,11 +37,12 @@ pub fn in_form_of(resource: Option<&str>, text: &str) -> String {
 }
 
 /// Every property but those of [`OriginOption`].
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     TUNNEL_SERVICE,
     TUNNEL_PATH,
     TUNNEL_PATH_PREFIX,
     TUNNEL,
+    TUNNEL_WILDCARD,
     ACCESS_REQUIRED,
     ACCESS_TEAM_NAME,
     ACCESS_AUD_TAG,
@@ -164,6 +166,8 @@ mod tests {
             ("webhook/service", TUNNEL_SERVICE),
             ("tunnel-service", TUNNEL_SERVICE),
             ("webhook/tunnl", TUNNEL),
+            ("webhook/tunnel-wildcrd", TUNNEL_WILDCARD),
+            ("webhook-wildcard", TUNNEL_WILDCARD),
             ("external-dns.kubernetes.io/webhook-tunnel", TUNNEL),
             ("external-dns.alpha.kubernetes.io/webhook-tunnel-path-prefix.api", TUNNEL_PATH_PREFIX),
             ("webhook/tunnel/path-prefix", TUNNEL_PATH_PREFIX),

@@ -25,6 +25,7 @@ use crate::reconcile::groups::{self, Part};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::{self, Target};
+use crate::reconcile::wildcard::{self, TUNNEL_WILDCARD, UNASKED};
 
 /// Paths and property names remembered while a request is read. Any beyond this number are parsed each time.
 const READ_ONCE_MAX: usize = 256;
@@ -115,6 +116,9 @@ impl<'s> EndpointReader<'s> {
         let rule = reader.rule(service, &hostname);
         let access = reader.access(&rule);
         reader.names();
+        let dns_name = hostname::normalize(&endpoint.dns_name);
+        let needs_word = wildcard::needs_word(&dns_name, endpoint.labels.value(RESOURCE_LABEL));
+        let is_unasked = !reader.says_wildcard() && needs_word;
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: name its group, or a service without one";
             reader.fault(property, problem);
@@ -132,18 +136,21 @@ impl<'s> EndpointReader<'s> {
             }
             _ => Err(faults),
         };
+        let unasked = is_unasked.then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         Some(match publication {
             Ok(publication) => {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
-                let properties = canonical::properties_of(&publication);
+                let mut properties = canonical::properties_of(&publication);
+                properties.extend(if is_unasked { unasked } else { wildcard::word(&name) });
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
                 Canonical { endpoint, publication: Ok(publication) }
             }
             Err(faults) => {
-                let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
-                invalid(name, target, set_identifier, labels, Problem::of(&faults))
+                let mut read = invalid(dns_name, target, set_identifier, labels, Problem::of(&faults));
+                read.endpoint.provider_specific.extend(unasked);
+                read
             }
         })
     }
@@ -204,9 +211,11 @@ impl<'s> EndpointReader<'s> {
         if is_record {
             return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
+        // The word for a wildcard means nothing else.
+        let said = || part.said.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
         let policy = &self.settings.policy;
         if let Some(template) = &policy.default_service
-            && (policy.publish_all || part.said.iter().any(|(name, _)| property_name::is_known(name)))
+            && (policy.publish_all || said().any(property_name::is_known))
         {
             return Some(("DEFAULT_SERVICE", template.fill(canonical::resource_of(endpoint)).into()));
         }
@@ -214,7 +223,7 @@ impl<'s> EndpointReader<'s> {
         if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == Target::ClusterName) {
             return Some(("the target", text.into()));
         }
-        let is_meant = part.said.iter().any(|(name, _)| self.meaning(name) != Meaning::Foreign);
+        let is_meant = said().any(|name| self.meaning(name) != Meaning::Foreign);
         is_meant.then_some((TUNNEL_SERVICE, "".into()))
     }
 

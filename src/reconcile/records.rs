@@ -19,6 +19,7 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::wildcard;
 use crate::reconcile::{Note, Settings};
 
 /// The drift of a hostname with a rule that the comment names and that is not there.
@@ -343,7 +344,8 @@ impl RecordView<'_> {
         properties
     }
 
-    fn endpoint(&self, set_identifier: &str, properties: Vec<Property>) -> Endpoint {
+    fn endpoint(&self, set_identifier: &str, mut properties: Vec<Property>) -> Endpoint {
+        properties.extend(wildcard::word(&self.record.name));
         let mut labels = Labels::default();
         labels.set(OWNER_LABEL, &self.stamp.owner);
         if let Some(resource) = &self.stamp.resource {

@@ -15,7 +15,7 @@ use crate::ordered::inserted;
 use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::{Note, Settings, namespace, records};
+use crate::reconcile::{Note, Settings, namespace, records, wildcard};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
@@ -41,7 +41,9 @@ pub(super) fn choose(
                 continue;
             }
             let mut losers = candidates.iter().filter(|candidate| {
-                !asks_alike(candidate, winner) && resource_of(candidate) != resource_of(winner)
+                !asks_alike(candidate, winner)
+                    && resource_of(candidate) != resource_of(winner)
+                    && !wildcard::is_unasked(candidate)
             });
             notes.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner)));
             notes.extend(unnamed(winner, losers.count()));
@@ -146,11 +148,13 @@ impl<'a> Place<'a> {
         let own = snapshot.own_records_of(&of.dns_name, settings);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
-            return Some(vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)]);
+            let word = wildcard::word(&of.dns_name);
+            return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect());
         }
         let (_, rule) =
             snapshot.rules_named(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
         let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings);
+        properties.extend(wildcard::word(&of.dns_name));
         properties.sort_unstable();
         Some(properties)
     }

@@ -6,7 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing}
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
-use test_support::harness::{endpoint, endpoint_of};
+use test_support::harness::{endpoint, endpoint_of, published};
 
 const NAME: &str = "a.example.com";
 
@@ -171,7 +171,7 @@ fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
 #[test]
 fn a_wildcard_does_not_move_away_from_somebody_elses_rule_below_it() {
     let wildcard =
-        |tunnel: &str| Endpoint { dns_name: "*.example.com".to_owned(), ..on(tunnel, "", "http://web:80") };
+        |tunnel: &str| endpoint("*.example.com", &[("tunnel-service", "http://web:80"), ("tunnel", tunnel)]);
     for (records, is_refused) in [
         (&[][..], true),
         (&[("a.example.com", "A", "192.0.2.1")], false),
@@ -244,8 +244,7 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
 /// Somebody serves it that way; with the object it would go.
 #[test]
 fn a_rule_that_a_record_leads_to_is_not_taken_back() {
-    let wildcard_host =
-        Endpoint { dns_name: "*.a.example.com".to_owned(), ..on("home", "", "http://theirs:80") };
+    let wildcard_host = published("*.a.example.com", "http://theirs:80");
     for (desired, record, is_taken_back) in [
         (on("home", "", "http://theirs:80"), ("*.example.com", HOME), false),
         (on("home", "", "http://theirs:80"), ("*.example.com", OFFICE), true),

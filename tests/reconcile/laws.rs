@@ -28,17 +28,18 @@ pub(crate) fn any_desired() -> impl Strategy<Value = Vec<Endpoint>> {
         prop::sample::select(vec!["http://web:80", "http://api:8080", "none", "http_status:404", "broken"]),
         prop::sample::select(vec!["", "home", "home", "office", "nowhere"]),
         prop::sample::select(vec!["", "true", "false"]),
-        0..3_usize,
+        (0..3_usize, prop::sample::select(vec!["", "true"])),
     );
     prop::collection::vec(endpoint, 0..7).prop_map(|endpoints| {
         endpoints
             .into_iter()
-            .map(|(host, path, service, tunnel, no_tls_verify, object)| {
+            .map(|(host, path, service, tunnel, no_tls_verify, (object, wildcard))| {
                 let properties = [
                     ("webhook/tunnel-service", service),
                     ("webhook/tunnel-path", path),
                     ("webhook/tunnel", tunnel),
                     ("webhook/origin-no-tls-verify", no_tls_verify),
+                    ("webhook/tunnel-wildcard", wildcard),
                 ];
                 Endpoint {
                     dns_name: host.to_owned(),

@@ -23,4 +23,5 @@ mod protection;
 mod protection_laws;
 mod refused_rules;
 mod turns;
+mod wildcards;
 mod winner;

@@ -328,6 +328,7 @@ impl Object {
             all.extend([("tunnel-service.api", service), ("tunnel-path-prefix.api", GROUP_PATH.to_owned())]);
         }
         all.extend(self.path.map(|path| ("tunnel-path-prefix", path.to_owned())));
+        all.extend(self.host.starts_with("*.").then(|| ("tunnel-wildcard", "true".to_owned())));
         all.extend(self.tunnel.map(|tunnel| ("tunnel", tunnel.to_owned())));
         all.extend(self.option.map(|(name, value)| (name, value.to_owned())));
         match self.access {

@@ -21,6 +21,7 @@ use crate::reconcile::groups::Part;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::Target;
+use crate::reconcile::wildcard::{ASKED, TUNNEL_WILDCARD, UNASKED};
 
 /// Reads the properties of one rule.
 pub(super) struct PartReader<'r, 's> {
@@ -197,6 +198,21 @@ impl PartReader<'_, '_> {
         };
         let parsed = self.reader.path(subject, text);
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
+    }
+
+    /// True if the word for a wildcard is said, also by mistake.
+    pub(super) fn says_wildcard(&mut self) -> bool {
+        match self.part.text(TUNNEL_WILDCARD) {
+            Some(UNASKED) => false,
+            Some(ASKED) => true,
+            Some(text) => {
+                self.fault(TUNNEL_WILDCARD, format!("is {text:?}: allowed is {ASKED}"));
+                true
+            }
+            None => self.part.said.iter().any(|(name, _)| {
+                matches!(self.reader.meaning(name), Meaning::Misspelled(nearest) if nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD))
+            }),
+        }
     }
 
     /// Checks the names. A misspelled name is a fault.

@@ -209,16 +209,22 @@ impl Drop for Program {
     }
 }
 
-/// An endpoint as an Ingress with a load balancer's address yields it.
+/// An endpoint as an Ingress with a load balancer's address yields it. One for a wildcard says so by its word.
 pub fn endpoint(name: &str, properties: &[(&str, &str)]) -> Endpoint {
+    let word = name.starts_with("*.").then_some(("tunnel-wildcard", "true"));
+    endpoint_saying(name, properties.iter().copied().chain(word))
+}
+
+/// The same with no properties but these.
+pub fn endpoint_saying<'a>(name: &str, properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Endpoint {
     Endpoint {
         dns_name: name.to_owned(),
         targets: vec!["192.0.2.10".to_owned()],
         record_type: "A".to_owned(),
         labels: Labels::from_iter([("resource", "ingress/shop/web")]),
         provider_specific: properties
-            .iter()
-            .map(|(name, value)| Property::new(format!("webhook/{name}"), *value))
+            .into_iter()
+            .map(|(name, value)| Property::new(format!("webhook/{name}"), value))
             .collect(),
         ..Endpoint::default()
     }

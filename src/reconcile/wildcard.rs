@@ -1,0 +1,171 @@
+//! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
+//! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
+//!
+//! Where the reader finds no such word, it says so by the value [`UNASKED`], which goes no further than [`settle`] and
+//! [`keep`]: what is published without the word has it from there, because records show it at each wildcard of ours.
+
+use std::collections::BTreeSet;
+
+use crate::limits;
+use crate::model::endpoint::{Endpoint, Property};
+use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
+use crate::reconcile::canonical::{INVALID, RECORD_ONLY, TUNNEL_SERVICE, resource_of};
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::Digest;
+use crate::reconcile::{Note, Settings};
+
+/// The word.
+pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
+
+/// The value that asks for the wildcard.
+pub(super) const ASKED: &str = "true";
+
+/// The value that asks for nothing.
+pub(super) const UNASKED: &str = "false";
+
+/// The kinds of objects that have no hostnames but those that were written into them.
+const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
+
+const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and nothing was read yet that would tell if the wildcard is \
+     published: the next loop tells";
+
+const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: say true to \
+     publish this one too";
+
+const WAYS: &str =
+    "say it; or give the route hostnames; or keep it out (webhook-tunnel: \"false\", or controller: none)";
+
+/// A wildcard that no object asks for by the word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnaskedWildcard {
+    /// What it leads to, or would lead to, and the ways out.
+    pub note: Note,
+    /// It is published, and stays so.
+    pub is_public: bool,
+}
+
+/// The word, in which each published wildcard is shown.
+pub(super) fn word(dns_name: &str) -> Option<Property> {
+    is_wildcard(dns_name).then(|| Property::new(TUNNEL_WILDCARD, ASKED))
+}
+
+/// True if the object of an endpoint has to say the word. Without an object, a program sent the endpoint as it is.
+pub(super) fn needs_word(dns_name: &str, resource: Option<&str>) -> bool {
+    let is_written = |resource: &str| WRITTEN_KINDS.into_iter().any(|kind| resource.starts_with(kind));
+    is_wildcard(dns_name) && !resource.is_none_or(is_written)
+}
+
+fn is_wildcard(dns_name: &str) -> bool {
+    dns_name.starts_with("*.")
+}
+
+/// True if its object does not say the word.
+pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
+    endpoint.property(TUNNEL_WILDCARD) == Some(UNASKED)
+}
+
+/// Leaves out the wildcards that are not asked for and do not stand. Other paths of an object that has one standing are
+/// mistakes, because a deletion beside them may be theirs. `endpoints` are sorted.
+pub(super) fn settle(
+    endpoints: &mut Vec<Endpoint>,
+    snapshot: Option<&Snapshot>,
+    settings: &Settings,
+) -> Vec<UnaskedWildcard> {
+    let stands = |endpoint: &Endpoint| snapshot.is_some_and(|snapshot| stands(endpoint, snapshot, settings));
+    let unasked = endpoints.iter().filter(|endpoint| is_unasked(endpoint));
+    let standing: BTreeSet<_> = unasked.filter(|endpoint| stands(endpoint)).map(object).collect();
+    let is_stamped = |endpoint: &Endpoint| {
+        let own = snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name, settings));
+        let mut own = own.into_iter().flatten();
+        own.any(|own| own.stamp.resource.is_some_and(|resource| *resource == *resource_of(endpoint)))
+    };
+    let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
+    for at_place in endpoints.chunk_by_mut(|one, other| {
+        (&one.dns_name, &one.set_identifier) == (&other.dns_name, &other.set_identifier)
+    }) {
+        let is_asked = !at_place.iter().all(is_unasked);
+        for endpoint in at_place {
+            let problem = match snapshot {
+                _ if !is_unasked(endpoint) || stands(endpoint) => None,
+                None => Some(NOT_READ),
+                Some(_) if standing.contains(&object(endpoint)) || is_stamped(endpoint) => Some(TAKEN_OFF),
+                Some(_) => {
+                    stays.push(false);
+                    if !is_asked {
+                        add(&mut left_out, endpoint, false);
+                    }
+                    continue;
+                }
+            };
+            stays.push(true);
+            let problem = endpoint.property(INVALID).or(problem).map(str::to_owned);
+            if let Some(problem) = problem {
+                endpoint.provider_specific = vec![Property::new(INVALID, problem)];
+            }
+        }
+    }
+    let mut stays = stays.into_iter();
+    endpoints.retain(|_| stays.next().unwrap_or(true));
+    left_out
+}
+
+fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
+    (endpoint.dns_name.as_str().into(), resource_of(endpoint).into())
+}
+
+/// Gives the word to the wildcards that stand without it.
+pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
+    let mut public = Vec::new();
+    for endpoint in endpoints.iter_mut().filter(|endpoint| is_unasked(endpoint)) {
+        add(&mut public, endpoint, true);
+        endpoint.provider_specific.retain(|property| *property.name != *TUNNEL_WILDCARD);
+        endpoint.provider_specific.extend(word(&endpoint.dns_name));
+        endpoint.provider_specific.sort_unstable();
+    }
+    public
+}
+
+/// True if a stamp of ours names the endpoint's place.
+fn stands(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> bool {
+    let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
+    snapshot.own_records_of(&endpoint.dns_name, settings).into_iter().any(|own| {
+        let claims = own.stamp.claims;
+        let mut tunnels = settings.tunnels().iter();
+        (path.is_none() && claims.record_only)
+            || tunnels.any(|tunnel| claims.rules.contains(&Digest::of(&tunnel.id, path)))
+    })
+}
+
+/// Adds what is said of a wildcard, once for all its objects and paths, which are sorted.
+fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool) {
+    let is_said = unasked.last().is_some_and(|last| *last.note.hostname == *endpoint.dns_name);
+    if is_said || unasked.len() >= limits::NOTES_MAX {
+        return;
+    }
+    let below = endpoint.dns_name.trim_start_matches("*.");
+    let to = match endpoint.property(TUNNEL_SERVICE) {
+        None => String::new(),
+        Some(RECORD_ONLY) => " to the tunnel".to_owned(),
+        Some(service) => format!(" to {service:?}"),
+    };
+    let text = if is_public {
+        format!(
+            "is public, and its object does not say webhook-tunnel-wildcard: \"true\": every name below {below} leads{to}: {WAYS}"
+        )
+    } else {
+        let login = if names_login(endpoint) { "; its login protects no name below" } else { "" };
+        format!(
+            "is left out, because its object does not say webhook-tunnel-wildcard: \"true\": every name below {below} \
+             would lead{to}{login}: {WAYS}"
+        )
+    };
+    unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_public });
+}
+
+fn names_login(endpoint: &Endpoint) -> bool {
+    let mut properties = endpoint.provider_specific.iter();
+    properties.any(|property| {
+        property.name.starts_with(ACCESS_PREFIX)
+            && !(*property.name == *ACCESS_POLICY && *property.value == *OPEN)
+    })
+}

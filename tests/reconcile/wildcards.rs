@@ -1,0 +1,236 @@
+//! A wildcard that a listener or a certificate may have named is published only by a word that means nothing else.
+
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::harness::{endpoint_of, endpoint_saying};
+
+const WILDCARD: &str = "*.example.com";
+const ROUTE: &str = "httproute/shop/redirect";
+const SERVICE: (&str, &str) = ("tunnel-service", "http://proxy.shop.svc:80");
+const WORD: (&str, &str) = ("tunnel-wildcard", "true");
+const API: (&str, &str) = ("tunnel-path-prefix", "/api");
+
+fn empty() -> FakeCloudflare {
+    FakeCloudflare::new(&[], &[])
+}
+
+/// A Cloudflare after enough loops with these endpoints.
+fn after(mut cloudflare: FakeCloudflare, desired: &[Endpoint]) -> FakeCloudflare {
+    for _ in 0..3 {
+        cloudflare.run_loop(desired, usize::MAX);
+    }
+    cloudflare
+}
+
+fn adjusted(cloudflare: &FakeCloudflare, desired: &[Endpoint]) -> Adjusted {
+    adjust(desired, &cloudflare.settings(), Some(&cloudflare.snapshot()))
+}
+
+/// Hostname, path and service of each rule, without the catch-all.
+fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
+    rules
+        .filter(|rule| !rule.hostname().is_empty())
+        .map(|rule| format!("{} {} {}", rule.hostname(), rule.path().unwrap_or_default(), rule.service()))
+        .collect()
+}
+
+/// The texts about wildcards without the word, each with the mark of one that is public.
+fn told(adjusted: &Adjusted) -> Vec<(bool, String)> {
+    adjusted.unasked_wildcards.iter().map(|one| (one.is_public, one.note.to_string())).collect()
+}
+
+/// Of an object, or of none where it has no name.
+fn wildcard(object: &str, properties: &[(&str, &str)]) -> Endpoint {
+    wildcard_saying(object, &[&[SERVICE], properties].concat())
+}
+
+fn wildcard_saying(object: &str, properties: &[(&str, &str)]) -> Endpoint {
+    let mut endpoint = endpoint_saying(WILDCARD, properties.iter().copied());
+    endpoint.labels = Labels::from_iter((!object.is_empty()).then_some(("resource", object)));
+    endpoint
+}
+
+/// ExternalDNS gives a route without hostnames those of its listeners, with all annotations of the route.
+#[test]
+fn a_wildcard_is_published_by_its_word_alone_unless_only_a_person_can_have_written_it() {
+    for (object, properties, is_published) in [
+        (ROUTE, &[][..], false),
+        (ROUTE, &[("tunnel", "home"), ("access-policy", "none")], false),
+        (ROUTE, &[("tunnel-wildcard", "false")], false),
+        (ROUTE, &[WORD], true),
+        (ROUTE, &[WORD, ("tunnel", "false")], false),
+        ("ingress/shop/web", &[], false),
+        ("ingress/shop/web", &[WORD], true),
+        ("gateway/istio/public", &[], false),
+        ("gateway/istio/public", &[WORD], true),
+        ("service/shop/web", &[], true),
+        ("service/shop/web", &[WORD], true),
+        ("crd/shop/web", &[], true),
+        ("", &[], true),
+        ("services/shop/web", &[], false),
+    ] {
+        let desired = [wildcard(object, properties)];
+        let first = empty().run_loop(&desired, usize::MAX);
+        let cloudflare = after(empty(), &desired);
+        let expected = if is_published { vec![format!("{WILDCARD}  {}", SERVICE.1)] } else { Vec::new() };
+        assert_eq!(rules(&cloudflare), expected, "{object} {properties:?}");
+        assert_eq!(first.refusals, [], "{object} {properties:?}");
+        let shown = adjusted(&cloudflare, &desired);
+        assert_eq!(shown.endpoints.len(), usize::from(is_published));
+        assert_eq!(adjusted(&cloudflare, &shown.endpoints).endpoints, shown.endpoints, "{object}");
+        let changes = cloudflare.changes(&desired);
+        assert!(changes.create.is_empty() && changes.update_new.is_empty(), "{object}: {changes:?}");
+    }
+}
+
+#[test]
+fn the_word_means_nothing_else_and_a_mistake_in_it_is_refused_by_name() {
+    let mut defaulted = empty();
+    defaulted.default_service = Some(ServiceTemplate::parse("http://default:80").expect("a template"));
+    for cloudflare in [empty(), defaulted.clone()] {
+        let plain = endpoint_of("ingress/shop/web", "a.example.com", &[WORD]);
+        assert_eq!(adjusted(&cloudflare, &[plain]).endpoints, [], "the word alone publishes nothing");
+    }
+    defaulted.publish_all = true;
+    let address = |properties: &[(&str, &str)]| wildcard_saying(ROUTE, properties);
+    assert_eq!(adjusted(&defaulted, &[address(&[])]).endpoints, [], "PUBLISH=all");
+    assert_eq!(adjusted(&defaulted, &[address(&[WORD])]).endpoints.len(), 1);
+    let named = endpoint_of("ingress/shop/web", "a.example.com", &[SERVICE]);
+    let with_word = endpoint_of("ingress/shop/web", "a.example.com", &[SERVICE, WORD]);
+    assert_eq!(adjusted(&empty(), &[with_word]), adjusted(&empty(), &[named]));
+    for mistake in [("tunnel-wildcard", "yes"), ("tunnel-wildcrd", "true"), ("tunnel-wild", "true")] {
+        let plan = empty().run_loop(&[wildcard(ROUTE, &[mistake])], usize::MAX);
+        let text = plan.refusals.first().map(ToString::to_string).unwrap_or_default();
+        assert!(
+            text.contains("refused=invalid") && text.contains("webhook-tunnel-wild"),
+            "{mistake:?} {text}"
+        );
+    }
+}
+
+/// A redirect route is there for ever: whatever else is wrong with it, no one has to look at it.
+#[test]
+fn a_wildcard_without_the_word_is_left_out_with_one_text_and_holds_nothing_back() {
+    let mut guarded = empty();
+    guarded.namespace_guard = true;
+    for cloudflare in [empty(), guarded] {
+        let exact =
+            endpoint_of("httproute/web/app", "a.example.com", &[("tunnel-service", "http://a.web.svc:80")]);
+        let routes = ["httproute/shop/b", "httproute/shop/a", "httproute/shop/c"]
+            .map(|object| wildcard_saying(object, &[("tunnel-service", "http://proxy.envoy.svc:80")]));
+        let desired = [&routes[..], &[exact]].concat();
+        let mut cloudflare = after(cloudflare, &desired);
+        assert_eq!(rules(&cloudflare), ["a.example.com  http://a.web.svc:80"]);
+        assert_eq!(cloudflare.run_loop(&desired, usize::MAX).refusals, []);
+        let [(is_public, text)] = &told(&adjusted(&cloudflare, &desired))[..] else { panic!("one text") };
+        assert!(!is_public && text.contains("httproute/shop/a"), "{text}");
+        for part in [
+            "webhook-tunnel-wildcard: \"true\"",
+            "hostnames",
+            "webhook-tunnel: \"false\"",
+            "controller: none",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        cloudflare.run_loop(&routes, usize::MAX);
+        assert_eq!(rules(&cloudflare), [""; 0], "what goes is withdrawn");
+    }
+}
+
+#[test]
+fn the_text_says_where_the_wildcard_would_lead_and_what_its_login_does_not_protect() {
+    let login = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "tag")];
+    for (properties, protects) in [(&[][..], false), (&login, true), (&[("access-policy", "none")], false)] {
+        let [(_, text)] = &told(&adjusted(&empty(), &[wildcard(ROUTE, properties)]))[..] else {
+            panic!("one text")
+        };
+        assert!(
+            text.contains("every name below example.com would lead to \"http://proxy.shop.svc:80\""),
+            "{text}"
+        );
+        assert_eq!(text.contains("its login protects no name below"), protects, "{text}");
+    }
+}
+
+#[test]
+fn a_wildcard_that_stands_stays_without_the_word_and_is_said_to_be_public() {
+    for path in [&[][..], &[API]] {
+        let (asked, unasked) = (wildcard(ROUTE, &[&[WORD], path].concat()), wildcard(ROUTE, path));
+        let mut cloudflare = after(empty(), std::slice::from_ref(&asked));
+        let before = cloudflare.clone();
+        // ExternalDNS merges two routes of one hostname, and sends the annotations of either.
+        for endpoint in [&unasked, &unasked, &asked, &unasked] {
+            let answer = adjusted(&cloudflare, std::slice::from_ref(endpoint));
+            assert_eq!(answer.endpoints, adjusted(&cloudflare, &[asked.clone()]).endpoints);
+            assert_eq!(
+                told(&answer).iter().map(|(public, _)| *public).collect::<Vec<_>>(),
+                vec![true; usize::from(endpoint == &unasked)]
+            );
+            let plan = cloudflare.run_loop(std::slice::from_ref(endpoint), usize::MAX);
+            assert!(plan.is_empty() && plan.refusals.is_empty(), "{plan:?}");
+        }
+        assert_eq!((&cloudflare.records, &cloudflare.documents), (&before.records, &before.documents));
+        let text = &told(&adjusted(&cloudflare, &[unasked]))[0].1;
+        assert!(text.contains("leads to \"http://proxy.shop.svc:80\""), "{text}");
+        for part in [
+            "webhook-tunnel-wildcard: \"true\"",
+            "hostnames",
+            "webhook-tunnel: \"false\"",
+            "controller: none",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        cloudflare.run_loop(&[wildcard(ROUTE, &[&[("tunnel", "false")], path].concat())], usize::MAX);
+        assert_eq!(rules(&cloudflare), [""; 0], "the object asked to be left out");
+    }
+}
+
+/// The whole of a wildcard does not stand where one path of it does.
+#[test]
+fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
+    let asked = wildcard("httproute/shop/app", &[WORD, API]);
+    let redirect = wildcard(ROUTE, &[]);
+    let mut cloudflare = after(empty(), &[asked.clone(), redirect.clone()]);
+    let expected = [format!("{WILDCARD} ^/api(/|$) {}", SERVICE.1)];
+    assert_eq!(rules(&cloudflare), expected);
+    // A rule that is deleted by hand leaves the record alone, and that is no wildcard that stands.
+    cloudflare.edit_rules(HOME, |rules| {
+        rules.remove(0);
+    });
+    let cloudflare = after(cloudflare, &[asked.clone(), redirect.clone()]);
+    assert_eq!(rules(&cloudflare), expected);
+    let whole = wildcard("httproute/shop/app", &[WORD]);
+    let both = adjusted(&after(empty(), std::slice::from_ref(&whole)), &[whole, redirect]);
+    assert_eq!((both.endpoints.len(), told(&both), both.notes), (1, Vec::new(), Vec::new()));
+}
+
+/// Otherwise the path, which its new spelling replaces, would fall to the wider rule.
+#[test]
+fn an_object_that_takes_its_word_off_and_rewords_a_path_is_refused_and_keeps_both_paths() {
+    let of = |word: &str, path: &str| {
+        let whole = [("tunnel-wildcard", word), ("tunnel-service.admin", "http://login.shop.svc:80")];
+        let whole: Vec<_> = whole.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        wildcard(ROUTE, &[&whole[..], &[("tunnel-path.admin", path)]].concat())
+    };
+    let mut cloudflare = after(empty(), &[of("true", "^/admin")]);
+    let before = rules(&cloudflare);
+    assert_eq!(before.len(), 2);
+    for _ in 0..3 {
+        let plan = cloudflare.run_loop(&[of("", "^/admin/")], usize::MAX);
+        let texts: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
+        assert!(texts.iter().any(|text| text.contains("webhook-tunnel-wildcard is missing")), "{texts:?}");
+        assert_eq!(rules(&cloudflare), before);
+    }
+}
+
+/// Before the first reading what stands is not known: neither answer may withdraw it or publish it.
+#[test]
+fn a_wildcard_without_the_word_waits_where_nothing_was_read() {
+    let adjusted = adjust(&[wildcard(ROUTE, &[])], &empty().settings(), None);
+    let [endpoint] = &adjusted.endpoints[..] else { panic!("one endpoint") };
+    assert!(endpoint.property("webhook/invalid").is_some(), "{endpoint:?}");
+    assert_eq!(told(&adjusted), []);
+}
