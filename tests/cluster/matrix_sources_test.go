@@ -16,7 +16,8 @@ var sourceTrials = []trial{
 		"`webhook-…` annotations of an HTTPRoute",
 		"`webhook/…` properties of a DNSEndpoint",
 		"The address of a LoadBalancer, by `DEFAULT_SERVICE` and `webhook-tunnel: \"true\"`",
-		"A wildcard, `*.example.com`",
+		"A wildcard of a Service, `*.example.com`",
+		"A wildcard of an Ingress, by `webhook-tunnel-wildcard: \"true\"`",
 		"Annotations that begin `external-dns.alpha.kubernetes.io/`",
 		"Annotations that begin `external-dns.kubernetes.io/`",
 		"What goes is withdrawn under `--policy=sync`",
@@ -76,8 +77,13 @@ spec:
 ---
 apiVersion: networking.k8s.io/v1
 kind: Ingress
-metadata: {name: wildcard, annotations: {either/target: "http://wildcard.shop.svc:80"}}
+metadata: {name: wildcard, annotations: {either/target: "http://wildcard.shop.svc:80", `+word+`}}
 spec: {rules: [{host: "*.wild.example.com"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: wide, annotations: {either/target: "http://wide.shop.svc:80", either/hostname: "*.wide.example.com"}}
+spec: {type: ClusterIP, ports: [{port: 80}]}
 `)
 	going := bench.has(t, ingressOf("going", targetOf("going")))
 	pod, known := bench.starts(t, []string{"DEFAULT_SERVICE=http://{name}.shop.svc:80"},
@@ -103,6 +109,7 @@ spec: {rules: [{host: "*.wild.example.com"}]}
 		behind("httproute-annotated", "proxy"),
 		behind("dnsendpoint-annotated", "dnsendpoint-annotated"),
 		cell(bench.servesOwn(t, "balanced")),
+		cell(bench.serves(t, "*.wide", "http://wide.shop.svc:80")),
 		cell(bench.serves(t, "*.wild", "http://wildcard.shop.svc:80")),
 		cell(bench.servesOwn(t, "alpha")),
 		cell(bench.servesOwn(t, "current")),

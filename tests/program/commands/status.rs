@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use cloudflare_emulator::{Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use socket2::SockRef;
-use test_support::harness::{Harness, TOKEN, endpoint, endpoint_of, published};
+use test_support::harness::{Harness, TOKEN, endpoint, endpoint_of, endpoint_saying, published};
 use test_support::process::{Process, program};
 use test_support::raw_http::Client;
 
@@ -191,6 +191,51 @@ fn a_silent_hostname_whose_application_was_deleted_by_hand_is_not_told_as_publis
         let said = status_at(program.observation().port(), &["web.example.com"]);
         assert!(said.out.contains("pplication"), "{}", said.out);
     }
+}
+
+/// Every Envoy Gateway has a redirect route for ever, and of two merged routes ExternalDNS sends the annotations of either.
+#[test]
+fn a_wildcard_without_its_word_needs_somebody_only_where_it_is_public_and_has_one_line_for_each_process() {
+    let harness = Harness::new();
+    let (process, external_dns) = Process::start_ready(&harness, &[]);
+    let service = ("tunnel-service", "http://proxy.shop.svc:80");
+    let unasked = endpoint_saying("*.example.com", [service]);
+    let other = endpoint_of("httproute/shop/other", "web.example.com", &[service]);
+    let row = |arguments: &[&str], code: i32| {
+        let said = status(&process, arguments);
+        assert_eq!(said.code, Some(code), "{}", said.out);
+        let mut rows = rows(&said).into_iter().filter(|row| row[0] == "*.example.com");
+        let [Some(row), None] = [rows.next(), rows.next()] else { panic!("one row: {}", said.out) };
+        assert!(row[4].ends_with(" ago"), "{row:?}");
+        (row[3].to_owned(), row[5].to_owned())
+    };
+    for _ in 0..3 {
+        external_dns.run_loop(&[unasked.clone(), other.clone()]).expect("nothing is refused");
+    }
+    assert_eq!(harness.service_at("any.example.com", "/"), "NXDOMAIN");
+    for arguments in [&[][..], &["*.example.com"]] {
+        let (state, what) = row(arguments, 0);
+        assert!(state == "left out" && what.contains("would lead"), "{state} {what}");
+    }
+    let all = status(&process, &[]).out;
+    assert!(all.contains(" 0 refused, 0 waiting, 0 without a service"), "{all}");
+
+    let asked = endpoint("*.example.com", &[service]);
+    for desired in [&asked, &unasked, &asked, &unasked, &unasked] {
+        external_dns.run_loop(&[desired.clone(), other.clone()]).expect("nothing is refused");
+        assert_eq!(harness.service_at("any.example.com", "/"), "http://proxy.shop.svc:80");
+    }
+    let (state, what) = row(&[], 1);
+    assert!(state == "mistake" && what.contains("is public"), "{state} {what}");
+    let of_one = status(&process, &["*.example.com"]);
+    assert!(of_one.code == Some(1) && of_one.out.contains("published"), "{}", of_one.out);
+
+    let (_, _, lines) = process.end_with("TERM");
+    let of_wildcards: Vec<&String> =
+        lines.iter().filter(|line| line.contains("webhook-tunnel-wildcard")).collect();
+    let [left_out, public] = &of_wildcards[..] else { panic!("{lines:#?}") };
+    assert!(left_out.starts_with("INFO") && left_out.contains("is left out"), "{left_out}");
+    assert!(public.starts_with("WARN") && public.contains("is public"), "{public}");
 }
 
 #[test]
