@@ -116,9 +116,7 @@ impl<'s> EndpointReader<'s> {
         let rule = reader.rule(service, &hostname);
         let access = reader.access(&rule);
         reader.names();
-        let dns_name = hostname::normalize(&endpoint.dns_name);
-        let needs_word = wildcard::needs_word(&dns_name, endpoint.labels.value(RESOURCE_LABEL));
-        let is_unasked = !reader.says_wildcard() && needs_word;
+        let unasked = reader.lacks_word(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: name its group, or a service without one";
             reader.fault(property, problem);
@@ -136,19 +134,19 @@ impl<'s> EndpointReader<'s> {
             }
             _ => Err(faults),
         };
-        let unasked = is_unasked.then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         Some(match publication {
             Ok(publication) => {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
                 let mut properties = canonical::properties_of(&publication);
-                properties.extend(if is_unasked { unasked } else { wildcard::word(&name) });
+                properties.extend(unasked.or_else(|| wildcard::word(&name)));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
                 Canonical { endpoint, publication: Ok(publication) }
             }
             Err(faults) => {
+                let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
-                let mut read = invalid(dns_name, target, set_identifier, labels, Problem::of(&faults));
+                let mut read = invalid(name, target, set_identifier, labels, Problem::of(&faults));
                 read.endpoint.provider_specific.extend(unasked);
                 read
             }

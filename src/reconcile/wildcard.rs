@@ -10,9 +10,9 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{INVALID, RECORD_ONLY, TUNNEL_SERVICE, resource_of};
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::{Note, Settings, winner};
 
 /// The word.
 pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
@@ -64,44 +64,40 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL_WILDCARD) == Some(UNASKED)
 }
 
-/// Leaves out the wildcards that are not asked for and do not stand. Other paths of an object that has one standing are
-/// mistakes, because a deletion beside them may be theirs. `endpoints` are sorted.
+/// Leaves out the wildcards that are not asked for and do not stand. Beside a path that stands they are mistakes instead:
+/// a deletion may be that of an earlier form of theirs. `endpoints` are sorted.
 pub(super) fn settle(
     endpoints: &mut Vec<Endpoint>,
     snapshot: Option<&Snapshot>,
     settings: &Settings,
 ) -> Vec<UnaskedWildcard> {
-    let stands = |endpoint: &Endpoint| snapshot.is_some_and(|snapshot| stands(endpoint, snapshot, settings));
-    let unasked = endpoints.iter().filter(|endpoint| is_unasked(endpoint));
-    let standing: BTreeSet<_> = unasked.filter(|endpoint| stands(endpoint)).map(object).collect();
-    let is_stamped = |endpoint: &Endpoint| {
-        let own = snapshot.map(|snapshot| snapshot.own_records_of(&endpoint.dns_name, settings));
-        let mut own = own.into_iter().flatten();
-        own.any(|own| own.stamp.resource.is_some_and(|resource| *resource == *resource_of(endpoint)))
-    };
+    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Place::of(endpoint, snapshot, settings));
+    let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
+    if unasked.is_empty() {
+        return Vec::new();
+    }
+    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(Place::Stands));
+    let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
-    for at_place in endpoints.chunk_by_mut(|one, other| {
-        (&one.dns_name, &one.set_identifier) == (&other.dns_name, &other.set_identifier)
-    }) {
+    for at_place in endpoints.chunk_by_mut(winner::is_one_place) {
         let is_asked = !at_place.iter().all(is_unasked);
         for endpoint in at_place {
-            let problem = match snapshot {
-                _ if !is_unasked(endpoint) || stands(endpoint) => None,
-                None => Some(NOT_READ),
-                Some(_) if standing.contains(&object(endpoint)) || is_stamped(endpoint) => Some(TAKEN_OFF),
-                Some(_) => {
-                    stays.push(false);
+            let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
+                None | Some(Some(Place::Stands)) => None,
+                Some(None) => Some(NOT_READ),
+                Some(Some(Place::Free)) if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
+                    stays.push(false);
                     continue;
                 }
+                Some(Some(Place::Free | Place::BesideOwn)) => Some(TAKEN_OFF),
             };
-            stays.push(true);
-            let problem = endpoint.property(INVALID).or(problem).map(str::to_owned);
-            if let Some(problem) = problem {
+            if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
                 endpoint.provider_specific = vec![Property::new(INVALID, problem)];
             }
+            stays.push(true);
         }
     }
     let mut stays = stays.into_iter();
@@ -125,15 +121,33 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
     public
 }
 
-/// True if a stamp of ours names the endpoint's place.
-fn stands(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> bool {
-    let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
-    snapshot.own_records_of(&endpoint.dns_name, settings).into_iter().any(|own| {
-        let claims = own.stamp.claims;
-        let mut tunnels = settings.tunnels().iter();
-        (path.is_none() && claims.record_only)
-            || tunnels.any(|tunnel| claims.rules.contains(&Digest::of(&tunnel.id, path)))
-    })
+/// What stands for a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A stamp of ours names the endpoint's place.
+    Stands,
+    /// A stamp of ours names other places, all of them the endpoint's object's.
+    BesideOwn,
+    Free,
+}
+
+impl Place {
+    fn of(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Self {
+        let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
+        let digests = settings.tunnels().iter().map(|tunnel| Digest::of(&tunnel.id, path));
+        let digests: Vec<Digest> = digests.collect();
+        let mut place = Self::Free;
+        for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name, settings) {
+            let is_named = digests.iter().any(|digest| stamp.claims.rules.contains(digest));
+            if is_named || (path.is_none() && stamp.claims.record_only) {
+                return Self::Stands;
+            }
+            if stamp.resource.as_deref() == Some(resource_of(endpoint)) {
+                place = Self::BesideOwn;
+            }
+        }
+        place
+    }
 }
 
 /// Adds what is said of a wildcard, once for all its objects and paths, which are sorted.

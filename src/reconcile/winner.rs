@@ -65,7 +65,7 @@ fn entitled(on_host: &[Endpoint], snapshot: &Snapshot, settings: &Settings) -> O
     namespace::holder(name, snapshot, settings).ok()?.or_else(|| namespace::digest_of(first()?))
 }
 
-fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
+pub(super) fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
     one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
 }
 

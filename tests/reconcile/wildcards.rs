@@ -101,6 +101,13 @@ fn the_word_means_nothing_else_and_a_mistake_in_it_is_refused_by_name() {
     let named = endpoint_of("ingress/shop/web", "a.example.com", &[SERVICE]);
     let with_word = endpoint_of("ingress/shop/web", "a.example.com", &[SERVICE, WORD]);
     assert_eq!(adjusted(&empty(), &[with_word]), adjusted(&empty(), &[named]));
+    let in_a_group = [WORD, ("tunnel-wildcard.api", "true"), ("tunnel-path.api", "^/api")];
+    for of_whole in [&in_a_group[1..], &[&[("tunnel-wildcard", "false")], &in_a_group[1..]].concat()] {
+        let plan = empty().run_loop(&[wildcard(ROUTE, of_whole)], usize::MAX);
+        let text = plan.refusals.first().map(ToString::to_string).unwrap_or_default();
+        assert!(text.contains("say it without a group"), "{of_whole:?} {text}");
+    }
+    assert_eq!(empty().run_loop(&[wildcard(ROUTE, &in_a_group)], usize::MAX).refusals, []);
     for mistake in [("tunnel-wildcard", "yes"), ("tunnel-wildcrd", "true"), ("tunnel-wild", "true")] {
         let plan = empty().run_loop(&[wildcard(ROUTE, &[mistake])], usize::MAX);
         let text = plan.refusals.first().map(ToString::to_string).unwrap_or_default();

@@ -15,13 +15,13 @@ use crate::reconcile::access::wish::{
     self, ACCESS_POLICY, ACCESS_SESSION_DURATION, AccessWish, OPEN, ProtectionWish,
 };
 use crate::reconcile::canonical::{
-    Fault, RECORD_ONLY, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+    Fault, RECORD_ONLY, RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::Part;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{self, Meaning};
 use crate::reconcile::target::Target;
-use crate::reconcile::wildcard::{ASKED, TUNNEL_WILDCARD, UNASKED};
+use crate::reconcile::wildcard::{self, ASKED, TUNNEL_WILDCARD, UNASKED};
 
 /// Reads the properties of one rule.
 pub(super) struct PartReader<'r, 's> {
@@ -200,19 +200,28 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
     }
 
-    /// True if the word for a wildcard is said, also by mistake.
-    pub(super) fn says_wildcard(&mut self) -> bool {
-        match self.part.text(TUNNEL_WILDCARD) {
-            Some(UNASKED) => false,
-            Some(ASKED) => true,
-            Some(text) => {
-                self.fault(TUNNEL_WILDCARD, format!("is {text:?}: allowed is {ASKED}"));
-                true
+    /// True for a wildcard that is not asked for by its word, not even by mistake.
+    pub(super) fn lacks_word(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
+        let (endpoint, part) = (self.endpoint, self.part);
+        let said = part.text(TUNNEL_WILDCARD);
+        let problem = match said {
+            _ if said != endpoint.property(TUNNEL_WILDCARD) => {
+                "is of the whole object: say it without a group"
             }
-            None => self.part.said.iter().any(|(name, _)| {
-                matches!(self.reader.meaning(name), Meaning::Misspelled(nearest) if nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD))
-            }),
+            None | Some(ASKED | UNASKED) => "",
+            Some(_) => "is neither true nor false",
+        };
+        if !problem.is_empty() {
+            self.fault(TUNNEL_WILDCARD, problem);
+            return false;
         }
+        let name = hostname.as_ref().map_or(&*endpoint.dns_name, Hostname::as_str);
+        said != Some(ASKED)
+            && wildcard::needs_word(name, endpoint.labels.value(RESOURCE_LABEL))
+            && !part.said.iter().any(|(name, _)| match self.reader.meaning(name) {
+                Meaning::Misspelled(nearest) => nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD),
+                Meaning::Known | Meaning::Foreign => false,
+            })
     }
 
     /// Checks the names. A misspelled name is a fault.
