@@ -171,7 +171,7 @@ fn a_wildcard_that_stands_stays_without_the_word_and_is_said_to_be_public() {
         // ExternalDNS merges two routes of one hostname, and sends the annotations of either.
         for endpoint in [&unasked, &unasked, &asked, &unasked] {
             let answer = adjusted(&cloudflare, std::slice::from_ref(endpoint));
-            assert_eq!(answer.endpoints, adjusted(&cloudflare, &[asked.clone()]).endpoints);
+            assert_eq!(answer.endpoints, adjusted(&cloudflare, std::slice::from_ref(&asked)).endpoints);
             assert_eq!(
                 told(&answer).iter().map(|(public, _)| *public).collect::<Vec<_>>(),
                 vec![true; usize::from(endpoint == &unasked)]
@@ -207,7 +207,7 @@ fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
     cloudflare.edit_rules(HOME, |rules| {
         rules.remove(0);
     });
-    let cloudflare = after(cloudflare, &[asked.clone(), redirect.clone()]);
+    let cloudflare = after(cloudflare, &[asked, redirect.clone()]);
     assert_eq!(rules(&cloudflare), expected);
     let whole = wildcard("httproute/shop/app", &[WORD]);
     let both = adjusted(&after(empty(), std::slice::from_ref(&whole)), &[whole, redirect]);
