@@ -216,21 +216,37 @@ fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
 
 /// Otherwise the path, which its new spelling replaces, would fall to the wider rule.
 #[test]
-fn an_object_that_takes_its_word_off_and_rewords_a_path_is_refused_and_keeps_both_paths() {
-    let of = |word: &str, path: &str| {
-        let whole = [("tunnel-wildcard", word), ("tunnel-service.admin", "http://login.shop.svc:80")];
-        let whole: Vec<_> = whole.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        wildcard(ROUTE, &[&whole[..], &[("tunnel-path.admin", path)]].concat())
+fn an_object_that_takes_its_word_off_and_rewords_a_path_is_refused_and_keeps_its_paths() {
+    let whole = wildcard("httproute/shop/whole", &[WORD]);
+    let admin = |word: &[(&'static str, &'static str)], path| {
+        wildcard(ROUTE, &[word, &[("tunnel-path", path)]].concat())
     };
-    let mut cloudflare = after(empty(), &[of("true", "^/admin")]);
-    let before = rules(&cloudflare);
-    assert_eq!(before.len(), 2);
-    for _ in 0..3 {
-        let plan = cloudflare.run_loop(&[of("", "^/admin/")], usize::MAX);
-        let texts: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
-        assert!(texts.iter().any(|text| text.contains("webhook-tunnel-wildcard is missing")), "{texts:?}");
-        assert_eq!(rules(&cloudflare), before);
+    let groups = |word: &[(&'static str, &'static str)], path| {
+        let group = [("tunnel-service.admin", "http://login.shop.svc:80"), ("tunnel-path.admin", path)];
+        wildcard(ROUTE, &[word, &group].concat())
+    };
+    let other = wildcard("httproute/shop/other", &[WORD, API]);
+    for (label, before, after_edit) in [
+        ("one path", vec![admin(&[WORD], "^/admin")], vec![admin(&[], "^/admin/")]),
+        ("two paths", vec![groups(&[WORD], "^/admin")], vec![groups(&[], "^/admin/")]),
+        (
+            "two paths beside another object, so that the stamp names none",
+            vec![groups(&[WORD], "^/admin"), other.clone()],
+            vec![groups(&[], "^/admin/"), other],
+        ),
+    ] {
+        let mut cloudflare = after(empty(), &before);
+        let before = rules(&cloudflare);
+        for _ in 0..3 {
+            let plan = cloudflare.run_loop(&after_edit, usize::MAX);
+            let texts: Vec<String> = plan.refusals.iter().map(ToString::to_string).collect();
+            let is_told = texts.iter().any(|text| text.contains("webhook-tunnel-wildcard is missing"));
+            assert!(is_told, "{label}: {texts:?}");
+            assert_eq!(rules(&cloudflare), before, "{label}");
+        }
     }
+    let both = [whole, wildcard(ROUTE, &[])];
+    assert_eq!(told(&adjusted(&empty(), &both)), [], "the wildcard is asked for by another object");
 }
 
 /// Before the first reading what stands is not known: neither answer may withdraw it or publish it.
