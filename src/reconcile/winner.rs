@@ -108,6 +108,7 @@ impl<'a> Place<'a> {
         let stamps = snapshot.stamps_of(&of.dns_name, settings);
         let stamped = stamps.first().and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
+        prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
         // Of a single candidate it is not asked, and it takes long to read.
         let standing = LazyCell::new(|| self.standing());
         for shows in [shows_where_open, shows_where_it_leads] {

@@ -248,6 +248,21 @@ fn an_object_that_takes_its_word_off_and_rewords_a_path_is_refused_and_keeps_its
     }
 }
 
+/// The stamp of rules of several objects names none, and then the first object by name would have the place.
+#[test]
+fn an_object_without_the_word_takes_no_place_from_one_that_says_it() {
+    let of = |service| wildcard_saying("httproute/shop/b", &[WORD, ("tunnel-service", service)]);
+    let others = [wildcard("httproute/shop/c", &[WORD, API]), wildcard("httproute/shop/a", &[])];
+    let mut cloudflare = empty();
+    for service in ["http://old.shop.svc:80", "http://new.shop.svc:80"] {
+        let desired = [&[of(service)], &others[..]].concat();
+        cloudflare = after(cloudflare, &desired);
+        let whole = format!("{WILDCARD}  {service}");
+        assert!(rules(&cloudflare).contains(&whole), "{service}: {:?}", rules(&cloudflare));
+        assert_eq!(told(&adjusted(&cloudflare, &desired)), []);
+    }
+}
+
 /// Before the first reading what stands is not known: neither answer may withdraw it or publish it.
 #[test]
 fn a_wildcard_without_the_word_waits_where_nothing_was_read() {
