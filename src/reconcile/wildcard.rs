@@ -1,8 +1,8 @@
 //! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
 //! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
 //!
-//! Where the reader finds no such word, it says so by the value [`UNASKED`], which goes no further than [`settle`] and
-//! [`keep`]: what is published without the word has it from there, because records show it at each wildcard of ours.
+//! The reader marks a wildcard without the word by the word's other value, which goes no further than `settle` and `keep`.
+//! What is published has the word from there on, because records show it at each wildcard of ours.
 
 use std::collections::BTreeSet;
 
