@@ -118,7 +118,7 @@ fn the_word_means_nothing_else_and_a_mistake_in_it_is_refused_by_name() {
     }
 }
 
-/// A redirect route is there for ever: whatever else is wrong with it, no one has to look at it.
+/// A redirect route is there for ever, and needs no operator whatever else is wrong with it.
 #[test]
 fn a_wildcard_without_the_word_is_left_out_with_one_text_and_holds_nothing_back() {
     let mut guarded = empty();

@@ -195,7 +195,7 @@ fn a_silent_hostname_whose_application_was_deleted_by_hand_is_not_told_as_publis
 
 /// Every Envoy Gateway has a redirect route for ever, and of two merged routes ExternalDNS sends the annotations of either.
 #[test]
-fn a_wildcard_without_its_word_needs_somebody_only_where_it_is_public_and_has_one_line_for_each_process() {
+fn a_wildcard_without_its_word_needs_an_operator_only_where_it_is_public_and_has_one_line_for_each_process() {
     let harness = Harness::new();
     let (process, external_dns) = Process::start_ready(&harness, &[]);
     let service = ("tunnel-service", "http://proxy.shop.svc:80");
