@@ -13,7 +13,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::text::{fingerprint, quoted};
 use crate::model::{LogLine, hostname};
 use crate::provider::failure;
-use crate::provider::memory::Said;
+use crate::provider::memory::{Said, TakingTurns};
 use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
@@ -34,6 +34,7 @@ pub struct Adjustments {
     /// What the last request sent.
     pub(super) sent: Mutex<Option<Sent>>,
     pub(super) said_notes: Mutex<Said<LogLine>>,
+    taking_turns: Mutex<TakingTurns>,
     pub(super) wildcards: Mutex<Wildcards>,
 }
 
@@ -120,7 +121,9 @@ impl Adjustments {
                 limits::NOTES_MAX
             ))
         });
-        let notes = adjusted.notes.iter().map(Note::line);
+        let in_turns =
+            lock(&self.taking_turns).see(adjusted.endpoints.iter().zip(adjusted.asked.iter().copied()));
+        let notes = adjusted.notes.iter().map(Note::line).chain(in_turns);
         let news = lock(&self.said_notes).news(notes.chain(more), clock.unix_seconds());
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::model::text::quoted;
+use crate::model::text::{fingerprint, quoted};
 use crate::ordered::sort_by;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::words;
@@ -19,7 +19,8 @@ use crate::reconcile::canonical::{
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
-use crate::reconcile::{Note, Settings, winner};
+use crate::reconcile::winner::{self, SaidOf};
+use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on what is not in it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Adjusted {
     /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
     /// with one name would take turns.
     pub endpoints: Vec<Endpoint>,
+    /// Fingerprints of what their objects ask for.
+    pub asked: Vec<u64>,
     /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub notes: Vec<Note>,
     /// The wildcards that no object asks for by their word; of more than `NOTES_MAX`, the first by name.
@@ -43,6 +46,7 @@ pub struct Adjuster<'s> {
     /// What was read last.
     snapshot: Option<&'s Snapshot>,
     endpoints: Vec<Endpoint>,
+    said: SaidOf,
 }
 
 /// Brings the endpoints that ExternalDNS wants into canonical form.
@@ -57,7 +61,13 @@ pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Sna
 impl<'s> Adjuster<'s> {
     pub fn new(settings: &'s Settings, snapshot: Option<&'s Snapshot>) -> Self {
         let access = snapshot.map_or(&AccessReading::NotAsked, |snapshot| &snapshot.access);
-        Self { reader: EndpointReader::new(settings, access), settings, snapshot, endpoints: Vec::new() }
+        Self {
+            reader: EndpointReader::new(settings, access),
+            settings,
+            snapshot,
+            endpoints: Vec::new(),
+            said: SaidOf::default(),
+        }
     }
 
     /// Adds the results of an endpoint and returns them; none if the endpoint is not ours.
@@ -84,19 +94,22 @@ impl<'s> Adjuster<'s> {
 
     fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> &[Endpoint] {
         let before = self.endpoints.len();
-        self.endpoints.extend(read.into_iter().map(|canonical| canonical.endpoint));
+        for Canonical { endpoint, publication: _, said } in read {
+            self.said.note(&endpoint, said);
+            self.endpoints.push(endpoint);
+        }
         self.endpoints.get(before..).unwrap_or_default()
     }
 
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self) -> Adjusted {
-        let Self { reader: _, settings, snapshot, mut endpoints } = self;
+        let Self { reader: _, settings, snapshot, mut endpoints, said } = self;
         let mut notes = Vec::new();
         sort(&mut endpoints);
         let mut unasked_wildcards = wildcard::settle(&mut endpoints, snapshot, settings);
         // A rule that waits does not show what it asks for, and the winner is known by that.
-        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, snapshot, settings));
+        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot, settings));
         hold_together(&mut endpoints);
         if let Some((is_winner, lost)) = chosen {
             let mut is_winner = is_winner.into_iter();
@@ -105,12 +118,19 @@ impl<'s> Adjuster<'s> {
         }
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
+        let asked = endpoints.iter().map(asked).collect();
         let kept =
             snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot, settings)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
-        Adjusted { endpoints, notes, unasked_wildcards, unasked_protections }
+        Adjusted { endpoints, asked, notes, unasked_wildcards, unasked_protections }
     }
+}
+
+fn asked(endpoint: &Endpoint) -> u64 {
+    let Endpoint { targets, provider_specific, .. } = endpoint;
+    let properties = provider_specific.iter().flat_map(|property| [&*property.name, &*property.value]);
+    fingerprint(targets.iter().map(String::as_str).chain(properties))
 }
 
 /// Makes all of an object's endpoints for a hostname invalid if one is, because another one's rule would take that

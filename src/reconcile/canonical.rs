@@ -123,6 +123,17 @@ pub struct Canonical {
     pub endpoint: Endpoint,
     /// The publication, or the reason why there is none.
     pub publication: Result<Publication, Problem>,
+    pub said: Said,
+}
+
+/// What an object says itself of an endpoint. The canonical form does not tell that from a default, nor what a mistake
+/// hides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// It asks for a login, perhaps by a mistake.
+    pub login: bool,
+    /// It gets `DEFAULT_SERVICE`.
+    pub default_service: bool,
 }
 
 /// The endpoint's object; empty if it is unknown.

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use self::part_reader::PartReader;
+use crate::ingress::access::ACCESS_REQUIRED;
 use crate::ingress::{PathError, PathPattern};
 use crate::limits;
 use crate::model::TunnelId;
@@ -17,8 +18,9 @@ use crate::model::hostname;
 use crate::ordered::sort;
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{
-    self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, TUNNEL,
+    self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, Said, TUNNEL,
     TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::{self, Part};
@@ -35,6 +37,9 @@ const RESOURCE_MAX_BYTES: usize = 400;
 
 /// The prefix of the set identifier of an endpoint whose path is not known, so that it conflicts with no other.
 const UNREAD_PREFIX: &str = "unread:";
+
+/// The source of a service that an object does not name.
+const DEFAULT_SERVICE: &str = "DEFAULT_SERVICE";
 
 /// Reads the endpoints of one request.
 #[derive(Debug)]
@@ -110,6 +115,7 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
+        let said = Said { login: self.asks_for_login(part), default_service: service.0 == DEFAULT_SERVICE };
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
@@ -141,14 +147,14 @@ impl<'s> EndpointReader<'s> {
                 let mut properties = canonical::properties_of(&publication);
                 properties.extend(unasked.or_else(|| wildcard::word(&name)));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-                Canonical { endpoint, publication: Ok(publication) }
+                Canonical { endpoint, publication: Ok(publication), said }
             }
             Err(faults) => {
                 let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
                 let mut read = invalid(name, target, set_identifier, labels, Problem::of(&faults));
                 read.endpoint.provider_specific.extend(unasked);
-                read
+                Canonical { said, ..read }
             }
         })
     }
@@ -170,11 +176,27 @@ impl<'s> EndpointReader<'s> {
         cut(&path, limits::PATH_MAX_BYTES).to_owned()
     }
 
+    /// True if a property asks for a login, also if it is misspelled or has a wrong value.
+    fn asks_for_login(&mut self, part: &Part<'_>) -> bool {
+        part.said.iter().any(|(name, value)| match self.meaning(name) {
+            Meaning::Known => {
+                let is_no = [(ACCESS_POLICY, OPEN), (ACCESS_REQUIRED, "false")].contains(&(name, value));
+                name.starts_with(ACCESS_PREFIX) && !is_no
+            }
+            Meaning::Misspelled(nearest) => {
+                nearest.is_some_and(|nearest| nearest.starts_with(ACCESS_PREFIX)) || name.contains("access")
+            }
+            Meaning::Foreign => false,
+        })
+    }
+
     /// True if a property that is misspelled may be the one for the path.
     fn may_be_path(&mut self, name: &str) -> bool {
         match self.meaning(name) {
             Meaning::Misspelled(nearest) => {
-                nearest.is_none_or(|nearest| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(&nearest))
+                let meant =
+                    nearest.map_or_else(|| property_name::with_word_of(name), |nearest| vec![nearest]);
+                meant.iter().any(|meant| [TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(meant))
             }
             Meaning::Known | Meaning::Foreign => false,
         }
@@ -215,7 +237,7 @@ impl<'s> EndpointReader<'s> {
         if let Some(template) = &policy.default_service
             && (policy.publish_all || said().any(property_name::is_known))
         {
-            return Some(("DEFAULT_SERVICE", template.fill(canonical::resource_of(endpoint)).into()));
+            return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
         }
         let mut targets = endpoint.targets.iter().zip(targets);
         if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == Target::ClusterName) {
@@ -279,7 +301,7 @@ fn invalid(
 ) -> Canonical {
     let properties = vec![Property::new(INVALID, problem.to_string())];
     let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-    Canonical { endpoint, publication: Err(problem) }
+    Canonical { endpoint, publication: Err(problem), said: Said::default() }
 }
 
 /// The reason why an endpoint is too large, before anything in it is read.

@@ -2,29 +2,52 @@
 //! others.
 //!
 //! What stands has precedence: an object keeps what it has while it asks for it, also with a mistake, which `plan`
-//! refuses. Only a free place goes to the first object by name. With the namespace guard the namespace is chosen first,
+//! refuses. A free place goes to an object that asks for a login before one that asks for none, then to one that names
+//! its service before one that gets the default, and then to the first by name. With the namespace guard the namespace is chosen first,
 //! as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::model::text::fingerprint;
 use crate::ordered::inserted;
-use crate::reconcile::access::wish::{ACCESS_POLICY, OPEN};
-use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid, resource_of};
+use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
+use crate::reconcile::canonical::{RECORD_ONLY, Said, TUNNEL_SERVICE, is_invalid, resource_of};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::{Note, Settings, namespace, records, wildcard};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
 
+/// What the objects of a request's endpoints say themselves, as far as that is not nothing.
+#[derive(Debug, Default)]
+pub(super) struct SaidOf(BTreeMap<u64, Said>);
+
+impl SaidOf {
+    pub(super) fn note(&mut self, endpoint: &Endpoint, said: Said) {
+        if said != Said::default() {
+            self.0.insert(Self::key(endpoint), said);
+        }
+    }
+
+    fn of(&self, endpoint: &Endpoint) -> Said {
+        self.0.get(&Self::key(endpoint)).copied().unwrap_or_default()
+    }
+
+    fn key(endpoint: &Endpoint) -> u64 {
+        fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier, resource_of(endpoint)])
+    }
+}
+
 /// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
 /// Returns for each endpoint whether it is the one, and notes on the others. Once there are more than `NOTES_MAX` notes,
 /// no further place adds any, so the caller sees that there are more.
 pub(super) fn choose(
     endpoints: &[Endpoint],
+    said: &SaidOf,
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> (Vec<bool>, Vec<Note>) {
@@ -33,7 +56,7 @@ pub(super) fn choose(
         let entitled = entitled(on_host, snapshot, settings);
         for candidates in on_host.chunk_by(is_one_place) {
             let [first, others @ ..] = candidates else { continue };
-            let place = Place { of: first, entitled: entitled.as_deref(), snapshot, settings };
+            let place = Place { of: first, said, entitled: entitled.as_deref(), snapshot, settings };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if notes.len() > limits::NOTES_MAX {
@@ -45,7 +68,8 @@ pub(super) fn choose(
                     && resource_of(candidate) != resource_of(winner)
                     && !wildcard::is_unasked(candidate)
             });
-            notes.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner)));
+            notes
+                .extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner, said)));
             notes.extend(unnamed(winner, losers.count()));
             notes.extend(place.kept_for_another(winner));
         }
@@ -74,7 +98,7 @@ pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
 }
 
 /// True if the endpoint asks for what stands, as far as `shows` goes. Both are sorted.
-fn asks_for(candidate: &Endpoint, standing: &[Property], shows: fn(&Property) -> bool) -> bool {
+fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Property) -> bool) -> bool {
     let [asked, standing] = [&*candidate.provider_specific, standing]
         .map(|properties| properties.iter().filter(|property| shows(property)));
     asked.eq(standing)
@@ -94,6 +118,7 @@ fn shows_where_it_leads(property: &Property) -> bool {
 struct Place<'a> {
     /// One of its candidates.
     of: &'a Endpoint,
+    said: &'a SaidOf,
     /// The namespace that may have the hostname.
     entitled: Option<&'a str>,
     snapshot: &'a Snapshot,
@@ -111,13 +136,20 @@ impl<'a> Place<'a> {
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
         // Of a single candidate it is not asked, and it takes long to read.
         let standing = LazyCell::new(|| self.standing());
-        for shows in [shows_where_open, shows_where_it_leads] {
+        for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
             prefer(&mut left, |candidate| {
                 standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
             });
         }
-        // Where something stands that no candidate asks for, a mistake leaves it as it is.
-        prefer(&mut left, |candidate| is_invalid(candidate) == standing.is_some());
+        if left.len() > 1 && standing.is_some() {
+            // Where something stands that no candidate asks for, a mistake leaves it as it is.
+            prefer(&mut left, |candidate| is_invalid(candidate));
+        } else {
+            // In doubt nothing is published.
+            prefer(&mut left, |candidate| self.said.of(candidate).login);
+            prefer(&mut left, |candidate| !is_invalid(candidate));
+            prefer(&mut left, |candidate| !self.said.of(candidate).default_service);
+        }
         left.first().copied().unwrap_or(of)
     }
 
@@ -143,7 +175,7 @@ impl<'a> Place<'a> {
 
     /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
-        let Self { of, entitled: _, snapshot, settings } = self;
+        let Self { of, said: _, entitled: _, snapshot, settings } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
         let hostname = Hostname::parse(&of.dns_name).ok()?;
         let own = snapshot.own_records_of(&of.dns_name, settings);
@@ -169,13 +201,33 @@ fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> b
     }
 }
 
-fn lost(loser: &Endpoint, winner: &Endpoint) -> Note {
+fn lost(loser: &Endpoint, winner: &Endpoint, said: &SaidOf) -> Note {
     let path = &loser.set_identifier;
-    let winner = match resource_of(winner) {
+    let name = match resource_of(winner) {
         "" => "an object without a name",
         resource => resource,
     };
-    Note::of(loser, format!("path {path:?} is not published: {winner} has this hostname and path; {WAY_OUT}"))
+    let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
+    let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
+    let is_read = !is_invalid(loser);
+    let unheld = [
+        ("login", said.of(loser).login && (!is_read || differs(&is_of_access))),
+        ("service", is_read && differs(&shows_where_it_leads)),
+        ("tunnel", is_read && loser.targets != winner.targets),
+        ("options", is_read && differs(&is_option)),
+    ];
+    let unheld: Vec<&str> = unheld.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect();
+    let unheld = match &*unheld {
+        [] => String::new(),
+        unheld => format!(", so this object's {} counts for nothing", unheld.join(" and ")),
+    };
+    let text =
+        format!("path {path:?} is not published: {name} has this hostname and path{unheld}; {WAY_OUT}");
+    Note::of(loser, text)
+}
+
+fn is_of_access(property: &Property) -> bool {
+    property.name.starts_with(ACCESS_PREFIX)
 }
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {

@@ -6,6 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Note;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::namespace_digest;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
@@ -73,6 +74,41 @@ fn the_object_in_the_stamp_wins_whatever_it_asks_for() {
         let desired = [object(a, "", WEB), object(b, "", service)];
         let before = [object(b, "", WEB)];
         assert_eq!(winner(FakeCloudflare::new(&[], &[]), &before, "", &desired), b, "{service}");
+    }
+}
+
+/// A redirect route beside an app, or an app behind the proxy that asks for its login. In doubt nothing is published.
+#[test]
+fn a_free_place_goes_to_the_object_that_asks_for_a_login_and_then_to_the_one_that_names_its_service() {
+    let (a, b) = ("ingress/shop/a", "ingress/shop/b");
+    let shared = ServiceTemplate::parse("http://shared.shop.svc:80").expect("a service");
+    let saying = |said: &[(&str, &str)]| endpoint_of(b, HOST, &[&[("tunnel-service", OTHER)], said].concat());
+    let by_default = |resource: &str| endpoint_of(resource, HOST, &[("origin-no-tls-verify", "true")]);
+    for (label, first, second, expected, unheld) in [
+        ("a login", object(a, "", WEB), saying(&[("access-policy", "staff")]), b, "service"),
+        ("a name that is no policy", object(a, "", WEB), saying(&[("access-policy", "staf")]), b, "service"),
+        ("a misspelled name", object(a, "", WEB), saying(&[("acess-policy", "staff")]), b, ""),
+        ("a word of Access", object(a, "", WEB), saying(&[("access-group", "staff")]), b, ""),
+        (
+            "another mistake",
+            object(a, "", WEB),
+            saying(&[("access-policy", "staff"), ("tunnel-path", "(")]),
+            a,
+            "",
+        ),
+        ("none", object(a, "", WEB), saying(&[("access-policy", "none")]), a, "service"),
+        ("no login is required", object(a, "", WEB), saying(&[("access-required", "false")]), a, "service"),
+        ("a service", by_default(a), object(b, "", WEB), b, "service and options"),
+        ("both by default", by_default(a), by_default(b), a, ""),
+        ("a mistake of no login", object(a, "", MISTAKE), object(b, "", WEB), b, ""),
+    ] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.default_service = Some(shared.clone());
+        let desired = [first, second];
+        assert_eq!(winner(cloudflare.clone(), &[], "", &desired), expected, "{label}");
+        let notes = adjusted(&cloudflare, &desired).notes;
+        let told = notes.first().map(|note| note.text.as_str()).unwrap_or_default();
+        assert!(told.contains(unheld), "{label}: {told}");
     }
 }
 

@@ -1,0 +1,139 @@
+//! Remembers which object each place came from in the last loops, and what that object asked for. ExternalDNS merges the
+//! endpoints of several objects into one of them, in a random order, so that the others' logins and services are lost in
+//! some loops. One request does not show that.
+
+use std::collections::BTreeMap;
+
+use crate::model::LogLine;
+use crate::model::endpoint::Endpoint;
+use crate::model::text::fingerprint;
+use crate::reconcile::Note;
+use crate::reconcile::canonical::resource_of;
+
+/// Places that are remembered. Of any more nothing is said.
+const PLACES_MAX: usize = 1_000;
+
+/// An object that comes back after more loops than these comes back for another reason.
+const LOOPS_MAX: u64 = 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct TakingTurns {
+    loops: u64,
+    places: BTreeMap<u64, Seen>,
+}
+
+/// What was seen of a place.
+#[derive(Debug)]
+struct Seen {
+    now: Asking,
+    /// What was there before, and the loop in which it went.
+    before: Option<(Asking, u64)>,
+    last_loop: u64,
+    line: Option<LogLine>,
+}
+
+/// An object, and a fingerprint of what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asking {
+    resource: Box<str>,
+    asked: u64,
+}
+
+impl TakingTurns {
+    /// Notes the endpoints of a loop, each with a fingerprint of what it asks for, and returns a line on each place that two
+    /// objects take in turns.
+    pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
+        self.loops += 1;
+        for (endpoint, asked) in endpoints {
+            let place = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+            let now = Asking { resource: resource_of(endpoint).into(), asked };
+            let has_room = self.places.len() < PLACES_MAX;
+            match self.places.get_mut(&place) {
+                Some(seen) => seen.change(endpoint, now, self.loops),
+                None if has_room => {
+                    let seen = Seen { now, before: None, last_loop: self.loops, line: None };
+                    self.places.insert(place, seen);
+                }
+                None => {}
+            }
+        }
+        let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
+        self.places.retain(|_, seen| is_recent(seen.last_loop));
+        let changing =
+            self.places.values().filter(|seen| seen.before.as_ref().is_some_and(|(_, at)| is_recent(*at)));
+        changing.filter_map(|seen| seen.line.clone()).collect()
+    }
+}
+
+impl Seen {
+    fn change(&mut self, endpoint: &Endpoint, now: Asking, loops: u64) {
+        self.last_loop = loops;
+        if self.now == now {
+            return;
+        }
+        let is_back =
+            self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
+        let differs = now.resource != self.now.resource && now.asked != self.now.asked;
+        if is_back && differs && self.line.is_none() {
+            let text = format!(
+                "ExternalDNS merges the objects of this hostname: it is for {} in some loops and for {} in others, and what \
+                 the other one says of login and service is lost. Say the same on both, give each a set-identifier, or \
+                 keep one out (controller: none)",
+                self.now.resource, now.resource
+            );
+            self.line = Some(Note::of(endpoint, text).line());
+        }
+        self.before = Some((std::mem::replace(&mut self.now, now), loops));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::canonical::RESOURCE_LABEL;
+
+    fn line(history: &[(&str, u64)]) -> Option<LogLine> {
+        let mut turns = TakingTurns::default();
+        let mut lines = Vec::new();
+        for (resource, asked) in history {
+            let mut endpoint = Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() };
+            endpoint.labels.set(RESOURCE_LABEL, resource);
+            lines = turns.see([(&endpoint, *asked)].into_iter());
+        }
+        assert!(lines.len() <= 1, "{lines:?}");
+        lines.pop()
+    }
+
+    #[test]
+    fn two_objects_that_come_in_turns_and_ask_for_different_things_have_one_line() {
+        let long = [&[("a", 1), ("b", 2)][..], &[("b", 2); 10], &[("a", 1)]].concat();
+        for (label, history, is_told) in [
+            ("in turns", &[("a", 1), ("b", 2), ("a", 1), ("b", 2)][..], true),
+            ("a handover", &[("a", 1), ("b", 2), ("b", 2)], false),
+            ("a rename", &[("a", 1), ("b", 1), ("a", 1)], false),
+            ("an edit that is taken back", &[("a", 1), ("a", 2), ("a", 1)], false),
+            ("another edit", &[("a", 1), ("b", 2), ("a", 3)], false),
+            ("long after", &long, false),
+        ] {
+            let line = line(history);
+            assert_eq!(line.is_some(), is_told, "{label}");
+            assert!(line.is_none_or(|line| line.text.contains("for a") && line.text.contains("for b")));
+        }
+    }
+
+    #[test]
+    fn a_year_of_other_places_in_every_loop_leaves_those_of_the_last_ones() {
+        let mut turns = TakingTurns::default();
+        for (number, _) in crate::provider::memory::year::loops() {
+            let endpoint = Endpoint { dns_name: format!("h{number}.example.com"), ..Endpoint::default() };
+            assert_eq!(turns.see([(&endpoint, 1)].into_iter()), []);
+        }
+        assert!(turns.places.len() <= 11, "{}", turns.places.len());
+        let many: Vec<Endpoint> = (0..2 * PLACES_MAX)
+            .map(|number| Endpoint { dns_name: format!("{number}.example.com"), ..Endpoint::default() })
+            .collect();
+        let mut turns = TakingTurns::default();
+        turns.see(many.iter().map(|endpoint| (endpoint, 1)));
+        assert_eq!(turns.places.len(), PLACES_MAX);
+    }
+}
