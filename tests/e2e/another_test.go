@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +32,10 @@ const (
 	// What keeps the in-tree provider away from an Ingress, either of them.
 	otherController = theirPrefix + "controller: none"
 	annotationOnly  = theirPrefix + "ingress-hostname-source: annotation-only"
+	// What keeps ours away from an object.
+	ourController = ourPrefix + "controller: none"
+
+	legacyPrefixFlag = "enable-legacy-annotation-prefix"
 
 	sharedLoops = 10
 )
@@ -47,6 +53,9 @@ type couple struct {
 func TestAnotherExternalDNSInTheCluster(t *testing.T) {
 	t.Parallel()
 	server := startAPIServer(t)
+	server.defines(t, "dnsendpoints")
+	server.definesGateways(t)
+	theGuideSaysSo(t)
 	for name, test := range map[string]func(t *testing.T, both *couple){
 		"with one prefix for both the other publishes a URL and updates in every loop": withOnePrefix,
 		"a Service with our annotations is nothing to the other":                       serviceOfOurs,
@@ -57,8 +66,10 @@ func TestAnotherExternalDNSInTheCluster(t *testing.T) {
 		"in one zone hostnames of annotations alone keep the other away": func(t *testing.T, both *couple) {
 			keptAway(t, both, annotationOnly)
 		},
-		"in one zone ours leaves what the other published": theirsIsFirst,
-		"in one zone the other leaves what ours published": oursIsFirst,
+		"what keeps the other away withdraws ours where ours reads its prefix too":     withTheLegacyPrefix,
+		"what keeps the other away keeps nothing out of ours, and a word of ours does": keptOutByOurs,
+		"in one zone ours leaves what the other published":                             theirsIsFirst,
+		"in one zone the other leaves what ours published":                             oursIsFirst,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,17 +82,9 @@ func settleIn(t *testing.T, server *apiServer) *couple {
 	t.Helper()
 	cloudflare := startEmulator(t)
 	tunnel := cloudflare.TunnelNeverConfigured(t, "fresh")
-	text, err := server.Try("POST", "/api/v1/namespaces", []byte(`{apiVersion: v1, kind: Namespace, metadata: {generateName: couple-}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var namespace struct{ Metadata struct{ Name string } }
-	if err := json.Unmarshal(text, &namespace); err != nil {
-		t.Fatal(err)
-	}
 	return &couple{
 		server:     server,
-		namespace:  namespace.Metadata.Name,
+		namespace:  server.makesNamespace(t),
 		cloudflare: cloudflare,
 		tunnel:     tunnel,
 		program:    harness.StartProgram(t, cloudflare.Emulator, tunnel.ID),
@@ -97,10 +100,10 @@ func (c *couple) starts(t *testing.T, environment []string, flags ...string) *ha
 	}, flags...)...)
 }
 
-func (c *couple) startsOurs(t *testing.T, prefix string) {
+func (c *couple) startsOurs(t *testing.T, prefix string, flags ...string) {
 	t.Helper()
-	c.ours = c.starts(t, nil, "--annotation-prefix="+prefix, "--registry=noop",
-		"--provider=webhook", "--webhook-provider-url=http://"+c.program.Address)
+	c.ours = c.starts(t, nil, append(flags, "--annotation-prefix="+prefix, "--registry=noop",
+		"--provider=webhook", "--webhook-provider-url=http://"+c.program.Address)...)
 }
 
 // startsRecorder has the other one ask a webhook that gives no property back.
@@ -229,6 +232,86 @@ func keptAway(t *testing.T, both *couple, line string) {
 	if now := both.cloudflare.Records(t); len(now) != len(records)+1 {
 		t.Errorf("records: %v", now)
 	}
+}
+
+// theGuideSaysSo checks that the section of the guides has the prefixes and the words that are played here.
+func theGuideSaysSo(t *testing.T) {
+	t.Helper()
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "guides.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, guide, _ := strings.Cut(string(page), "\n## You already run ExternalDNS?\n")
+	guide, _, _ = strings.Cut(guide, "\n## ")
+	guide = strings.Join(strings.Fields(guide), " ")
+	for _, words := range []string{
+		"annotationPrefix: " + ourPrefix, "`" + otherController + "`", "`" + annotationOnly + "`",
+		"Do not set `" + legacyPrefixFlag + "`", "`" + ourController + "`",
+	} {
+		if !strings.Contains(guide, words) {
+			t.Errorf("the guide does not say %s", words)
+		}
+	}
+}
+
+func (c *couple) withdraws(t *testing.T, hostname string) {
+	t.Helper()
+	harness.Eventually(t, "ours withdraws "+hostname, func() error {
+		c.ours.Alive(t)
+		records, rules := c.cloudflare.RecordsFor(t, hostname), c.cloudflare.RulesFor(t, c.tunnel, hostname)
+		if len(records)+len(rules) > 0 {
+			return fmt.Errorf("there are %v and %v", records, rules)
+		}
+		return nil
+	})
+}
+
+// The other one is 0.21 or older, or reads the prefix of that.
+func withTheLegacyPrefix(t *testing.T, both *couple) {
+	both.hasIngress(t, alphaPrefix+"controller: none")
+	both.startsOurs(t, ourPrefix)
+	both.publishes(t)
+	both.ours.Stop(t)
+	both.startsOurs(t, ourPrefix, "--"+legacyPrefixFlag)
+	both.withdraws(t, shared)
+}
+
+// What is published without an annotation of ours on it: a Gateway's route, a DNSEndpoint, and with PUBLISH=all everything.
+func keptOutByOurs(t *testing.T, both *couple) {
+	const route, point, defaultService = "route.example.com", "point.example.com", "http://default.shop.svc:80"
+	both.program = harness.StartProgram(t, both.cloudflare.Emulator, both.tunnel.ID, "PUBLISH=all", "DEFAULT_SERVICE="+defaultService)
+	ingresses, points := "/apis/networking.k8s.io/v1/namespaces/"+both.namespace+"/ingresses",
+		"/apis/externaldns.k8s.io/v1alpha1/namespaces/"+both.namespace+"/dnsendpoints"
+	both.server.make(t, ingresses, "shop", `{
+		apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: shop, annotations: {`+otherController+`}},
+		spec: {rules: [{host: `+shared+`}]}}`, balancerStatus)
+	both.server.makesGateway(t, both.namespace, ourPrefix, sharedService)
+	both.server.makesRoute(t, both.namespace, "route", route, otherController)
+	both.server.make(t, points, "point", `{
+		apiVersion: externaldns.k8s.io/v1alpha1, kind: DNSEndpoint, metadata: {name: point, annotations: {`+otherController+`}},
+		spec: {endpoints: [{dnsName: `+point+`, recordType: CNAME, targets: ["`+sharedService+`"]}]}}`, "")
+	both.startsOurs(t, ourPrefix, "--source=gateway-httproute", "--source=crd")
+	services := map[string]string{shared: defaultService, route: sharedService, point: sharedService}
+	for hostname, service := range services {
+		harness.Eventually(t, "ours publishes "+hostname, func() error {
+			both.ours.Alive(t)
+			return both.cloudflare.IsPublished(t, both.tunnel, hostname, service, `{}`)
+		})
+	}
+	for _, path := range []string{ingresses + "/shop", gatewayKinds(both.namespace) + "httproutes/route", points + "/point"} {
+		if _, err := both.server.Patch(path, "application/merge-patch+json", []byte(`{"metadata": {"annotations": {"`+ourPrefix+`controller": "none"}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both.withdraws(t, shared)
+	both.withdraws(t, route)
+	// The source crd does not look at it.
+	loopsInVain(t, sharedLoops, both.ours)
+	both.cloudflare.Publishes(t, both.tunnel, point, sharedService, `{}`)
 }
 
 // isTheirs says why the hostname is not as the in-tree provider has it: with the address of the Ingress.

@@ -25,18 +25,72 @@ func startAPIServer(t *testing.T) *apiServer {
 // defines adds a kind of ExternalDNS's, as its release brings it along.
 func (s *apiServer) defines(t *testing.T, kind string) {
 	t.Helper()
-	definition, err := harness.ExternalDNSFile("sigs.k8s.io/external-dns", "config/crd/standard/"+kind+".externaldns.k8s.io.yaml")
+	s.definesFrom(t, "sigs.k8s.io/external-dns", "config/crd/standard/"+kind+".externaldns.k8s.io.yaml", kindsPath+kind)
+}
+
+// definesGateways adds the kinds of the Gateway API that ExternalDNS reads for HTTPRoutes.
+func (s *apiServer) definesGateways(t *testing.T) {
+	t.Helper()
+	for _, kind := range []string{"gateways", "httproutes"} {
+		s.definesFrom(t, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_"+kind+".yaml", gatewayKinds("default")+kind)
+	}
+}
+
+// gatewayKinds is where the Gateway API's objects of a namespace are.
+func gatewayKinds(namespace string) string {
+	return "/apis/gateway.networking.k8s.io/v1/namespaces/" + namespace + "/"
+}
+
+func (s *apiServer) definesFrom(t *testing.T, module, file, path string) {
+	t.Helper()
+	definition, err := harness.ExternalDNSFile(module, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Try("POST", definitionsPath, definition); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the API server serves "+kind, func() error {
-		_, err := s.Try("GET", kindsPath+kind, nil)
+	harness.Eventually(t, "the API server serves "+path, func() error {
+		_, err := s.Try("GET", path, nil)
 		return err
 	})
 }
+
+// makesNamespace makes one and says its name.
+func (s *apiServer) makesNamespace(t *testing.T) string {
+	t.Helper()
+	text, err := s.Try("POST", "/api/v1/namespaces", []byte(`{apiVersion: v1, kind: Namespace, metadata: {generateName: of-a-test-}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var namespace struct{ Metadata struct{ Name string } }
+	if err := json.Unmarshal(text, &namespace); err != nil {
+		t.Fatal(err)
+	}
+	return namespace.Metadata.Name
+}
+
+// makesGateway makes one with a service as its target, under a prefix.
+func (s *apiServer) makesGateway(t *testing.T, namespace, prefix, service string) {
+	t.Helper()
+	s.make(t, gatewayKinds(namespace)+"gateways", "public", `{
+		apiVersion: gateway.networking.k8s.io/v1, kind: Gateway,
+		metadata: {name: public, annotations: {`+prefix+`target: "`+service+`"}},
+		spec: {gatewayClassName: any, listeners: [{name: http, protocol: HTTP, port: 80}]}}`, "")
+}
+
+// makesRoute makes one of a hostname that the Gateway has accepted, with annotations.
+func (s *apiServer) makesRoute(t *testing.T, namespace, name, hostname, annotations string) {
+	t.Helper()
+	s.make(t, gatewayKinds(namespace)+"httproutes", name, `{
+		apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute,
+		metadata: {name: `+name+`, annotations: {`+annotations+`}},
+		spec: {hostnames: [`+hostname+`], parentRefs: [{name: public}]}}`, acceptedStatus)
+}
+
+// acceptedStatus is what a Gateway's controller writes into a route.
+const acceptedStatus = `{"status": {"parents": [{"parentRef": {"name": "public"}, "controllerName": "example.com/gateway", "conditions": [{
+	"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]}}`
 
 // make makes an object, and its status where it is not empty.
 func (s *apiServer) make(t *testing.T, path, name, object, status string) {
