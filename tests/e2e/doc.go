@@ -2,8 +2,8 @@
 //
 // Every test has its own three processes on loopback: the emulator, the program, and ExternalDNS with its connector
 // source, which the test feeds. Nothing else is faked: ExternalDNS plans, asks and counts as it does in a cluster.
-// Its registry crd, and a second ExternalDNS in the cluster, have Kubernetes' own API server. What begins TestMuseum is
-// the museum of accidents, `just museum`.
+// Its registry crd, a second ExternalDNS in the cluster, and two routes of one hostname have Kubernetes' own API server.
+// What begins TestMuseum is the museum of accidents, `just museum`.
 //
 // What begins TestCloudflared goes on to visitors, `just cloudflared`: package edge stands in for Cloudflare's edge, a real
 // cloudflared connects there and is given what stands at the emulator, and origins of the test answer on loopback.
