@@ -85,15 +85,20 @@ func readDocument(t *testing.T, file string) string {
 	return string(text)
 }
 
-// sectionOf is what stands below a heading of the second level.
+// sectionOf is what stands below a heading, up to the next one of its level or a higher one. The title is no heading.
 func sectionOf(t *testing.T, file, heading string) string {
 	t.Helper()
-	_, below, found := strings.Cut(readDocument(t, file), "\n## "+heading+"\n")
-	if !found {
+	document := readDocument(t, file)
+	found := regexp.MustCompile(`(?m)^(##+) ` + regexp.QuoteMeta(heading) + `$`).FindStringSubmatchIndex(document)
+	if found == nil {
 		t.Fatalf("%s has no section %q", file, heading)
 	}
-	section, _, _ := strings.Cut(below, "\n## ")
-	return section
+	below := document[found[1]:]
+	next := regexp.MustCompile(fmt.Sprintf(`(?m)^#{2,%d} `, found[3]-found[2])).FindStringIndex(below)
+	if next == nil {
+		return below
+	}
+	return below[:next[0]]
 }
 
 func blocksOf(t *testing.T, file string) (blocks []block) {
