@@ -28,6 +28,8 @@ struct Seen {
     now: Asking,
     /// What was there before, and the loop in which it went.
     before: Option<(Asking, u64)>,
+    /// One of the two has come back. Once it may be a rollback.
+    is_back: bool,
     last_loop: u64,
     line: Option<LogLine>,
 }
@@ -51,7 +53,7 @@ impl TakingTurns {
             match self.places.get_mut(&place) {
                 Some(seen) => seen.change(endpoint, now, self.loops),
                 None if has_room => {
-                    let seen = Seen { now, before: None, last_loop: self.loops, line: None };
+                    let seen = Seen { now, before: None, is_back: false, last_loop: self.loops, line: None };
                     self.places.insert(place, seen);
                 }
                 None => {}
@@ -74,7 +76,7 @@ impl Seen {
         let is_back =
             self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
         let differs = now.resource != self.now.resource && now.asked != self.now.asked;
-        if is_back && differs && self.line.is_none() {
+        if is_back && differs && self.is_back && self.line.is_none() {
             let text = format!(
                 "ExternalDNS merges the objects of this hostname: it is for {} in some loops and for {} in others, and what \
                  the other one says of login and service is lost. Say the same on both, give each a set-identifier, or \
@@ -83,6 +85,7 @@ impl Seen {
             );
             self.line = Some(Note::of(endpoint, text).line());
         }
+        self.is_back = is_back;
         self.before = Some((std::mem::replace(&mut self.now, now), loops));
     }
 }
@@ -109,6 +112,7 @@ mod tests {
         let long = [&[("a", 1), ("b", 2)][..], &[("b", 2); 10], &[("a", 1)]].concat();
         for (label, history, is_told) in [
             ("in turns", &[("a", 1), ("b", 2), ("a", 1), ("b", 2)][..], true),
+            ("a rollback", &[("a", 1), ("b", 2), ("a", 1)], false),
             ("a handover", &[("a", 1), ("b", 2), ("b", 2)], false),
             ("a rename", &[("a", 1), ("b", 1), ("a", 1)], false),
             ("an edit that is taken back", &[("a", 1), ("a", 2), ("a", 1)], false),
