@@ -441,7 +441,7 @@ impl Request<'_> {
                 }
             }
         }
-        Refusal::settle(&mut plan.refusals);
+        Refusal::settle(&mut plan.refusals, &plan.left);
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {

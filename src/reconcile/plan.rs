@@ -225,7 +225,7 @@ pub fn plan(
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
-    Refusal::settle(&mut plan.refusals);
+    Refusal::settle(&mut plan.refusals, &plan.left);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(unchecked_names(&plan, snapshot));

@@ -268,20 +268,16 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// Tells what waits for a place to be closed first that this does not come, where the endpoint of that place is refused
-    /// for good.
-    pub(crate) fn settle(refusals: &mut [Self]) {
-        let refused: BTreeSet<(Box<str>, Option<Box<str>>)> = inserted(
-            refusals
-                .iter()
-                .filter(|one| !one.reason.is_unfinished())
-                .map(|one| (one.hostname.clone(), one.set_identifier.clone())),
-        );
+    /// Tells what waits for a place to be closed first that this does not come, unless the endpoint of that place waits for its
+    /// application, or its hostname is left to a later request.
+    pub(crate) fn settle(refusals: &mut [Self], left: &BTreeSet<Box<str>>) {
+        let waiting = refusals.iter().filter(|one| one.reason.is_unfinished());
+        let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
+            inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
         for refusal in refusals {
             if let Reason::ClosingFirst { hostname, set_identifier, is_coming } = &mut refusal.reason {
-                let is_refused =
-                    |path: Option<&str>| refused.contains(&(hostname.clone(), path.map(Into::into)));
-                *is_coming &= !is_refused(None) && !is_refused(Some(set_identifier));
+                let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
+                *is_coming &= left.contains(hostname) || waits(None) || waits(Some(set_identifier));
             }
         }
     }
