@@ -143,7 +143,7 @@ impl<'a> Place<'a> {
         }
         if left.len() > 1 && standing.is_some() {
             // Where something stands that no candidate asks for, a mistake leaves it as it is.
-            prefer(&mut left, |candidate| is_invalid(candidate));
+            prefer(&mut left, is_invalid);
         } else {
             // In doubt nothing is published.
             prefer(&mut left, |candidate| self.said.of(candidate).login);
