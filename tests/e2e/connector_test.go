@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/gob"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -98,8 +99,12 @@ func addressed(hostname string, properties ...property) []*endpoint.Endpoint {
 	}
 }
 
+// annotated is an endpoint of an Ingress with these annotations. That of a wildcard says the word that publishes it.
 func annotated(one *endpoint.Endpoint, properties ...property) *endpoint.Endpoint {
 	one.Labels[endpoint.ResourceLabelKey] = "ingress/shop/" + one.DNSName
+	if strings.HasPrefix(one.DNSName, "*.") {
+		properties = append(properties, property{"tunnel-wildcard", "true"})
+	}
 	for _, property := range properties {
 		one.SetProviderSpecificProperty("webhook/"+property.name, property.value)
 	}
