@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fmt;
+use std::{fmt, mem};
 
 use super::hosts::Hosts;
 use super::order::{Near, Scope, Slot, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::model::hostname::Hostname;
-use crate::ordered::sort_by;
+use crate::ordered::{inserted, sort_by};
 
 /// An edit of the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,9 +120,10 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, EditRefusal)>);
 
 /// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
-/// First it decides on the list as it came which edits are refused; then it removes rules; then it puts rules, in the
-/// order that they have among themselves, but for those that would make a rule that requires a login lose requests.
-/// So nothing depends on the order of the edits.
+/// First it decides on the list as it came which edits are refused; then it puts rules, in the order that they have among
+/// themselves; then it removes rules, and tries those again that would have made a rule that requires a login lose requests.
+/// So a rule that replaces a wider one stands where that one hid foreign rules, and nothing depends on the order of the
+/// edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
@@ -135,7 +136,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             (_, Err(refusal)) => refused.push((index, refusal)),
             (RuleEdit::Remove { .. }, Ok(present)) => {
                 effective.extend(present.map(|_| index));
-                removed.extend(present);
+                removed.extend(present.map(|_| edit.scope()));
             }
             (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
                 None => puts.push((index, rule, present)),
@@ -145,22 +146,16 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         }
     }
     // Marked before any edit is judged, because a rule that is replaced or removed counts as ours for all other edits.
-    for place in puts.iter().filter_map(|(_, _, present)| *present).chain(removed.iter().copied()) {
-        if let Some(slot) = list.get_mut(place) {
-            slot.is_own = true;
-        }
+    let replaced: BTreeSet<usize> = inserted(puts.iter().filter_map(|(_, _, present)| *present));
+    for (place, slot) in list.iter_mut().enumerate() {
+        slot.is_own |= replaced.contains(&place) || slot.is_one_of(&removed);
     }
     puts.retain(|(index, rule, present)| {
         let near = Near::new(&list, &hosts, &rule.hostname);
         let covered = check_cover(&near, Scope::wanted(rule), *present);
         covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
     });
-    let kept = list.into_iter().enumerate().filter(|(index, _)| !removed.contains(index));
-    let mut list: Vec<Slot<'_>> = kept.map(|(_, slot)| slot).collect();
-    if !removed.is_empty() {
-        hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
-    }
-    // A rule that is put may make room for one that was barred before it.
+    // A rule that is put, or that goes, may make room for one that was barred before it.
     let (mut waiting, mut barred) = (usize::MAX, Vec::new());
     while puts.len() < waiting {
         (waiting, barred) = (puts.len(), Vec::new());
@@ -170,6 +165,12 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             barred.extend(written.err().map(|refusal| (*index, refusal)));
             barred.last().is_some_and(|(last, _)| last == index)
         });
+        let going = mem::take(&mut removed);
+        if !going.is_empty() {
+            list.retain(|slot| !slot.is_one_of(&going));
+            hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
+            waiting = usize::MAX;
+        }
     }
     refused.extend(barred);
     let is_changed = list.len() != rules.len()

@@ -22,6 +22,7 @@
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeSet;
 
 use super::hosts::Hosts;
 use super::path::shape::{self, PathRank};
@@ -41,6 +42,13 @@ pub(super) struct Slot<'a> {
 pub(super) struct Scope<'a> {
     pub(super) hostname: &'a str,
     path: Option<&'a str>,
+}
+
+impl Slot<'_> {
+    /// True if the rule has one of these hostnames with its path.
+    pub(super) fn is_one_of(&self, scopes: &BTreeSet<Scope<'_>>) -> bool {
+        self.rule.is_readable() && scopes.contains(&Scope::of(&self.rule))
+    }
 }
 
 impl<'a> Scope<'a> {

@@ -217,3 +217,26 @@ fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
         assert_eq!(harness.log.lines_with(&["there are more notes about endpoints"]).len(), more, "{places}");
     }
 }
+
+/// Its old rule hides a foreign one, in front of which the new rule does not stand, and a wider rule with a login is between.
+#[test]
+fn a_path_that_is_reworded_keeps_its_rule_while_its_new_rule_is_refused() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+    let login = [("tunnel-service", "http://login:80"), ("tunnel-path", "^/admin")];
+    let login = of("ingress/n/wild", endpoint("*.example.com", &[&login[..], &check].concat()));
+    let host = "x.example.com";
+    run(&program, &[login.clone(), object("ingress/n/web", host, "http://web:80")]);
+    let mut rules = harness.rules();
+    rules.insert(2, format!(r#"{{"hostname":"{host}","path":"^/(admin|x)","service":"http://theirs:80"}}"#));
+    let document = format!(r#"{{"ingress":[{}]}}"#, rules.join(","));
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    assert_eq!(harness.service_at(host, "/app"), "http://web:80");
+    let reworded =
+        of("ingress/n/web", endpoint(host, &[("tunnel-service", "http://web:80"), ("tunnel-path", "^/a")]));
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&[login.clone(), reworded.clone()]);
+    }
+    assert_eq!(harness.service_at(host, "/app"), "http://web:80");
+}

@@ -319,3 +319,27 @@ fn a_path_that_is_reworded_behind_a_foreign_rule_tells_of_no_move() {
     let plan = cloudflare.run_loop(&[on("home", "^/b|^/a", "http://web:80")], usize::MAX);
     assert_eq!((refused(&plan), plan.notes), (vec![], vec![]));
 }
+
+/// The rule that a path replaces hides a foreign rule. Without it the new one would have to stand behind that, and move the
+/// login of another hostname there. Invariant 5 of docs/how-it-works.md.
+#[test]
+fn a_rule_that_takes_the_place_of_a_wider_one_of_its_hostname_moves_no_login_behind_what_that_one_hid() {
+    let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];
+    let login = [("tunnel-service", "http://login:80"), ("tunnel-path", "^/admin")];
+    let login = endpoint("*.example.com", &[&login[..], &check].concat());
+    for before in
+        [on("home", "", "http://web:80"), endpoint("*.example.com", &[("tunnel-service", "http://web:80")])]
+    {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&[login.clone(), before], usize::MAX);
+        cloudflare.edit_rules(HOME, |rules| rules.insert(2, theirs(NAME, "^/(admin|x)")));
+        let desired = [login.clone(), on("home", "^/a", "http://web:80")];
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        assert_eq!(plan.refusals, [], "the edit refuses nothing either");
+        let rules = cloudflare.document(&tunnel_id(HOME)).rules();
+        let served: Vec<_> =
+            rules.iter().map(|rule| (rule.hostname(), rule.path().unwrap_or_default())).collect();
+        let expected = [(NAME, "^/a"), ("*.example.com", "^/admin"), (NAME, "^/(admin|x)"), ("", "")];
+        assert_eq!(served, expected);
+    }
+}
