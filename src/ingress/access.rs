@@ -90,6 +90,10 @@ impl Access {
         self.required
     }
 
+    pub fn is_of(&self, team: &TeamName) -> bool {
+        *self.team_name == *team.as_str()
+    }
+
     /// The audience tags of the applications whose tokens are accepted.
     pub fn audience_tags(&self) -> &[Box<str>] {
         &self.audience_tags

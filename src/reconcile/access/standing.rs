@@ -90,7 +90,9 @@ impl<'a> Standing<'a> {
     pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
         let check = rule.access().filter(Access::is_required);
         check.zip(self.access()).is_some_and(|(check, access)| {
-            !access.applications.iter().any(|application| accepts(&check, application))
+            let accepts = |application: &Application| accepts(&check, application);
+            // Nothing is known of another team's applications.
+            check.is_of(&access.team) && !access.applications.iter().any(accepts)
         })
     }
 

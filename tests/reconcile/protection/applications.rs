@@ -1,6 +1,7 @@
 //! Which applications are made, counted, used again and deleted.
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 
 use super::*;
 
@@ -266,4 +267,17 @@ fn an_application_is_not_made_where_one_was_asked_for_a_moment_ago_or_policies_w
         assert_eq!((labels(&plan), &*names(&cloudflare)), (vec!["waiting"; 2], made));
         assert!(plan.refusals[0].to_string().contains(told), "{}", plan.refusals[0]);
     }
+}
+
+/// Its applications are of another account, and none of them is read.
+#[test]
+fn a_rule_that_wants_a_token_of_another_team_has_no_drift_and_keeps_no_mark() {
+    let other_team =
+        [("access-required", "true"), ("access-team-name", "another-team"), ("access-aud-tag", "theirs")];
+    let required = endpoint(NAME, &[&[("tunnel-service", "http://web:80")], &other_team[..]].concat());
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required, at("other.example.com", "", "staff")]);
+    let entries = listing::listing(&cloudflare.snapshot(), &cloudflare.settings());
+    let drifts: Vec<_> = entries.iter().map(|entry| entry.drift.len()).collect();
+    assert_eq!(drifts, [0, 0], "{entries:?}");
 }
