@@ -283,13 +283,13 @@ impl Snapshot {
         hostname: &Hostname,
         stamp: &Stamp,
     ) -> Vec<(&'s TunnelId, &'s Rule)> {
-        let rules = self.rules_of(hostname);
-        let digest = |(id, rule): &(&TunnelId, &Rule)| Digest::of(id, rule.path());
-        let is_named = |placed: &(&TunnelId, &Rule)| {
-            let same = rules.iter().filter(|other| digest(other) == digest(placed));
-            stamp.claims.rules.contains(&digest(placed)) && same.count() == 1
+        let rules = self.rules_of(hostname).into_iter();
+        let rules: Vec<_> = rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect();
+        let is_named = |digest: &Digest| {
+            stamp.claims.rules.contains(digest)
+                && rules.iter().filter(|(other, _)| other == digest).count() == 1
         };
-        rules.iter().copied().filter(is_named).collect()
+        rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
     }
 
     /// The rules of a hostname, whoever owns them, with their tunnels.

@@ -215,11 +215,11 @@ impl Standing<'_> {
     pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
         let Self { snapshot, settings, .. } = self;
         let place = Place::of_application(application, &settings.policy.owner)?;
-        if wishes.closing.iter().any(|closing| closing.is_at(&place)) {
-            return Some(place.to_string());
-        }
         let whole = place.path();
         let whole = whole.as_deref();
+        if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), whole)) {
+            return Some(place.to_string());
+        }
         let is_opened = wishes.opens(place.hostname(), whole);
         if let Some(beyond) = beyond(application, &place, snapshot) {
             return Some(beyond);

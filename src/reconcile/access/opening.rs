@@ -39,8 +39,8 @@ impl Closing {
     }
 
     /// True if an application of this place closes it.
-    pub(super) fn is_at(&self, place: &Place) -> bool {
-        self.by == ClosedBy::Word && Place::of(&self.hostname, self.path()).as_ref() == Ok(place)
+    pub(super) fn is_at(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.by == ClosedBy::Word && self.hostname.as_str() == hostname && self.path() == path
     }
 
     /// True if visitors of this place meet what protects a hostname or a path of it. Of one hostname the endpoint of a path
