@@ -334,6 +334,12 @@ impl Snapshot {
     }
 }
 
+/// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
+pub(super) fn claims_place(stamp: &Stamp, path: Option<&str>, settings: &Settings) -> bool {
+    let is_named = |id: &TunnelId| stamp.claims.rules.contains(&Digest::of(id, path));
+    path.is_none() && stamp.claims.record_only || settings.tunnels().iter().any(|tunnel| is_named(&tunnel.id))
+}
+
 pub(super) fn is_address(record: &Record) -> bool {
     ["A", "AAAA", "CNAME"].contains(&&*record.kind)
 }

@@ -10,8 +10,7 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{INVALID, RECORD_ONLY, TUNNEL_SERVICE, resource_of};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::stamp::Digest;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
 use crate::reconcile::{Note, Settings, winner};
 
 /// The word.
@@ -134,12 +133,9 @@ enum Place {
 impl Place {
     fn of(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Self {
         let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
-        let digests = settings.tunnels().iter().map(|tunnel| Digest::of(&tunnel.id, path));
-        let digests: Vec<Digest> = digests.collect();
         let mut place = Self::Free;
         for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name, settings) {
-            let is_named = digests.iter().any(|digest| stamp.claims.rules.contains(digest));
-            if is_named || (path.is_none() && stamp.claims.record_only) {
+            if claims_place(&stamp, path, settings) {
                 return Self::Stands;
             }
             if stamp.resource.as_deref() == Some(resource_of(endpoint)) {

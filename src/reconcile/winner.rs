@@ -16,7 +16,7 @@ use crate::model::text::fingerprint;
 use crate::ordered::inserted;
 use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
 use crate::reconcile::canonical::{RECORD_ONLY, Said, TUNNEL_SERVICE, is_invalid, resource_of};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
 use crate::reconcile::{Note, Settings, namespace, records, wildcard};
 
 const WAY_OUT: &str =
@@ -131,7 +131,10 @@ impl<'a> Place<'a> {
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         prefer(&mut left, |candidate| self.is_of_entitled(candidate));
         let stamps = snapshot.stamps_of(&of.dns_name, settings);
-        let stamped = stamps.first().and_then(|stamp| stamp.resource.as_deref());
+        let path = Some(&*of.set_identifier).filter(|path| !path.is_empty());
+        // The object of the hostname's other paths has not this one.
+        let stamped = stamps.first().filter(|stamp| claims_place(stamp, path, settings));
+        let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
         // Of a single candidate it is not asked, and it takes long to read.

@@ -301,3 +301,19 @@ proptest! {
         prop_assert_eq!(adjusted(&cloudflare, &found.endpoints).endpoints, found.endpoints);
     }
 }
+
+/// The stamp names the object of the whole hostname, and nothing stands at the path.
+#[test]
+fn a_new_path_goes_to_the_object_that_asks_for_a_login_and_not_to_the_one_that_has_the_hostname() {
+    let whole = object("ingress/shop/a", "", WEB);
+    let plain = object("ingress/shop/a", "^/admin$", WEB);
+    let login = endpoint_of(
+        "ingress/shop/b",
+        HOST,
+        &[("tunnel-service", WEB), ("tunnel-path", "^/admin$"), ("access-policy", "staff")],
+    );
+    let desired = [whole.clone(), plain.clone(), login];
+    let before = FakeCloudflare::new(&[], &[]);
+    assert_eq!(winner(before.clone(), std::slice::from_ref(&whole), "^/admin$", &desired), "ingress/shop/b");
+    assert_eq!(winner(before, &[whole, plain], "^/admin$", &desired), "ingress/shop/a", "it stands");
+}

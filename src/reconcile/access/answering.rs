@@ -12,8 +12,7 @@ use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot};
-use crate::reconcile::stamp::Digest;
+use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot, claims_place};
 use crate::reconcile::{Note, Settings};
 
 /// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
@@ -127,11 +126,7 @@ pub(in crate::reconcile) fn notes(
 fn is_claimed(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
     let path = place.path();
     let own = snapshot.own_records_of(place.hostname(), settings);
-    own.iter().any(|own| {
-        let claims = &own.stamp.claims;
-        let is_named = |tunnel: &TunnelId| claims.rules.contains(&Digest::of(tunnel, path.as_deref()));
-        (path.is_none() && claims.record_only) || snapshot.tunnels.keys().any(is_named)
-    })
+    own.iter().any(|own| claims_place(&own.stamp, path.as_deref(), settings))
 }
 
 /// The names whose visitors the application of a place asks for a login, as far as rules and records have them.
