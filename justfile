@@ -276,6 +276,7 @@ promtool:
 [group('test')]
 laws cases='2560' seed=`echo $RANDOM`:
     @[[ '{{ cases }}' =~ ^[1-9][0-9]{0,8}$ && '{{ seed }}' =~ ^[0-9]+$ ]] || { echo 'error: it is written as in `just laws 2560 7`: how many worlds, and a seed' >&2; exit 1; }
+    PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test ingress -- laws::
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test reconcile -- laws:: misspellings::
     PROPTEST_RNG_SEED={{ seed }} PROPTEST_CASES={{ cases }} cargo test --release --locked --test it -- visitors::laws:: access_laws::
 

@@ -102,7 +102,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         Ok(planned) => planned,
         Err(reason) => {
             refusals.push(Refusal::whole(name.into(), resource, reason));
-            return Outcome { refusals, ..Outcome::default() };
+            return Outcome { refusals, work, ..Outcome::default() };
         }
     };
     refusals.extend(waiting);

@@ -271,7 +271,8 @@ impl Refusal {
     /// Tells what waits for a place to be closed first that this does not come, unless the endpoint of that place waits for its
     /// application, or its hostname is left to a later request.
     pub(crate) fn settle(refusals: &mut [Self], left: &BTreeSet<Box<str>>) {
-        let waiting = refusals.iter().filter(|one| one.reason.is_unfinished());
+        let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
+        let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
         let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
             inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
         for refusal in refusals {
@@ -452,8 +453,8 @@ impl fmt::Display for Reason {
                 } else {
                     write!(
                         formatter,
-                        "it asks to be open, but protects {place:?} too, whose endpoint does not, and has no login of its own: \
-                         mend that one, or set webhook-access-policy: none there in the same step"
+                        "it asks to be open, and {place:?}, whose endpoint does not, would open too, as it has no Access application: \
+                         mend that endpoint, or set webhook-access-policy there to its policies or to none"
                     )
                 }
             }
