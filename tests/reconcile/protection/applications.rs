@@ -2,6 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Turn, plan};
 
 use super::*;
 
@@ -92,6 +93,20 @@ fn the_application_of_a_withdrawn_deep_name_goes_where_no_open_rule_is_behind_th
         assert_eq!(plan.notes, [], "no name opens");
         assert_rest(&cloudflare, &widest);
     }
+}
+
+/// Its endpoint waits for it, and would wait without end.
+#[test]
+fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
+    let cloudflare = cloudflare();
+    let mut path = at(NAME, "/p", "staff");
+    path.labels.set("resource", "ingress/shop/other");
+    let changes = cloudflare.changes(&[at(NAME, "", ""), path]);
+    let mut snapshot = cloudflare.snapshot();
+    snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &Turn::WHOLE, &cloudflare.settings());
+    let plan = plan.expect("they are of our owner");
+    assert_eq!((labels(&plan), plan.work.len()), (vec!["local_tunnel", "waiting"], 1));
 }
 
 /// A foreign rule without a hostname.
