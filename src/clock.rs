@@ -81,7 +81,11 @@ pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
 pub(crate) fn latest_of(instant: &str) -> Option<Duration> {
     let seconds = u64::try_from(unix_seconds_of(instant)?).ok()?;
     let (_, fraction) = instant.trim_end_matches('Z').split_once('.').unwrap_or_default();
-    Some(Duration::new(seconds, format!("{fraction:9<9.9}").parse().ok()?))
+    let digits = fraction.bytes().chain(std::iter::repeat(b'9')).take(9);
+    let nanoseconds = digits
+        .map(|digit| char::from(digit).to_digit(10))
+        .try_fold(0, |sum, digit| Some(sum * 10 + digit?))?;
+    Some(Duration::new(seconds, nanoseconds))
 }
 
 /// The days from 1970-01-01 to a date in the Gregorian calendar. `month` and `day` count from 1.

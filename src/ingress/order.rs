@@ -161,6 +161,10 @@ impl<'l, 'a> Near<'l, 'a> {
     /// The rules of ours that move to the back when the rule for `scope` is put and that lose requests to a foreign rule on
     /// their way, each with that one.
     pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
+        let is_wider = |slot: &Slot<'_>| slot.is_own && Scope::of(&slot.rule).key() > scope.key();
+        if !self.slots().any(|(_, slot)| is_wider(slot)) {
+            return Vec::new();
+        }
         let mut live =
             self.slots().filter(|(_, slot)| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule));
         let live = live.next().map(|(place, _)| place);
