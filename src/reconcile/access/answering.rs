@@ -1,6 +1,5 @@
 //! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
 
-use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
@@ -233,10 +232,7 @@ impl Standing<'_> {
             // The word of an endpoint whose hostname is another's is refused with the endpoint.
             let may_open = !own.is_empty() || may_be_taken(name, snapshot, settings);
             let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
-            let requires_another = |rule: &Rule| {
-                let access = rule.access().filter(Access::is_required);
-                access.is_some_and(|access| !standing::accepts(&access, application))
-            };
+            let requires_another = |rule: &Rule| standing::requires_another(rule, application);
             // The check of a rule for more names may go, and no other application is asked then.
             let is_alone = !is_opened && standing.all_over(whole).len() == 1;
             let is_last =

@@ -1,7 +1,6 @@
 //! Tells what has to be closed before a place opens. The login of a wildcard or of a whole hostname may be the only one of
 //! a place within it whose endpoint asks for a login and has no application yet.
 
-use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::Application;
@@ -65,11 +64,11 @@ impl Closing {
         let asked = standing.over(path).into_iter().next();
         let own = standing.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
         let led_to = snapshot.led_to(self.hostname.as_str());
-        let check = || standing.own_rule(path, led_to.as_ref()).and_then(Rule::access);
-        let takes_none = |check: Access| {
-            check.is_required() && !going.iter().any(|application| standing::accepts(&check, application))
+        let takes_none = |rule: &Rule| {
+            rule.requires_access() && going.iter().all(|one| standing::requires_another(rule, one))
         };
-        own.is_some_and(|own| going.iter().all(|one| one.id != own.id)) || check().is_some_and(takes_none)
+        own.is_some_and(|own| going.iter().all(|one| one.id != own.id))
+            || standing.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
     }
 }
 

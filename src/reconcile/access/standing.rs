@@ -159,6 +159,11 @@ pub(super) fn accepts(access: &Access, application: &Application) -> bool {
     access.is_required() && access.audience_tags().contains(&application.audience)
 }
 
+/// True if a rule requires a token, and takes none of this application.
+pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
+    rule.access().is_some_and(|access| access.is_required() && !accepts(&access, application))
+}
+
 /// How specific a destination is that takes every request for a path: an exact host comes before a wildcard, then a
 /// longer path counts. `None` if it does not take them all. Only the whole host takes all of an expression.
 fn rank(
