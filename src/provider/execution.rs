@@ -19,7 +19,7 @@ use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, ZoneId};
+use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::observe::metrics::Family;
 use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
@@ -46,6 +46,8 @@ pub(super) struct Execution<'a> {
     written_stamps: Written,
     /// The hostnames whose stages are carried out now.
     hosts: Vec<&'a HostPlan>,
+    /// Those of which nothing is written, because a tunnel cannot be.
+    unwritable: Vec<&'a HostPlan>,
     /// The places to which something was sent.
     places: BTreeSet<Place<'a>>,
     /// Those of them whose work is not decided.
@@ -115,6 +117,7 @@ impl<'a> Execution<'a> {
             own: plan.own.clone(),
             written_stamps: Written::default(),
             hosts: Vec::new(),
+            unwritable: Vec::new(),
             places: BTreeSet::new(),
             undecided_places: BTreeSet::new(),
             halving_writes: 0,
@@ -132,7 +135,7 @@ impl<'a> Execution<'a> {
             self.plan.hosts.iter().partition(is_failing);
         let mut outcome = Ok(());
         for hosts in [others, failing] {
-            self.hosts = hosts;
+            self.hosts = self.writable(hosts);
             let ran = self.run_stages();
             if ran.as_ref().is_err_and(ends_run) {
                 outcome = ran;
@@ -145,6 +148,27 @@ impl<'a> Execution<'a> {
             self.waiting_work.forget(place.key());
         }
         (self.done, outcome)
+    }
+
+    /// The hostnames without those of tunnels whose last writes failed and that cannot be written now either. A new hostname has
+    /// its record before its rule, and would take its name from a wildcard's record for nothing.
+    fn writable(&mut self, mut hosts: Vec<&'a HostPlan>) -> Vec<&'a HostPlan> {
+        let tunnels = |host: &'a HostPlan| host.edits.iter().map(|(tunnel, _)| tunnel);
+        let edited: BTreeSet<&TunnelId> = inserted(hosts.iter().copied().flat_map(tunnels));
+        for tunnel in edited {
+            if !self.waiting_work.is_failing(Place::Tunnel(tunnel).key()) {
+                continue;
+            }
+            let Err(problem) = self.rewrite(tunnel) else { continue };
+            let (unwritable, others): (Vec<_>, Vec<_>) =
+                hosts.into_iter().partition(|host| tunnels(host).any(|one| one == tunnel));
+            hosts = others;
+            for host in unwritable {
+                self.leave_out(&host.hostname, Reason::Undecided(problem.clone()));
+                self.unwritable.push(host);
+            }
+        }
+        hosts
     }
 
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
@@ -198,7 +222,14 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         let (stage, place) = step;
         let sent = match place {
-            Place::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces),
+            Place::Tunnel(tunnel) => {
+                let sent = self.send_edits(step, tunnel, pieces);
+                if let Ok(Sent::Barred(_)) = sent {
+                    self.undecided_places.insert(place);
+                    self.waiting_work.set_failing(place.key(), self.writer.clock.now());
+                }
+                sent
+            }
             Place::Zone(zone) => match self.full_zones.get(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);

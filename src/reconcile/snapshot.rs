@@ -106,6 +106,11 @@ impl ZoneSnapshot {
     /// The records of the wildcard that answers for `name`: nothing exists at the name, below it, or at a name between
     /// (RFC 4592).
     pub fn wildcard_over(&self, name: &str) -> &[Record] {
+        if self.records_of(name).is_empty() { self.wildcard_behind(name) } else { &[] }
+    }
+
+    /// The records of the wildcard that answers for `name` once the name's own records are gone.
+    pub fn wildcard_behind(&self, name: &str) -> &[Record] {
         let mut topmost = name;
         while let Some((_, above)) = topmost.split_once('.')
             && above.len() >= self.zone.name.len()
@@ -114,7 +119,7 @@ impl ZoneSnapshot {
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
                 // An existing name, or one below, takes all names below it from the wildcard.
-                let is_cut = !self.records_within(topmost).is_empty();
+                let is_cut = self.records_within(topmost).iter().any(|record| *record.name != *name);
                 return if is_cut { &[] } else { records };
             }
             topmost = above;

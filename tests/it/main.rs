@@ -35,6 +35,7 @@ mod simulation;
 mod sweep;
 mod tunnels;
 mod turns;
+mod unwritable;
 mod visitors;
 mod words;
 mod write_loops;

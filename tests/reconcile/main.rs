@@ -23,5 +23,6 @@ mod protection;
 mod protection_laws;
 mod refused_rules;
 mod turns;
+mod unwritable;
 mod wildcards;
 mod winner;

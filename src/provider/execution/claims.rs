@@ -123,6 +123,10 @@ impl Execution<'_> {
                 (&*host.hostname, operation)
             }));
         }
+        for host in &self.unwritable {
+            let operations = host.without_tunnel.iter().cloned();
+            by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
+        }
         for (zone, corrections) in by_zone {
             for corrections in corrections.chunks(self.batch_limit(zone)) {
                 let pieces = corrections.iter().map(|(hostname, operation)| Piece {

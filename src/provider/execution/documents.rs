@@ -2,7 +2,7 @@
 
 use log::warn;
 
-use super::work::Piece;
+use super::work::{Piece, Place};
 use super::{Execution, Sent, Step};
 use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
@@ -67,9 +67,33 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                self.judge(error)
+                let problem = unwritable(tunnel, &error);
+                Ok(match self.judge(error)? {
+                    Sent::Barred(_) => Sent::Barred(Reason::Undecided(problem)),
+                    sent => sent,
+                })
             }
         }
+    }
+
+    /// Writes the document back as it is, which shows whether the tunnel can be written.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    pub(super) fn rewrite(&mut self, tunnel: &TunnelId) -> Result<(), String> {
+        let (document, _) = match self.read_document(tunnel) {
+            Ok(read) => read.map_err(|reason| reason.to_string())?,
+            Err(error) => return Err(unwritable(tunnel, &error)),
+        };
+        let Self { writer, resolved, deadline, .. } = self;
+        match writer.client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline) {
+            Ok(written) => drop(writer.readings.see_version(tunnel, written.version)),
+            // What is said of the content is said of each rule, once it is sent.
+            Err(Error::Refused(_) | Error::Intercepted(_)) => {}
+            Err(error) => return Err(unwritable(tunnel, &error)),
+        }
+        self.waiting_work.forget(Place::Tunnel(tunnel).key());
+        Ok(())
     }
 
     /// Reads the document and its version anew, because others may have written it since the snapshot. A failure
@@ -135,4 +159,8 @@ impl<'a> Execution<'a> {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }
     }
+}
+
+fn unwritable(tunnel: &TunnelId, error: &Error) -> String {
+    format!("tunnel {tunnel} cannot be written: {error}")
 }

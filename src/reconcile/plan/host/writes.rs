@@ -52,8 +52,7 @@ pub(super) fn host_plan(
     }
     let comments = Comments::of(host, desired);
     let records = Records { host, target, lead, comments: &comments };
-    let (stamp, unstamp) =
-        if ends { (Vec::new(), records.deleted()) } else { records.written(&first, &last) };
+    let (stamp, unstamp) = if ends { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };
     let plan = HostPlan {
         hostname: host.name().into(),
         resource: resource.clone(),
@@ -64,6 +63,7 @@ pub(super) fn host_plan(
         unstamp,
         adoptions: adoption::adoptions(host),
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
+        without_tunnel: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
         comments,
     };
@@ -200,6 +200,19 @@ fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
     host.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
 }
 
+fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
+    host.records.iter().map(|record| RecordOperation::delete(record)).collect()
+}
+
+/// True if our record has no rule, and visitors of its name would be led elsewhere without it.
+fn takes_from_another(host: &Host<'_>) -> bool {
+    let is_bare = host.has_record() && host.rules.is_empty();
+    let is_wanted = host.claims_record_only() || !host.adopted_records.is_empty();
+    let behind = || host.zone.wildcard_behind(host.name()).first();
+    let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.led_to();
+    is_bare && !is_wanted && behind().is_some_and(leads_on)
+}
+
 /// True if the record leads visitors elsewhere than to the tunnel.
 fn leads_past(record: &Record, target: &TunnelId) -> bool {
     !is_cname(record) || !record.content.eq_ignore_ascii_case(&target.hostname())
@@ -237,10 +250,6 @@ struct Records<'r, 'a> {
 }
 
 impl Records<'_, '_> {
-    fn deleted(&self) -> Vec<RecordOperation> {
-        self.host.records.iter().map(|record| RecordOperation::delete(record)).collect()
-    }
-
     /// Makes the comment claim `first` before the rules are written and `last` afterwards, and the record lead to its
     /// target.
     fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {

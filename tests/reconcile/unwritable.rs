@@ -1,0 +1,50 @@
+//! What is planned for a tunnel that cannot be written: a record without a rule goes where it only takes its name from a
+//! wildcard's record.
+
+use test_support::fake_cloudflare::{FakeCloudflare, HOME};
+use test_support::harness::published;
+
+const NAME: &str = "a.example.com";
+
+const PROXY: (&str, &str, &str) = ("*.example.com", "A", "192.0.2.50");
+
+/// The record of `NAME` without its rule, as a write leaves it that failed between the two.
+fn without_rule(foreign: &[(&str, &str, &str)]) -> FakeCloudflare {
+    let mut cloudflare = FakeCloudflare::new(&[], foreign);
+    cloudflare.run_loop(&[published(NAME, "http://web:80")], 1);
+    cloudflare
+}
+
+/// How many records would be left of `NAME` after a loop whose tunnel cannot be written.
+fn records_left(mut cloudflare: FakeCloudflare, service: &str) -> usize {
+    cloudflare.pass(600);
+    let of_name = cloudflare.records.iter().filter(|record| *record.name == *NAME).count();
+    let plan = cloudflare.run_loop(&[published(NAME, service)], usize::MAX);
+    let [host] = &*plan.hosts else { panic!("{:?}", plan.refusals) };
+    of_name - host.without_tunnel.len()
+}
+
+#[test]
+fn a_record_without_a_rule_goes_only_where_another_record_would_lead_its_visitors_elsewhere() {
+    let home = format!("{HOME}.cfargotunnel.com");
+    let below = ("b.a.example.com", "A", "192.0.2.51");
+    for (foreign, expected) in [
+        (&[PROXY][..], 0),
+        (&[], 1),
+        (&[("*.example.com", "CNAME", &*home)], 1),
+        // The name exists either way (RFC 4592).
+        (&[PROXY, below], 1),
+    ] {
+        assert_eq!(records_left(without_rule(foreign), "http://web:80"), expected, "{foreign:?}");
+    }
+}
+
+#[test]
+fn a_record_with_a_rule_stays_and_so_does_one_that_would_be_taken_over() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[PROXY]);
+    cloudflare.run_loop(&[published(NAME, "http://web:80")], usize::MAX);
+    assert_eq!(records_left(cloudflare, "http://new:80"), 1);
+    let theirs = ("a.example.com", "A", "192.0.2.1");
+    let cloudflare = FakeCloudflare::new(&[], &[PROXY, theirs]).adopting(&["all"]);
+    assert_eq!(records_left(cloudflare, "http://web:80"), 1);
+}
