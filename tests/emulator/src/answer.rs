@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::json::to_raw;
+use crate::json::{map_member, raw, to_raw};
 
 /// An answer before it is written to the socket.
 #[derive(Clone, Debug)]
@@ -20,6 +20,16 @@ impl Answer {
     /// An answer with this body and no headers of its own.
     pub(crate) fn new(status: u16, body: impl Into<String>) -> Self {
         Self { status, headers: Vec::new(), body: body.into() }
+    }
+
+    /// The same answer, but for the value of one member of its result.
+    pub(crate) fn saying(&self, member: &str, value: &str) -> Self {
+        let value = raw(value).expect("the value is JSON");
+        let body = raw(&self.body).map(|body| {
+            map_member(&body, "result", &|result| map_member(result, member, &|_| value.clone()))
+        });
+        let body = body.map_or_else(|_| self.body.clone(), |body| body.get().to_owned());
+        Self { body, ..self.clone() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::answer::Refusal;
 use crate::batch;
 use crate::clock::Clock;
 use crate::edge::Edge;
+use crate::past::{Past, Thing};
 use crate::record::Record;
 use crate::token::Token;
 use crate::tunnel::{NewTunnel, Secret, Tunnel};
@@ -47,6 +48,8 @@ pub struct Cloudflare {
     pub(crate) access_at_edge: Option<Access>,
     pub(crate) tokens: Vec<Token>,
     pub(crate) whims: Whims,
+    /// `None` where it is not kept.
+    pub(crate) past: Option<Past>,
 }
 
 impl Cloudflare {
@@ -64,6 +67,7 @@ impl Cloudflare {
             access_at_edge: None,
             tokens: Vec::new(),
             whims: Whims::default(),
+            past: None,
         };
         cloudflare.add_account("Example Shop");
         cloudflare
@@ -175,8 +179,11 @@ impl Cloudflare {
     ) -> Result<T, Refusal> {
         let now = self.clock.timestamp();
         self.hold_resolvers(zone);
+        let thing = Thing::Records(self.zone(zone).id.clone());
+        let before = self.before_write(&thing);
         let found = self.zones.iter_mut().find(|z| z.id == zone || z.name == zone).expect("the zone exists");
         let result = batch::transact(found, &mut self.identifiers, &self.whims, &now, change)?;
+        self.after_write(thing, before);
         self.send_records(zone);
         Ok(result)
     }
@@ -237,9 +244,12 @@ impl Cloudflare {
 
     /// Stores a tunnel's configuration and sends it to the connectors.
     pub(crate) fn change_configuration(&mut self, tunnel: &str, config: &RawValue) -> Result<i64, Refusal> {
+        let thing = Thing::Configuration(self.tunnel(tunnel).id.clone());
+        let before = self.before_write(&thing);
         let place = self.place_of_tunnel(tunnel);
         let found = place.and_then(|place| self.tunnels.get_mut(place)).expect("the tunnel exists");
         let version = found.put(config, &self.whims, self.clock.timestamp())?;
+        self.after_write(thing, before);
         self.send_configuration(tunnel);
         Ok(version)
     }

@@ -55,6 +55,7 @@ pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, 
                           the id
   POST   /applications    {"application": {"type": "self_hosted", ..}}: a POST by another writer to the account. With
                           "id" (or name) a PUT, with "delete": true besides a DELETE
+  POST   /past            {}: from now on past states are kept, for answers that are old
   POST   /clock           {"advance_seconds": 300}: rate limits run out sooner
   POST   /visit           {"host": "www.example.com", "path": "/"}: what a visitor without a login gets: text, and where
                           a tunnel serves it: tunnel, rule (0-based), service, audience; where Access does not let it
@@ -67,6 +68,9 @@ A fault is one of
   "reset" "hang" "garbage"              nothing is done
   "truncated" "done_but_unanswered"     the call is done
   {"status": 429, "headers": {"retry-after": "300"}, "body": ".."}
+  {"old": 2}                            the answer shows what it is about as that was two of its own writes ago, once
+                                        the past is kept
+  {"member": "config", "value": null}   the call is done, and this member of its result has another value
 "#;
 
 /// Where these endpoints begin.
@@ -110,6 +114,9 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
     let body = match path {
         "/faults" => {
             let fault = fault(members.get("fault").unwrap_or(&Value::Null))?;
+            if matches!(fault, Fault::Old { .. }) && cloudflare.past.is_none() {
+                return Err(Refusal::bad_request("POST /past comes before an old answer"));
+            }
             let method = text("method").unwrap_or("*");
             let matcher = Matcher::call(method, text("path").unwrap_or("/**"));
             let nth = members.get("nth").and_then(Value::as_u64).and_then(|nth| usize::try_from(nth).ok());
@@ -174,6 +181,10 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
         }
         "/policies" => json!({"id": cloudflare.add_policy(&Value::Object(members.clone()))?}),
         "/applications" => access::edit_application(cloudflare, &members)?,
+        "/past" => {
+            cloudflare.keep_past();
+            json!({})
+        }
         "/clock" => {
             let seconds = members.get("advance_seconds").and_then(Value::as_u64).unwrap_or_default();
             cloudflare.advance_clock(Duration::from_secs(seconds));
@@ -204,6 +215,14 @@ fn fault(value: &Value) -> Result<Fault, Refusal> {
         Some("garbage") => Fault::Garbage,
         Some("done_but_unanswered") => Fault::DoneButUnanswered,
         Some(_) => return Err(unknown()),
+        None if value.get("old").is_some() => {
+            let writes = value.get("old").and_then(Value::as_u64);
+            Fault::Old { writes: writes.and_then(|writes| usize::try_from(writes).ok()).ok_or_else(unknown)? }
+        }
+        None if value.get("member").is_some() => {
+            let member = value.get("member").and_then(Value::as_str).ok_or_else(unknown)?;
+            Fault::says(member, &value.get("value").unwrap_or(&Value::Null).to_string())
+        }
         None => {
             let code = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
             let headers = value.get("headers").and_then(Value::as_object).into_iter().flatten();

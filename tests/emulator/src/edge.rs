@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::access::{Access, Visitor};
 use crate::cloudflare::Cloudflare;
+use crate::past::Thing;
 use crate::record::Record;
 use crate::tunnel::Lane;
 use crate::watch::{Watch, Watched};
@@ -119,9 +120,11 @@ impl Cloudflare {
                     }
                 }
                 (Place::Connectors { tunnel, lane }, Load::Configuration { version, config }) => {
+                    let thing = Thing::Connectors(tunnel.clone());
+                    let before = self.before_write(&thing);
                     let tunnel = self.tunnels.iter_mut().find(|candidate| candidate.id == *tunnel);
-                    if let Some(tunnel) = tunnel {
-                        tunnel.push(*lane, version, config);
+                    if tunnel.is_some_and(|tunnel| tunnel.push(*lane, version, config)) {
+                        self.after_write(thing, before);
                     }
                 }
                 (Place::Access, Load::Access(access)) => {

@@ -58,7 +58,7 @@ impl Matcher {
         Self::call("GET", "/accounts/*/cfd_tunnel/*/token")
     }
 
-    /// `PUT` of a tunnel's configuration, any tunnel's.
+    /// `PUT` of a tunnel's configuration, any tunnel's; with a tunnel's id in the path of [`Matcher::call`], of that one.
     pub fn put_configuration() -> Self {
         Self::call("PUT", "/accounts/*/cfd_tunnel/*/configurations")
     }
@@ -177,6 +177,23 @@ pub enum Fault {
     DoneButUnanswered,
     /// The call is done, then this goes wrong with its answer.
     DoneBut(Box<Self>),
+    /// The answer to a read is old, and well-formed: it shows what it is about as that was so many of its own writes ago.
+    /// That is a tunnel's configuration with its version, what a tunnel's connectors have applied, a page of a zone's
+    /// records, or applications: the list, or one by its id, as the matcher chooses. Before the first write stands what
+    /// was there when [`Cloudflare::keep_past`] began to keep it, which has to be called before; nothing is older. Any
+    /// other call is answered as ever.
+    Old {
+        /// Counted back from now, whether clients or others made them; `usize::MAX` shows what was there at first.
+        writes: usize,
+    },
+    /// The call is done; in its answer this member of the result has another value than the true one, as
+    /// `Fault::says("config", "null")`.
+    Says {
+        /// A member that is there.
+        member: String,
+        /// JSON text.
+        value: String,
+    },
 }
 
 impl Fault {
@@ -197,11 +214,21 @@ impl Fault {
         Self::Status { code: 429, headers, body: String::new() }
     }
 
+    /// See [`Fault::Says`].
+    pub fn says(member: &str, value: &str) -> Self {
+        Self::Says { member: member.to_owned(), value: value.to_owned() }
+    }
+
     /// Whether the call is done all the same.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Status { .. } | Self::Hang | Self::Reset | Self::Garbage => false,
-            Self::Delay(_) | Self::Truncated | Self::DoneButUnanswered | Self::DoneBut(_) => true,
+            Self::Delay(_)
+            | Self::Truncated
+            | Self::DoneButUnanswered
+            | Self::DoneBut(_)
+            | Self::Old { .. }
+            | Self::Says { .. } => true,
         }
     }
 }

@@ -80,6 +80,25 @@ pub(crate) fn raw(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
     serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned)
 }
 
+/// Changes one member of an object; what is no object, or has no such member, is left as it is.
+pub(crate) fn map_member(
+    object: &RawValue,
+    name: &str,
+    change: &dyn Fn(&RawValue) -> Box<RawValue>,
+) -> Box<RawValue> {
+    let Some(mut members) = Members::parse(object.get()) else {
+        return object.to_owned();
+    };
+    let mut changed = false;
+    for (key, value) in &mut members.0 {
+        if key == name {
+            *value = change(value);
+            changed = true;
+        }
+    }
+    if changed { members.to_raw() } else { object.to_owned() }
+}
+
 /// The elements of an array as text; `None` when it is not an array.
 pub(crate) fn elements(text: &str) -> Option<Vec<Box<RawValue>>> {
     serde_json::from_str(text).ok()

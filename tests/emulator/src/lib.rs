@@ -48,6 +48,7 @@ pub mod ingress;
 mod json;
 mod limit;
 mod page;
+mod past;
 mod record;
 mod router;
 mod server;
@@ -273,8 +274,18 @@ impl Emulator {
 
     /// Lets the n-th matching call from now (from 1) go wrong. When several faults are due at one call, the one set
     /// first acts and all are spent.
+    ///
+    /// # Panics
+    /// When the fault is an old answer and no past is kept.
     pub fn fault(&self, matcher: Matcher, nth: usize, fault: Fault) {
-        self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::Fault(fault));
+        self.arm_fault(matcher, When::Nth(nth), fault);
+    }
+
+    fn arm_fault(&self, matcher: Matcher, when: When, fault: Fault) {
+        let mut inner = self.shared.lock();
+        let is_old = matches!(fault, Fault::Old { .. });
+        assert!(!is_old || inner.cloudflare.past.is_some(), "keep_past comes before an old answer");
+        inner.faults.arm(matcher, when, Effect::Fault(fault));
     }
 
     /// Lets the n-th call from now (from 1) go wrong, whichever it is: so a test can drive every point in turn.
@@ -284,7 +295,7 @@ impl Emulator {
 
     /// Lets every matching call go wrong until the faults are cleared.
     pub fn fault_every(&self, matcher: Matcher, fault: Fault) {
-        self.shared.lock().faults.arm(matcher, When::Always, Effect::Fault(fault));
+        self.arm_fault(matcher, When::Always, fault);
     }
 
     /// Runs somebody else's edit right before the n-th matching call (from 1) is done.
@@ -330,7 +341,7 @@ impl Emulator {
 
     /// Lets every matching call go wrong from the n-th (from 1) on, for so long.
     pub fn fault_for(&self, matcher: Matcher, nth: usize, lasting: Duration, fault: Fault) {
-        self.shared.lock().faults.arm(matcher, When::From { nth, lasting }, Effect::Fault(fault));
+        self.arm_fault(matcher, When::From { nth, lasting }, fault);
     }
 
     /// Puts Cloudflare's clock ahead: rate limits and blocks run out sooner, and what is under way to the edge arrives.
@@ -341,6 +352,11 @@ impl Emulator {
     /// Lets Cloudflare's time pass from now on only where it is put ahead. [`Fault::Delay`] does that too: nobody waits.
     pub fn stop_clock(&self) {
         self.edit(|cloudflare| cloudflare.clock.stop());
+    }
+
+    /// See [`Cloudflare::keep_past`].
+    pub fn keep_past(&self) {
+        self.edit(Cloudflare::keep_past);
     }
 
     /// Cloudflare's time, for who is to go by it.

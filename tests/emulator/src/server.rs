@@ -231,7 +231,10 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let is_done = fault.as_ref().is_none_or(Fault::is_done);
     let mut answer = match inner.limiter.count(credentials, now) {
         Some(refused) => refused,
-        None if is_done => router::answer(&mut inner.cloudflare, path, request),
+        None if is_done => match fault {
+            Some(Fault::Old { writes }) => inner.cloudflare.answer_old(path, request, writes),
+            _ => router::answer(&mut inner.cloudflare, path, request),
+        },
         None => Answer::new(500, ""),
     };
     for edit in edits_after {
@@ -284,6 +287,8 @@ fn suffer<'a>(
             Reaction::Answer(page)
         }
         Some(Fault::DoneButUnanswered) => Reaction::Close,
+        Some(Fault::Old { writes: _ }) => Reaction::Answer(answer.clone()),
+        Some(Fault::Says { member, value }) => Reaction::Answer(answer.saying(&member, &value)),
         Some(Fault::DoneBut(fault)) => return suffer(shared, inner, Some(*fault), answer),
     };
     (inner, reaction)

@@ -101,7 +101,7 @@ pub struct Tunnel {
     /// Until this time every list leaves it out.
     listed_from: Duration,
     created_at: String,
-    configured_at: String,
+    pub(crate) configured_at: String,
     deleted_at: String,
 }
 

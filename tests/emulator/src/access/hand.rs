@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::access::{Access, Application, Organization, Policy, Scope, application, invalid, policy, tag};
 use crate::answer::Refusal;
 use crate::cloudflare::Cloudflare;
+use crate::past::Thing;
 
 impl Cloudflare {
     /// Sets Access up in the first account, under this team name; or renames the team.
@@ -157,7 +158,9 @@ impl Cloudflare {
     /// Changes what Access holds, and sends it to the edge.
     pub(super) fn change_access(&mut self, change: impl FnOnce(&mut Access)) {
         self.hold_access();
+        let before = self.before_write(&Thing::Applications);
         change(&mut self.access);
+        self.after_write(Thing::Applications, before);
         self.send_access();
     }
 }

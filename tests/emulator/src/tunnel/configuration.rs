@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Refusal, Success};
 use crate::ingress;
-use crate::json::{Members, elements, raw, to_raw};
+use crate::json::{Members, elements, map_member, raw, to_raw};
 use crate::tunnel::Tunnel;
 use crate::whim::Whims;
 
@@ -108,21 +108,6 @@ fn map_rules(config: &RawValue, change: &dyn Fn(&RawValue) -> Box<RawValue>) -> 
         Some(rules) => to_raw(&rules.iter().map(|rule| change(rule)).collect::<Vec<_>>()),
         None => ingress.to_owned(),
     })
-}
-
-/// Changes one member of an object; what is no object, or has no such member, is left as it is.
-fn map_member(object: &RawValue, name: &str, change: &dyn Fn(&RawValue) -> Box<RawValue>) -> Box<RawValue> {
-    let Some(mut members) = Members::parse(object.get()) else {
-        return object.to_owned();
-    };
-    let mut changed = false;
-    for (key, value) in &mut members.0 {
-        if key == name {
-            *value = change(value);
-            changed = true;
-        }
-    }
-    if changed { members.to_raw() } else { object.to_owned() }
 }
 
 fn without_defaults(origin_request: &RawValue) -> Box<RawValue> {

@@ -74,15 +74,14 @@ impl Tunnel {
     }
 
     /// Gives a configuration to a lane. One that its connectors cannot start they refuse as a whole, and go on with what
-    /// they have; one that is older than that came too late.
-    pub(crate) fn push(&mut self, lane: usize, version: i64, config: Option<Box<RawValue>>) {
+    /// they have; one that is older than that came too late. Says whether it is in force now.
+    pub(crate) fn push(&mut self, lane: usize, version: i64, config: Option<Box<RawValue>>) -> bool {
         let text = config.as_deref().map_or("null", RawValue::get);
         if loads_one_of(text, &self.missing_files) {
-            return;
+            return false;
         }
-        if let Some(lane) = self.lanes.get_mut(lane).filter(|lane| lane.version < version) {
-            (lane.version, lane.config) = (version, config);
-        }
+        let lane = self.lanes.get_mut(lane).filter(|lane| lane.version < version);
+        lane.map(|lane| (lane.version, lane.config) = (version, config)).is_some()
     }
 }
 

@@ -10,6 +10,7 @@ mod conformance;
 mod edge;
 mod faults;
 mod ingress_vectors;
+mod past;
 mod program;
 mod records;
 mod tokens;
