@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::answer::Answer;
 use crate::http::Request;
 use crate::json::{Members, to_raw};
+use crate::past::Age;
 
 /// A call as it arrived, and how it was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,12 @@ pub struct Call {
     pub at: Duration,
     /// Until when the answer forbids further calls: the end of the `retry-after` of a 429.
     pub limited_until: Option<Duration>,
+    /// By [`Fault::Old`](crate::Fault::Old): how many writes ago what its answer shows was there.
+    pub writes_ago: usize,
+    /// Whether its client can tell so, as [`Fault::Known`](crate::Fault::Known) means it.
+    pub is_known_old: bool,
+    /// Whether its client could tell, were what its answer shows one write older.
+    pub would_be_known_old: bool,
 }
 
 impl Call {
@@ -91,14 +98,20 @@ impl Calls {
             status: None,
             at: now,
             limited_until: None,
+            writes_ago: 0,
+            is_known_old: false,
+            would_be_known_old: false,
         });
         self.made
     }
 
     /// Notes how a call was answered, unless it was taken meanwhile.
-    pub(crate) fn answered(&mut self, sequence: u64, answer: &Answer, now: Duration) {
+    pub(crate) fn answered(&mut self, sequence: u64, answer: &Answer, age: Age, now: Duration) {
         if let Some(call) = self.kept.iter_mut().rev().find(|call| call.sequence == sequence) {
             call.status = Some(answer.status);
+            call.writes_ago = age.writes_ago;
+            call.is_known_old = age.is_known;
+            call.would_be_known_old = age.would_be_known;
             let header = answer.headers.iter().find(|(name, _)| name == "retry-after");
             let seconds = header.filter(|_| answer.status == 429).and_then(|(_, value)| value.parse().ok());
             call.limited_until = seconds.map(|seconds| now + Duration::from_secs(seconds));

@@ -114,7 +114,7 @@ fn route(shared: &Shared, path: &str, request: &Request) -> Result<Box<RawValue>
     let body = match path {
         "/faults" => {
             let fault = fault(members.get("fault").unwrap_or(&Value::Null))?;
-            if matches!(fault, Fault::Old { .. }) && cloudflare.past.is_none() {
+            if fault.needs_past() && cloudflare.past.is_none() {
                 return Err(Refusal::bad_request("POST /past comes before an old answer"));
             }
             let method = text("method").unwrap_or("*");

@@ -194,6 +194,10 @@ pub enum Fault {
         /// JSON text.
         value: String,
     },
+    /// This, an old answer or one that contradicts itself, where its client can tell: an answer told it of something newer,
+    /// or of what is left out. Of a tunnel any answer did so, of lists one to a write of its own in the last two minutes.
+    /// Calls at which it cannot tell are not counted. See [`Cloudflare::call_as`].
+    Known(Box<Self>),
 }
 
 impl Fault {
@@ -219,10 +223,26 @@ impl Fault {
         Self::Says { member: member.to_owned(), value: value.to_owned() }
     }
 
+    /// [`Fault::Known`] of an old answer.
+    pub fn known_old(writes: usize) -> Self {
+        Self::Known(Box::new(Self::Old { writes }))
+    }
+
+    /// Whether it needs the past.
+    pub(crate) fn needs_past(&self) -> bool {
+        matches!(self, Self::Old { .. } | Self::Known(_))
+    }
+
+    /// Whether the client gets the answer of the call itself.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(self, Self::Delay(_) | Self::Old { .. } | Self::Says { .. })
+    }
+
     /// Whether the call is done all the same.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Status { .. } | Self::Hang | Self::Reset | Self::Garbage => false,
+            Self::Known(fault) => fault.is_done(),
             Self::Delay(_)
             | Self::Truncated
             | Self::DoneButUnanswered
@@ -284,13 +304,24 @@ impl Faults {
         self.armed.push(Armed { matcher, when, effect });
     }
 
-    /// Counts a call, and hands out what is due at it. Of several faults the one armed first acts; the others are
+    /// Counts a call, and hands out what is due at it; `is_known` says where the client can tell. Of several faults the one armed first acts; the others are
     /// spent too.
-    pub(crate) fn due(&mut self, method: &str, path: &str, body: &str, now: Duration) -> Due {
+    pub(crate) fn due(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+        now: Duration,
+        is_known: impl Fn(&Fault) -> bool,
+    ) -> Due {
         let mut due = Due::default();
         let mut waiting = Vec::new();
         for mut armed in std::mem::take(&mut self.armed) {
-            if !armed.matcher.matches(method, path, body) {
+            let can_act = match &armed.effect {
+                Effect::Fault(Fault::Known(fault)) => is_known(fault),
+                _ => true,
+            };
+            if !can_act || !armed.matcher.matches(method, path, body) {
                 waiting.push(armed);
                 continue;
             }
@@ -306,7 +337,10 @@ impl Faults {
             }
             match armed.effect {
                 Effect::Fault(fault) => {
-                    due.fault.get_or_insert_with(|| fault.clone());
+                    due.fault.get_or_insert_with(|| match &fault {
+                        Fault::Known(fault) => (**fault).clone(),
+                        _ => fault.clone(),
+                    });
                     if !matches!(armed.when, When::Nth(_)) {
                         waiting.push(Armed { effect: Effect::Fault(fault), ..armed });
                     }

@@ -283,8 +283,8 @@ impl Emulator {
 
     fn arm_fault(&self, matcher: Matcher, when: When, fault: Fault) {
         let mut inner = self.shared.lock();
-        let is_old = matches!(fault, Fault::Old { .. });
-        assert!(!is_old || inner.cloudflare.past.is_some(), "keep_past comes before an old answer");
+        let has_past = inner.cloudflare.past.is_some();
+        assert!(has_past || !fault.needs_past(), "keep_past comes before an old answer");
         inner.faults.arm(matcher, when, Effect::Fault(fault));
     }
 
@@ -357,6 +357,11 @@ impl Emulator {
     /// See [`Cloudflare::keep_past`].
     pub fn keep_past(&self) {
         self.edit(Cloudflare::keep_past);
+    }
+
+    /// See [`Cloudflare::call_as`].
+    pub fn call_as(&self, client: u64) {
+        self.edit(|cloudflare| cloudflare.call_as(client));
     }
 
     /// Cloudflare's time, for who is to go by it.

@@ -1,20 +1,26 @@
-//! What was there some writes ago, for answers that are old: see [`Fault::Old`](crate::Fault::Old).
+//! What was there some writes ago, for answers that are old: see [`Fault::Old`].
 //!
 //! Cloudflare promises of none of its reads that it shows the last write. Met are lists of applications that leave a new
 //! one out for half a minute. That other reads can be old too is by analogy, and the side that is worse for a client.
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 
 use crate::access::Access;
 use crate::answer::Answer;
 use crate::cloudflare::Cloudflare;
+use crate::fault::Fault;
 use crate::http::Request;
 use crate::record::Record;
 use crate::router;
 use crate::tunnel::{ConfigSource, Lane};
+
+/// For so long a client may be expected to know what its own write of a list was answered. A list has no version by which
+/// one that was read could be told from an older one.
+const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// Of which a read can show a past state, each by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,16 +67,112 @@ pub(crate) enum State {
     Applications(Box<Access>),
 }
 
-/// The states of each thing before each of its writes, oldest first.
+/// The states of each thing before each of its writes, and who knows of which.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
+    /// Oldest first. The number of the present one is how many there are.
     states: BTreeMap<Thing, Vec<State>>,
+    /// Whose calls come now.
+    client: u64,
+    told: BTreeMap<(u64, Thing), Told>,
+}
+
+/// What answers told one client of a thing, by the numbers of its states.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The newest one, of reads and of its own writes.
+    newest: Option<usize>,
+    /// The newest one that a read showed with everything that belongs to it.
+    read: Option<usize>,
+    /// That of its own last write, and when.
+    written: Option<(usize, Duration)>,
+}
+
+/// The state that an answer shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    thing: Thing,
+    number: usize,
+}
+
+/// How old an answer is, and whether its client can tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Age {
+    pub(crate) writes_ago: usize,
+    pub(crate) is_known: bool,
+    pub(crate) would_be_known: bool,
+}
+
+impl Past {
+    fn present(&self, thing: &Thing) -> usize {
+        self.states.get(thing).map_or(0, Vec::len)
+    }
+
+    fn told(&self, thing: &Thing) -> Told {
+        self.told.get(&(self.client, thing.clone())).copied().unwrap_or_default()
+    }
+
+    /// Whether the client was told of something newer than this state.
+    fn is_known_old(&self, thing: &Thing, number: usize, now: Duration) -> bool {
+        let Told { newest, written, read: _ } = self.told(thing);
+        match thing {
+            Thing::Configuration(_) | Thing::Connectors(_) => newest.is_some_and(|newest| number < newest),
+            Thing::Records(_) | Thing::Applications => {
+                written.is_some_and(|(newest, at)| number < newest && now < at + REMEMBERED)
+            }
+        }
+    }
+
+    /// Whether a client can tell that such an answer to this call is untrue.
+    pub(crate) fn is_known(&self, fault: &Fault, path: &str, now: Duration) -> bool {
+        let Some(thing) = Thing::of(path) else { return false };
+        let present = self.present(&thing);
+        match fault {
+            Fault::Old { writes } => self.is_known_old(&thing, present.saturating_sub(*writes), now),
+            Fault::Says { member, value: _ } if member == "config" => self.told(&thing).read == Some(present),
+            _ => true,
+        }
+    }
+
+    /// How old the answer is that shows a state.
+    pub(crate) fn age(&self, Shown { thing, number }: &Shown, now: Duration) -> Age {
+        Age {
+            writes_ago: self.present(thing) - number,
+            is_known: self.is_known_old(thing, *number, now),
+            would_be_known: number.checked_sub(1).is_some_and(|older| self.is_known_old(thing, older, now)),
+        }
+    }
+
+    /// The client has the answer that shows a state.
+    pub(crate) fn tell(
+        &mut self,
+        Shown { thing, number }: Shown,
+        is_write: bool,
+        is_whole: bool,
+        now: Duration,
+    ) {
+        let told = self.told.entry((self.client, thing)).or_default();
+        told.newest = told.newest.max(Some(number));
+        if is_write {
+            told.written = Some((number, now));
+        } else if is_whole {
+            told.read = told.read.max(Some(number));
+        }
+    }
 }
 
 impl Cloudflare {
-    /// Keeps from now on what [`Fault::Old`](crate::Fault::Old) shows.
+    /// Keeps from now on what [`Fault::Old`] shows.
     pub fn keep_past(&mut self) {
         self.past.get_or_insert_default();
+    }
+
+    /// The calls from now on are those of another client, or of one that was there before: what each was told decides where
+    /// [`Fault::Known`] acts. A process that begins anew is another one.
+    pub fn call_as(&mut self, client: u64) {
+        if let Some(past) = &mut self.past {
+            past.client = client;
+        }
     }
 
     /// A thing as it is now, where the past is kept; before a write.
@@ -104,22 +206,28 @@ impl Cloudflare {
         }
     }
 
-    /// Answers a read by what was there so many writes of the thing ago, under every other rule.
-    pub(crate) fn answer_old(&mut self, path: &str, request: &Request, writes: usize) -> Answer {
-        let thing = Thing::of(path).filter(|_| request.method == "GET");
-        let old = thing.as_ref().and_then(|thing| {
-            let states = self.past.as_ref()?.states.get(thing)?;
-            (writes > 0).then(|| states.get(states.len().saturating_sub(writes)).cloned()).flatten()
-        });
-        let (Some(thing), Some(old)) = (thing, old) else {
-            return router::answer(self, path, request);
+    /// Answers a call, a read by what was there so many writes of the thing ago, under every other rule. Says which state
+    /// the answer shows, where the past is kept.
+    pub(crate) fn answer_as_of(
+        &mut self,
+        path: &str,
+        request: &Request,
+        writes: usize,
+    ) -> (Answer, Option<Shown>) {
+        let thing = Thing::of(path);
+        let Some((past, thing)) = self.past.as_ref().zip(thing) else {
+            return (router::answer(self, path, request), None);
         };
-        let present = self.replace_state(&thing, old);
+        let is_read = request.method == "GET";
+        let number = past.present(&thing).saturating_sub(if is_read { writes } else { 0 });
+        let old = past.states.get(&thing).and_then(|states| states.get(number)).cloned();
+        let present = old.and_then(|old| self.replace_state(&thing, old));
         let answer = router::answer(self, path, request);
         if let Some(present) = present {
             self.replace_state(&thing, present);
         }
-        answer
+        let written = self.past.as_ref().map_or(0, |past| past.present(&thing));
+        (answer, Some(Shown { thing, number: if is_read { number } else { written } }))
     }
 
     /// Puts a state of a thing into the place of another one, which is handed back.

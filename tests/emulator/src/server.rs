@@ -14,7 +14,6 @@ use crate::control;
 use crate::fault::{Due, Fault, Faults};
 use crate::http::{Request, answer_bytes, read_request};
 use crate::limit::Limiter;
-use crate::router;
 use crate::token;
 
 /// Where the API begins.
@@ -220,8 +219,11 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     shared.woken.notify_all();
     inner.cloudflare.settle();
     let now = inner.cloudflare.clock.now();
+    let Inner { faults, cloudflare, .. } = &mut *inner;
+    let is_known =
+        |fault: &Fault| cloudflare.past.as_ref().is_some_and(|past| past.is_known(fault, path, now));
     let Due { fault, edits_before, edits_after } =
-        inner.faults.due(&request.method, path, &request.body, now);
+        faults.due(&request.method, path, &request.body, now, is_known);
     for edit in edits_before {
         edit(&mut inner.cloudflare);
         inner.cloudflare.look();
@@ -229,22 +231,30 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let now = inner.cloudflare.clock.now();
     let credentials = token::presented(request).unwrap_or_default();
     let is_done = fault.as_ref().is_none_or(Fault::is_done);
-    let mut answer = match inner.limiter.count(credentials, now) {
-        Some(refused) => refused,
-        None if is_done => match fault {
-            Some(Fault::Old { writes }) => inner.cloudflare.answer_old(path, request, writes),
-            _ => router::answer(&mut inner.cloudflare, path, request),
-        },
-        None => Answer::new(500, ""),
+    let writes_ago = if let Some(Fault::Old { writes }) = fault { writes } else { 0 };
+    let (mut answer, shown) = match inner.limiter.count(credentials, now) {
+        Some(refused) => (refused, None),
+        None if is_done => inner.cloudflare.answer_as_of(path, request, writes_ago),
+        None => (Answer::new(500, ""), None),
     };
+    let shown = shown.filter(|_| answer.status < 300);
     for edit in edits_after {
         edit(&mut inner.cloudflare);
         inner.cloudflare.look();
     }
+    let is_whole = !matches!(fault, Some(Fault::Says { .. }));
+    let is_told = fault.as_ref().is_none_or(Fault::is_told);
     let (mut inner, reaction) = suffer(shared, inner, fault, &mut answer);
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &reaction {
         let now = inner.cloudflare.clock.now();
-        inner.calls.answered(sequence, answer, now);
+        let Inner { cloudflare, calls, .. } = &mut *inner;
+        let shown = cloudflare.past.as_mut().zip(shown.filter(|_| is_told));
+        let age = shown.map(|(past, shown)| {
+            let age = past.age(&shown, now);
+            past.tell(shown, request.method != "GET", is_whole, now);
+            age
+        });
+        calls.answered(sequence, answer, age.unwrap_or_default(), now);
     }
     let mut reaction = reaction;
     if let Reaction::Answer(answer) | Reaction::Half(answer) = &mut reaction {
@@ -289,6 +299,7 @@ fn suffer<'a>(
         Some(Fault::DoneButUnanswered) => Reaction::Close,
         Some(Fault::Old { writes: _ }) => Reaction::Answer(answer.clone()),
         Some(Fault::Says { member, value }) => Reaction::Answer(answer.saying(&member, &value)),
+        Some(Fault::Known(fault)) => return suffer(shared, inner, Some(*fault), answer),
         Some(Fault::DoneBut(fault)) => return suffer(shared, inner, Some(*fault), answer),
     };
     (inner, reaction)

@@ -205,3 +205,59 @@ fn another_language_can_ask_for_an_old_answer() {
     assert_eq!(send(&fresh, "", "POST", "/_emulator/past", "{}").unwrap().status, 200);
     assert_eq!(send(&fresh, "", "POST", "/_emulator/faults", &old).unwrap().status, 200);
 }
+
+/// Of a tunnel whatever it was told, of a list its own writes, and no other client's.
+#[test]
+fn a_known_old_answer_comes_only_to_a_client_that_was_told_of_something_newer() {
+    let account = Account::new();
+    let emulator = &account.emulator;
+    let configuration = account.configurations();
+    account.serve("shop", "http_status:401");
+    emulator.fault_every(Matcher::reads(), Fault::known_old(1));
+    let version = || read(emulator, &configuration).result()["version"].clone();
+    assert_eq!((version(), version()), (json!(1), json!(0)), "its first reading is not old");
+    emulator.call_as(2);
+    assert_eq!(version(), 1, "another process does not know");
+    emulator.call_as(0);
+    account.serve("shop", "http_status:402");
+    assert_eq!(version(), 2, "nor does it know of what others wrote since");
+    emulator.clear_faults();
+    let body = format!("{{\"config\":{}}}", catch_all("http_status:403"));
+    call(emulator, "PUT", &configuration, &body);
+    emulator.fault(Matcher::reads(), 1, Fault::known_old(1));
+    assert_eq!(version(), 2, "it wrote the third one");
+
+    let records = format!("/zones/{}/dns_records", account.zone);
+    let post = json!({"posts": [{"type": "A", "name": "own", "content": "192.0.2.1"}]}).to_string();
+    let shown = || read(emulator, &records).result().as_array().unwrap().len();
+    account.record("theirs");
+    emulator.fault_every(Matcher::reads(), Fault::known_old(1));
+    assert_eq!((shown(), shown()), (1, 1), "a list has no version");
+    call(emulator, "POST", &format!("{records}/batch"), &post);
+    emulator.advance_clock(Duration::from_secs(119));
+    assert_eq!(shown(), 1);
+    emulator.advance_clock(Duration::from_secs(1));
+    assert_eq!(shown(), 2, "two minutes later it is not remembered any more");
+    let told = |number: usize| {
+        let calls = emulator.calls();
+        let call = calls.iter().rev().nth(number).unwrap();
+        (call.writes_ago, call.is_known_old, call.would_be_known_old)
+    };
+    assert_eq!((told(1), told(0)), ((1, true, true), (0, false, false)));
+    emulator.clear_faults();
+    emulator.fault(Matcher::reads(), 1, Fault::Old { writes: 1 });
+    assert_eq!((shown(), told(0)), (1, (1, false, false)));
+}
+
+#[test]
+fn a_known_contradiction_comes_only_after_a_read_of_the_very_version() {
+    let account = Account::new();
+    let null = || Fault::Known(Box::new(Fault::says("config", "null")));
+    account.emulator.fault_every(Matcher::get_configuration(), null());
+    let has_config = || !read(&account.emulator, &account.configurations()).result()["config"].is_null();
+    account.serve("shop", "http_status:401");
+    assert_eq!((has_config(), has_config()), (true, false));
+    let body = format!("{{\"config\":{}}}", catch_all("http_status:402"));
+    call(&account.emulator, "PUT", &account.configurations(), &body);
+    assert_eq!((has_config(), has_config()), (true, false));
+}
