@@ -68,6 +68,10 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest pause before refused work is tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
+/// A digest without a rule stays in a comment until its record has not changed for so long. The rule may be about to
+/// come: another instance writes it after the comment, within `REQUEST_TIMEOUT_MAXIMUM`.
+pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
+
 // Cloudflare's API.
 //
 // ```text

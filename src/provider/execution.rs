@@ -44,6 +44,9 @@ pub(super) struct Execution<'a> {
     /// The rules that are ours by the stamps that were read and written so far.
     own: OwnRules,
     written_stamps: Written,
+    /// The tunnels whose documents were read in this run, with the hostnames that these still have a rule of, though it
+    /// was planned without.
+    missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames whose stages are carried out now.
     hosts: Vec<&'a HostPlan>,
     /// Those of which nothing is written, because a tunnel cannot be.
@@ -65,6 +68,8 @@ pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
+    /// Those whose comments were written.
+    pub(super) stamped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
     pub(super) fails_anew: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
@@ -116,6 +121,7 @@ impl<'a> Execution<'a> {
             done: Done::default(),
             own: plan.own.clone(),
             written_stamps: Written::default(),
+            missed: BTreeMap::new(),
             hosts: Vec::new(),
             unwritable: Vec::new(),
             places: BTreeSet::new(),
@@ -144,6 +150,8 @@ impl<'a> Execution<'a> {
             outcome = outcome.and(ran);
         }
         self.correct_stamps();
+        let stamped = self.written_stamps.hostnames();
+        self.done.stamped = inserted(stamped.filter(|name| self.done.dropped.contains(*name)).cloned());
         for place in self.places.difference(&self.undecided_places) {
             self.waiting_work.forget(place.key());
         }
@@ -176,6 +184,9 @@ impl<'a> Execution<'a> {
     fn run_stages(&mut self) -> Result<(), Error> {
         let mut outcome = Ok(());
         for stage in Stage::ALL {
+            if stage == Stage::Unstamp {
+                self.leave_out_missed()?;
+            }
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
             for ((at, place), piece) in self.hosts.iter().copied().flat_map(steps) {
                 if at == stage {
@@ -202,6 +213,19 @@ impl<'a> Execution<'a> {
             }
         }
         outcome
+    }
+
+    /// Before digests without a rule come off, leaves out hostnames with a rule that was not read.
+    fn leave_out_missed(&mut self) -> Result<(), Error> {
+        let mut hosts = self.hosts.clone();
+        hosts.retain(|host| {
+            let takes_off = !host.dead.is_empty() && !host.unstamp.is_empty();
+            takes_off && !self.done.dropped.contains(&host.hostname)
+        });
+        for (host, reason) in self.missed(&hosts)? {
+            self.leave_out(&host.hostname, reason);
+        }
+        Ok(())
     }
 
     /// A write failed, whatever it was to write.

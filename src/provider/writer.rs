@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -313,7 +314,8 @@ impl Request<'_> {
             return self.writer.conclude(&plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
-        let (done, outcome) = self.execute(&plan, &snapshot);
+        let (mut done, outcome) = self.execute(&plan, &snapshot);
+        self.waiting_work.stamped = mem::take(&mut done.stamped);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
@@ -410,7 +412,8 @@ impl Request<'_> {
         }));
         let refused = self.waiting_work.reasons(snapshot, clock.now());
         let is_preview = self.writer.is_dry_run;
-        Earlier { refused, deleted, is_preview, ..Earlier::default() }
+        let stamped = self.waiting_work.stamped.clone();
+        Earlier { refused, deleted, stamped, is_preview, ..Earlier::default() }
     }
 
     /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the

@@ -1,8 +1,8 @@
 //! Plans what one `POST /records` will write, hostname by hostname and stage by stage, and what is refused.
 //!
 //! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule exists,
-//! and leaves only after the rule is gone. So after any prefix of the stages `records` still names everything that is
-//! ours, and ExternalDNS plans the rest again.
+//! and leaves only in [`Stage::Unstamp`], after the rule is gone. So after any prefix of the stages `records` still names
+//! everything that is ours, and ExternalDNS plans the rest again.
 
 mod host;
 mod judge;
@@ -17,12 +17,12 @@ pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::ingress::{Document, RuleEdit, WantedRule};
 use crate::labels::labels;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
-use crate::ordered::{sort, sort_by};
+use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
 pub use crate::reconcile::plan::host::Comments;
@@ -30,7 +30,7 @@ use crate::reconcile::plan::host::{Outcome, Situation};
 use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::reconcile::stamp::Claims;
+use crate::reconcile::stamp::{Claims, Digest};
 use crate::reconcile::{Note, Settings, hint};
 
 /// The stages of an apply, in their order.
@@ -116,6 +116,9 @@ pub struct Earlier {
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
+    /// Hostnames whose comments this process wrote last, and not all of their rules: a digest without a rule is its own, and
+    /// comes off at once.
+    pub stamped: BTreeSet<Box<str>>,
     /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
     pub is_preview: bool,
 }
@@ -157,6 +160,8 @@ pub struct HostPlan {
     pub moves_to: Option<TunnelId>,
     /// What the records claim at the end, if all of it is done.
     pub claims: Claims,
+    /// The digests without a rule that come off in [`Stage::Unstamp`], if no tunnel has a rule with one of them.
+    pub dead: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
 }
@@ -256,6 +261,18 @@ impl Plan {
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+    }
+
+    /// The hostnames of which a document has a rule whose digest is to come off as one without a rule.
+    pub fn missed_in(&self, tunnel: &TunnelId, document: &Document) -> BTreeSet<Box<str>> {
+        let rules = document.rules().iter().filter(|rule| rule.is_readable());
+        let missed = rules.filter(|rule| {
+            let host = self.host(rule.folded_hostname());
+            let digest = Digest::of(tunnel, rule.path());
+            let is_bare = |host: &HostPlan| !host.without_tunnel.is_empty() && host.comments.named(&digest);
+            host.is_some_and(|host| host.dead.contains(&digest) || is_bare(host))
+        });
+        inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
     /// Adds what was found about a hostname, and returns the writes that it needs.

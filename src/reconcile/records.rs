@@ -18,7 +18,7 @@ use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURC
 use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Stamp};
 use crate::reconcile::wildcard;
 use crate::reconcile::{Note, Settings};
 
@@ -256,7 +256,7 @@ impl RecordView<'_> {
         }));
         if endpoints.is_empty() {
             endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
-        } else if (self.claims_too_much(&hostname) || self.is_mismarked(&hostname))
+        } else if (self.claims_too_much() || self.is_mismarked(&hostname))
             && let Some(first) = endpoints.first_mut()
         {
             add_drift(first, RULE_DRIFT);
@@ -273,18 +273,28 @@ impl RecordView<'_> {
         if !settings.policy.namespace_guard || namespace::named(stamp).is_some() {
             return Ok(false);
         }
-        let mut named = Stamp::clone(stamp);
-        named.claim_for(&namespace::holder(&record.name, snapshot, settings)?.unwrap_or_default());
-        Ok(named.render(self.zone.comment_max_bytes()).is_some())
+        let holder = namespace::holder(&record.name, snapshot, settings)?.unwrap_or_default();
+        Ok(self.has_room(Some(&holder)))
     }
 
     /// True if the comment names rules that are not there, and can be written without them.
-    fn claims_too_much(&self, hostname: &Hostname) -> bool {
-        let rules = self.snapshot.rules_of(hostname);
-        let is_there =
-            |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
-        let is_short = self.record.comment.len() <= self.zone.comment_max_bytes();
-        is_short && !self.stamp.claims.rules.iter().all(is_there)
+    fn claims_too_much(&self) -> bool {
+        self.standing_claims() != self.stamp.claims && self.has_room(None)
+    }
+
+    /// True if the comment has room without the digests of rules that are not there, and with a namespace.
+    fn has_room(&self, namespace: Option<&str>) -> bool {
+        let stamp = self.stamp.claiming(self.standing_claims(), namespace);
+        stamp.render(self.zone.comment_max_bytes()).is_some()
+    }
+
+    /// What the stamp claims, without the digests of rules that are not there.
+    fn standing_claims(&self) -> Claims {
+        let hostname = Hostname::parse(&self.record.name);
+        hostname.map_or_else(
+            |_| self.stamp.claims.clone(),
+            |name| self.snapshot.standing_claims(&name, self.stamp),
+        )
     }
 
     fn endpoint_of_path(

@@ -11,7 +11,7 @@ use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname}
 use crate::ordered::{inserted, sort_by};
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::stamp::{Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
@@ -303,6 +303,13 @@ impl Snapshot {
         tunnels
             .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
             .collect()
+    }
+
+    /// What the stamp of a hostname claims, without the digests that no rule has.
+    pub(super) fn standing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
+        let rules = self.rules_of(hostname).into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
+        let rules = inserted(rules.filter(|digest| stamp.claims.rules.contains(digest)));
+        Claims { rules, ..stamp.claims }
     }
 
     /// True if a comment of ours says that Access protects something.

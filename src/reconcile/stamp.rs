@@ -198,6 +198,13 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
+    /// The stamp with these claims, and with that of a namespace unless one holds the hostname already.
+    pub fn claiming(&self, claims: Claims, namespace: Option<&str>) -> Self {
+        let mut stamp = Self { claims, ..self.clone() };
+        namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
+        stamp
+    }
+
     /// The comment without its optional fields, and with as much of the remark as fits: for the comment of a record
     /// that is taken over, because a long remark is no reason to refuse it.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {

@@ -4,18 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
+use external_dns_cloudflare_tunnel_webhook::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::clock::ManualClock;
 use test_support::harness::{Harness, Program, endpoint, published};
 
 use crate::access_strangers::Stage;
-use crate::shared_account::settle;
+use crate::shared_account::{is_stamped, settle, stamp};
 
 const WEB: &str = "http://web:80";
 
 /// Which read of a configuration, or of records, in one loop is the one that a write goes by.
 const BEFORE_THE_WRITE: usize = 3;
+
+/// After this a digest without a rule comes off. Cloudflare tells whole seconds.
+const OLD_ENOUGH: Duration = DIGEST_WITHOUT_RULE_MIN_AGE.saturating_add(Duration::from_secs(1));
 
 fn result(result: &str) -> Fault {
     let body = format!(r#"{{"success":true,"errors":[],"messages":[],"result":{result}}}"#);
@@ -86,6 +90,175 @@ fn a_configuration_older_than_one_seen_in_an_earlier_request_is_not_written_back
     }
     let _ = external_dns.run_loop(&three);
     assert!(harness.rules().iter().any(|rule| rule.contains("c.example.com")));
+}
+
+/// One hostname with a rule for each path.
+fn paths(paths: &[(&str, &str)]) -> Vec<Endpoint> {
+    let of = |(path, service): &(&str, &str)| {
+        endpoint("a.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
+    };
+    paths.iter().map(of).collect()
+}
+
+/// The rules of the hostname, each with whether our record's comment names it.
+fn rules_of_a(harness: &Harness) -> Vec<(String, bool)> {
+    let rules = harness.rules().into_iter().filter(|rule| rule.contains("\"a.example.com\""));
+    harness.cloudflare.edit(|cloudflare| {
+        rules
+            .map(|rule| (is_stamped(cloudflare, &harness.tunnel, &rule), rule))
+            .map(|(named, rule)| (rule, named))
+            .collect()
+    })
+}
+
+/// The request plans by an answer of before the last change, or by one without rules; a process that began a moment ago has
+/// seen no other. Behind a wildcard record a rule without a record would stay public. Invariant 2 of docs/how-it-works.md.
+#[test]
+fn a_rule_that_the_planning_reading_does_not_show_stays_ours_until_it_is_gone() {
+    let before = paths(&[("^/a$", WEB)]);
+    let published = paths(&[("^/a$", WEB), ("^/b$", WEB)]);
+    for desired in [
+        paths(&[("^/a$", WEB), ("^/b$", WEB), ("^/c$", WEB)]),
+        paths(&[("^/a$", WEB), ("^/b$", "http://new:80")]),
+        paths(&[("^/a$", "http://new:80"), ("^/b$", "http://new:80"), ("^/c$", WEB)]),
+        paths(&[("^/a$", WEB), ("^/c$", WEB)]),
+        paths(&[("^/a$", WEB)]),
+        Vec::new(),
+    ] {
+        for (shape, first, is_restarted) in
+            [("old", 2, false), ("old", 2, true), ("old", 1, true), ("null", 2, false), ("null", 1, true)]
+        {
+            let label = format!("{shape} from read {first} on, restarted {is_restarted}: {desired:?}");
+            let harness = Harness::with_foreign();
+            let mut program = harness.start();
+            settle(program.external_dns(), &harness.cloudflare, &before).expect("published");
+            let (version, old) = (
+                harness.cloudflare.version(&harness.tunnel),
+                harness.cloudflare.configuration(&harness.tunnel),
+            );
+            settle(program.external_dns(), &harness.cloudflare, &published).expect("published");
+            harness.cloudflare.advance_clock(OLD_ENOUGH);
+            let lie = match shape {
+                "old" => format!(r#"{{"version":{version},"config":{}}}"#, old.expect("a configuration")),
+                _ => {
+                    format!(r#"{{"version":{},"config":null}}"#, harness.cloudflare.version(&harness.tunnel))
+                }
+            };
+            if is_restarted {
+                program = program.restart(&harness);
+            }
+            for nth in first..BEFORE_THE_WRITE {
+                harness.cloudflare.fault(Matcher::get_configuration(), nth, result(&lie));
+            }
+            for loops in 0..6 {
+                let _ = program.external_dns().run_loop(&desired);
+                let rules = rules_of_a(&harness);
+                assert!(rules.iter().all(|(_, is_named)| *is_named), "loop {loops}: {rules:?}, {label}");
+                harness.cloudflare.advance_clock(OLD_ENOUGH);
+            }
+            settle(program.external_dns(), &harness.cloudflare, &desired).expect(&label);
+            assert_eq!(rules_of_a(&harness).len(), desired.len(), "{label}");
+            let digests = Some(desired.len()).filter(|digests| *digests > 0);
+            assert_eq!(digests_of_a(&harness), digests, "{label}");
+        }
+    }
+}
+
+/// A record whose comment names a rule more than there is, as after a crash.
+fn with_a_digest_without_a_rule() -> (Harness, Program) {
+    let (harness, program) = with_two();
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::status(500));
+    let mut more = all(&["a.example.com", "b.example.com"]);
+    more.extend(paths(&[("^/c$", WEB)]));
+    assert_eq!(program.external_dns().run_loop(&more).map(drop), Err(503));
+    harness.cloudflare.clear_faults();
+    // Another process does not know that a write failed.
+    let program = program.restart(&harness);
+    program.wait_until_ready();
+    (harness, program)
+}
+
+/// The digests in the comment of its record; `None` without a record.
+fn digests_of_a(harness: &Harness) -> Option<usize> {
+    let records = harness.cloudflare.records(&harness.zone);
+    let mut ours = records.iter().filter(|record| record.name == "a.example.com");
+    Some(stamp(ours.next()?).map_or(0, |stamp| stamp.claims.rules.len()))
+}
+
+/// The first of two instances has written the comment, and is about to write the rule.
+#[test]
+fn a_second_instance_leaves_a_digest_whose_rule_may_be_about_to_come_for_a_minute() {
+    for desired in [all(&["a.example.com", "b.example.com"]), all(&["b.example.com"])] {
+        let (harness, first) = with_a_digest_without_a_rule();
+        drop(first);
+        let second = harness.start();
+        let waits = second.external_dns().run_loop(&desired).map(drop);
+        assert_eq!(waits, Err(503), "ExternalDNS is to ask again");
+        let lines = harness.log.lines_with(&["refused=undecided", "a.example.com", "for a minute"]);
+        assert_eq!(lines.len(), 1);
+        let document = harness.cloudflare.configuration(&harness.tunnel).expect("a configuration");
+        let rule = r#""ingress":[{"hostname":"a.example.com","path":"^/c$","service":"http://web:80"},"#;
+        let document =
+            document.replace(r#""ingress": ["#, r#""ingress":["#).replacen(r#""ingress":["#, rule, 1);
+        harness
+            .cloudflare
+            .put_configuration(&harness.tunnel, &document)
+            .expect("the first instance writes it");
+        let rules = rules_of_a(&harness);
+        assert!(rules.iter().any(|(rule, is_named)| rule.contains("^/c$") && *is_named), "{rules:?}");
+        settle(second.external_dns(), &harness.cloudflare, &desired).expect("at rest");
+        assert_eq!(rules_of_a(&harness).len(), desired.len() - 1);
+    }
+}
+
+#[test]
+fn an_old_digest_without_a_rule_costs_a_read_and_a_write_and_comes_off_in_one_request() {
+    let two = all(&["a.example.com", "b.example.com"]);
+    let count = |harness: &Harness| {
+        let calls = harness.cloudflare.take_calls();
+        let of = |method: &str, end: &str| {
+            calls.iter().filter(|call| call.method == method && call.path.ends_with(end)).count()
+        };
+        (of("GET", "/configurations"), of("POST", "/batch"), of("PUT", "/configurations"))
+    };
+    let (harness, program) = with_a_digest_without_a_rule();
+    harness.cloudflare.advance_clock(OLD_ENOUGH);
+    count(&harness);
+    program.external_dns().run_loop(&two).expect("done");
+    assert_eq!((count(&harness), digests_of_a(&harness)), ((3, 1, 0), Some(1)));
+    program.external_dns().run_loop(&two).expect("at rest");
+    assert_eq!(count(&harness), (1, 0, 0));
+
+    let (harness, program) = with_a_digest_without_a_rule();
+    harness.cloudflare.advance_clock(OLD_ENOUGH);
+    count(&harness);
+    program.external_dns().run_loop(&all(&["b.example.com"])).expect("withdrawn");
+    assert_eq!(
+        (count(&harness), digests_of_a(&harness)),
+        ((3, 1, 1), None),
+        "the read before the write tells it"
+    );
+}
+
+#[test]
+fn no_digest_comes_off_and_no_record_goes_where_the_tunnel_cannot_be_read_once_more() {
+    for desired in [all(&["a.example.com", "b.example.com"]), all(&["b.example.com"])] {
+        for fault in [Fault::status(500), Fault::error(403, 10000, "no"), result("{}"), Fault::Garbage] {
+            let (harness, program) = with_a_digest_without_a_rule();
+            harness.cloudflare.advance_clock(OLD_ENOUGH);
+            harness.cloudflare.fault_for(
+                Matcher::get_configuration(),
+                BEFORE_THE_WRITE,
+                Duration::from_secs(4),
+                fault.clone(),
+            );
+            assert_eq!(program.external_dns().run_loop(&desired).map(drop), Err(503), "{fault:?}");
+            assert_eq!(digests_of_a(&harness), Some(2), "{fault:?}");
+            harness.cloudflare.clear_faults();
+            settle(program.external_dns(), &harness.cloudflare, &desired).expect("done");
+            assert_eq!(digests_of_a(&harness), (desired.len() == 2).then_some(1), "{fault:?}");
+        }
+    }
 }
 
 /// With a list without the record that stands behind our wildcard, nobody would rely on its application.

@@ -273,6 +273,8 @@ fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name(
 
     let new = fixture.harness.cloudflare.add_tunnel("home");
     fixture.until_ready_says(200, "ready");
+    // A digest without a rule stays for a minute.
+    fixture.harness.cloudflare.advance_clock(Duration::from_secs(61));
     fixture.run_loop(&[published("other.example.com", "http://web:80")]).expect("published");
     assert!(
         fixture.harness.cloudflare.configuration(&new).is_some_and(|text| text.contains("other.example.com"))

@@ -1,5 +1,7 @@
 //! Several tunnels in one process: which hostname goes through which, and what happens when one changes or is gone.
 
+use std::time::Duration;
+
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
@@ -189,6 +191,8 @@ fn hostnames_of_a_tunnel_that_was_deleted_are_mended_in_one_loop() {
     let program = start(&harness, "home");
     settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
     drop(program);
+    // A digest without a rule stays for a minute.
+    harness.cloudflare.advance_clock(Duration::from_secs(61));
     harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").deleted = true);
     assert_eq!(tunnel_of(&harness, "web.example.com"), None);
 
@@ -218,6 +222,7 @@ fn a_configured_tunnel_that_is_deleted_shows_drift_and_stops_no_other() {
         at_office("goes.example.com", "http://web:80"),
     ];
     settle(external_dns, &harness.cloudflare, &desired).expect("published");
+    harness.cloudflare.advance_clock(Duration::from_secs(61));
     harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&office).deleted = true);
 
     let adjusted = external_dns.adjust(&desired).expect("adjusted");

@@ -22,6 +22,7 @@ mod ownership;
 mod protection;
 mod protection_laws;
 mod refused_rules;
+mod stamps;
 mod turns;
 mod unwritable;
 mod wildcards;

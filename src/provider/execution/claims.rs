@@ -52,22 +52,29 @@ impl Written {
         );
     }
 
+    pub(super) fn hostnames(&self) -> impl Iterator<Item = &Box<str>> {
+        self.stamped.keys()
+    }
+
     pub(super) fn note_uncertain<'e>(&mut self, hostnames: impl Iterator<Item = &'e str>) {
         self.uncertain.extend(hostnames.map(Into::into));
     }
 
-    /// What a hostname's stamp has to say; `None` if nothing tells, or if it says so already.
+    /// What a hostname's stamp has to say; `None` if nothing tells, or if it says so already. A digest that it had before
+    /// this request stays: its rule may be one that another instance is about to write, or that was not read.
     fn claims(&self, host: &HostPlan) -> Option<Claims> {
         if self.uncertain.contains(&host.hostname) {
             return None;
         }
-        let mut claims = host.claims.clone();
+        let mut done = host.claims.clone();
+        done.rules.extend(&host.dead);
+        let mut claims = done.clone();
         let edits = host.edits.iter();
         for (tunnel, edit) in edits.filter(|(tunnel, edit)| !self.has_edited(&host.hostname, tunnel, edit)) {
             let digest = Digest::of(tunnel, edit.path());
             match edit {
-                RuleEdit::Put { replaces: true, .. } => {}
-                RuleEdit::Put { replaces: false, .. } => {
+                RuleEdit::Put { replaces, .. } if *replaces || host.comments.named(&digest) => {}
+                RuleEdit::Put { .. } => {
                     claims.rules.remove(&digest);
                 }
                 RuleEdit::Remove { .. } => {
@@ -75,7 +82,7 @@ impl Written {
                 }
             }
         }
-        (claims != host.claims).then_some(claims)
+        (claims != done).then_some(claims)
     }
 
     fn has_edited(&self, hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> bool {
@@ -123,7 +130,10 @@ impl Execution<'_> {
                 (&*host.hostname, operation)
             }));
         }
-        for host in &self.unwritable {
+        let mut bare = self.unwritable.clone();
+        bare.retain(|host| !host.without_tunnel.is_empty());
+        let missed = self.missed(&bare).unwrap_or_else(|_| Vec::new());
+        for host in bare.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname)) {
             let operations = host.without_tunnel.iter().cloned();
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
         }

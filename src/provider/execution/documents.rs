@@ -1,15 +1,17 @@
 //! Writes a tunnel's configuration: GET, edit, PUT.
 
+use std::fmt::Display;
+
 use log::warn;
 
 use super::work::{Piece, Place};
-use super::{Execution, Sent, Step};
+use super::{Execution, Sent, Step, ends_run};
 use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
-use crate::reconcile::plan::Reason;
+use crate::reconcile::plan::{HostPlan, Reason};
 use crate::reconcile::stamp::Digest;
 
 /// An edit, and its piece.
@@ -96,28 +98,50 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
+    /// The hostnames whose record or digests without a rule must not go, with the reasons: a tunnel has the rule, or cannot
+    /// be read. A tunnel that was read in this run is not read again.
+    pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Result<Vec<(&'a HostPlan, Reason)>, Error> {
+        let mut missed = Vec::new();
+        for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
+            let unread = match self.missed.get(tunnel) {
+                Some(_) => None,
+                None => match self.read_document(tunnel) {
+                    Ok(read) => read.err(),
+                    Err(error) if ends_run(&error) => return Err(error),
+                    Err(error) => Some(unreadable(tunnel, &error)),
+                },
+            };
+            let is_missed = |host: &&&HostPlan| {
+                unread.is_some()
+                    || self.missed.get(tunnel).is_some_and(|names| names.contains(&host.hostname))
+            };
+            let reason = || unread.clone().unwrap_or_else(|| missed_in(tunnel));
+            missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, reason())));
+        }
+        Ok(missed)
+    }
+
     /// Reads the document and its version anew, because others may have written it since the snapshot. A failure
     /// concerns this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
-        let unreadable = |cause: String| {
-            Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
-        };
         let Configuration { version, source: _, config } =
             match self.writer.client.configuration(&self.resolved.account, tunnel, self.deadline) {
                 Ok(configuration) => configuration,
                 Err(error) => {
-                    let text = error.to_string();
-                    return self.judge(error).map(|_| Err(unreadable(text)));
+                    let reason = unreadable(tunnel, &error);
+                    return self.judge(error).map(|_| Err(reason));
                 }
             };
         let document = match Document::parse(config.as_deref()) {
             Ok(document) => document,
-            Err(error) => return Ok(Err(unreadable(error.to_string()))),
+            Err(error) => return Ok(Err(unreadable(tunnel, &error))),
         };
-        Ok(match self.writer.readings.see_version(tunnel, version) {
-            Ok(()) => Ok((document, version)),
-            Err(highest) => Err(unreadable(format!("version {version} came after version {highest}"))),
-        })
+        if let Err(highest) = self.writer.readings.see_version(tunnel, version) {
+            let cause = format!("version {version} came after version {highest}");
+            return Ok(Err(unreadable(tunnel, &cause)));
+        }
+        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+        Ok(Ok((document, version)))
     }
 
     /// The rules stand as they were to, and those that came are ours.
@@ -159,6 +183,17 @@ impl<'a> Execution<'a> {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }
     }
+}
+
+fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
+    Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
+}
+
+fn missed_in(tunnel: &TunnelId) -> Reason {
+    Reason::Undecided(format!(
+        "tunnel {tunnel} has a rule of it that was not there when the change was planned: its record and comment stay, \
+         and the next loop plans anew"
+    ))
 }
 
 fn unwritable(tunnel: &TunnelId, error: &Error) -> String {

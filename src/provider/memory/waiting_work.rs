@@ -2,7 +2,7 @@
 //! stay as it was written, because every written configuration makes every replica of `cloudflared` reload; and the
 //! places whose last writes failed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::limits;
@@ -25,6 +25,8 @@ pub(crate) struct WaitingWork {
     entries: HashMap<u64, Entry>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
+    /// The hostnames whose comments the last run wrote, and not all of their rules.
+    pub(crate) stamped: BTreeSet<Box<str>>,
 }
 
 #[derive(Debug)]

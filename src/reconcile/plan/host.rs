@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ingress::{Owned, Rule, RuleEdit};
+use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::standing::Standing;
@@ -253,6 +254,12 @@ impl<'a> Host<'a> {
     /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.
     fn is_settled(&self) -> bool {
         self.is_older_than(self.policy().move_grace)
+    }
+
+    /// True if a digest of the stamp may be of a rule that another instance is about to write.
+    fn is_stamped_lately(&self) -> bool {
+        let is_own = self.situation.earlier.stamped.contains(self.name());
+        !is_own && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
     }
 
     /// True if a move that writes nothing now has written nothing for so long that no request fails for it any more.

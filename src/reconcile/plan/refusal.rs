@@ -155,7 +155,7 @@ pub enum Reason {
     Cloudflare(String),
     /// It is left to a later request to find out if this can be done.
     Undecided(String),
-    /// It waits for something of Access that comes first, or that is not known yet.
+    /// It waits for something that comes first, or for something of Access that is not known yet.
     Waiting(String),
     /// It is served at its old place until everything else is ready.
     Moving(String),

@@ -23,7 +23,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, Plan, RecordOperation, Stage, Turn, plan,
+    Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -311,42 +311,49 @@ impl FakeCloudflare {
     /// Carries out the plan's first `limit` writes. True when that was all of them.
     pub fn apply(&mut self, plan: &Plan, limit: usize) -> bool {
         let last = self.writes.saturating_add(limit);
-        for stage in Stage::ALL {
-            for (id, document) in &mut self.documents {
-                let edits = plan.hosts.iter().flat_map(|host| &host.edits);
-                let edits: Vec<RuleEdit> = edits
-                    .filter(|(tunnel, _)| tunnel == id && stage == Stage::Publish)
-                    .map(|(_, edit)| edit.clone())
-                    .collect();
-                let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
-                assert_eq!(edited.refused, [], "the plan has refused such edits already");
-                if edited.changed {
-                    if self.writes == last {
-                        return false;
-                    }
-                    self.writes += 1;
-                    *document = edited.document;
-                }
-            }
-            for zone in self.zones.clone() {
-                let hosts = plan.hosts.iter().filter(|host| host.zone == ZoneId::new(zone));
-                let operations: Vec<RecordOperation> = hosts
-                    .flat_map(|host| match stage {
-                        Stage::Stamp => &*host.stamp,
-                        Stage::Publish => &[],
-                        Stage::Unstamp => &*host.unstamp,
-                    })
-                    .cloned()
-                    .collect();
-                if operations.is_empty() {
-                    continue;
-                }
+        Stage::ALL.into_iter().all(|stage| self.apply_stage(plan, stage, last))
+    }
+
+    /// Carries out one stage, until there were `last` writes. Where a rule stands that was planned without, the last one
+    /// is left out. True when that was all of it.
+    pub fn apply_stage(&mut self, plan: &Plan, stage: Stage, last: usize) -> bool {
+        for (id, document) in &mut self.documents {
+            let edits = plan.hosts.iter().flat_map(|host| &host.edits);
+            let edits: Vec<RuleEdit> = edits
+                .filter(|(tunnel, _)| tunnel == id && stage == Stage::Publish)
+                .map(|(_, edit)| edit.clone())
+                .collect();
+            let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
+            assert_eq!(edited.refused, [], "the plan has refused such edits already");
+            if edited.changed {
                 if self.writes == last {
                     return false;
                 }
                 self.writes += 1;
-                self.batch(zone, &operations);
+                *document = edited.document;
             }
+        }
+        let missed = self.documents.iter().flat_map(|(id, document)| plan.missed_in(id, document));
+        let missed: BTreeSet<Box<str>> = missed.collect();
+        let is_kept = |host: &&HostPlan| stage == Stage::Unstamp && missed.contains(&host.hostname);
+        for zone in self.zones.clone() {
+            let hosts = plan.hosts.iter().filter(|host| host.zone == ZoneId::new(zone) && !is_kept(host));
+            let operations: Vec<RecordOperation> = hosts
+                .flat_map(|host| match stage {
+                    Stage::Stamp => &*host.stamp,
+                    Stage::Publish => &[],
+                    Stage::Unstamp => &*host.unstamp,
+                })
+                .cloned()
+                .collect();
+            if operations.is_empty() {
+                continue;
+            }
+            if self.writes == last {
+                return false;
+            }
+            self.writes += 1;
+            self.batch(zone, &operations);
         }
         true
     }
@@ -438,7 +445,12 @@ impl FakeCloudflare {
 
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
-        let date_unix_seconds = i64::try_from(self.writes + AFTER_WRITES).ok();
+        self.plan_after(changes, AFTER_WRITES)
+    }
+
+    /// The plan so many seconds after the last write.
+    pub fn plan_after(&self, changes: &Changes, seconds: usize) -> Plan {
+        let date_unix_seconds = i64::try_from(self.writes + seconds).ok();
         let (snapshot, settings) = (Snapshot { date_unix_seconds, ..self.snapshot() }, self.settings());
         plan(changes, &snapshot, &self.earlier(), &Turn::WHOLE, &settings).expect("the owner is ours")
     }

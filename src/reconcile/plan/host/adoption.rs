@@ -47,7 +47,7 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
         let named = theirs.as_ref().map(|stamp| rules_named(&host, stamp)).unwrap_or_default();
         host.rules.extend(&named);
         host.adopted_rules.extend(named);
-        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(theirs, record, &host.policy().owner));
+        let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
         host.stamp = Some(stamp);
         host.records.push(record);
         host.adopted_records.push(record);
@@ -62,14 +62,17 @@ fn rules_named<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
-/// Another owner's stamp becomes ours, and a person's text in the comment becomes our stamp's remark.
-fn stamp_for(theirs: Option<Stamp>, record: &Record, owner: &str) -> Stamp {
+/// Another owner's stamp becomes ours, without digests that no rule has, and a person's text in the comment becomes our
+/// stamp's remark.
+fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
+    let owner = &*host.policy().owner;
     let mut stamp = theirs.unwrap_or_else(|| {
         let mut stamp = Stamp::new(owner);
         stamp.set_remark(&record.comment);
         stamp
     });
     stamp.owner = owner.into();
+    stamp.claims = host.snapshot().standing_claims(&host.hostname, &stamp);
     stamp
 }
 

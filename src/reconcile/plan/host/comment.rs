@@ -1,7 +1,9 @@
 //! Writes the comment of a hostname's record: its stamp, within the zone's limit.
 
+use std::collections::BTreeSet;
+
+use super::Host;
 use super::decide::Desired;
-use super::{Host, Placed};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -10,6 +12,8 @@ use crate::reconcile::stamp::{Claims, Digest, Stamp};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comments {
     stamp: Stamp,
+    /// The namespace that the stamp is to name, in its form there.
+    namespace: Option<Box<str>>,
     limit_bytes: usize,
     /// A person's text in the comment of a record that is taken over is cut if it does not fit.
     may_be_cut: bool,
@@ -22,19 +26,28 @@ impl Comments {
         stamp.resource = resource(host, desired, &stamp).map(Into::into);
         stamp.bind_to(host.name());
         let asking = || namespace::digest_of(desired.first()?.resource?);
-        if host.policy().namespace_guard
-            && let Some(namespace) = asking()
-        {
-            stamp.claim_for(&namespace);
-        }
+        let namespace = host.policy().namespace_guard.then(asking).flatten();
         let may_be_cut = !host.adopted_records.is_empty();
-        Self { stamp, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
+        Self { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
     }
 
-    /// The comment with these claims; `None` if it does not fit.
+    /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        let mut stamp = self.stamp.clone();
-        stamp.claims.clone_from(claims);
+        self.naming(self.namespace.as_deref(), claims).or_else(|| self.naming(None, claims))
+    }
+
+    /// True if the stamp had the digest before anything is written.
+    pub(crate) fn named(&self, digest: &Digest) -> bool {
+        self.stamp.claims.rules.contains(digest)
+    }
+
+    /// True if the comment has room for these claims and the namespace.
+    fn has_room(&self, claims: &Claims) -> bool {
+        self.naming(self.namespace.as_deref(), claims).is_some()
+    }
+
+    fn naming(&self, namespace: Option<&str>, claims: &Claims) -> Option<Box<str>> {
+        let stamp = self.stamp.claiming(claims.clone(), namespace);
         let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
         stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
     }
@@ -50,34 +63,45 @@ fn resource<'r>(host: &Host<'_>, desired: &[Desired<'r>], stamp: &'r Stamp) -> O
     first.resource.filter(|_| is_one && (is_all || was_one))
 }
 
-/// What the stamp claims until the rules that go are gone. A digest without a rule comes off it.
+const DIGESTS_FIRST: &str =
+    "its record's comment names rules that are not there, and has room for it once their digests are off";
+
+/// What the stamp claims until the rules that go are gone: each digest that it has, and those of the rules that come.
 pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Claims {
-    let digest = |(tunnel, rule): &Placed<'_>| Digest::of(tunnel, rule.path());
-    let standing = host.snapshot().rules_of(&host.hostname);
-    let is_claimed =
-        |digest: &Digest| host.stamp.as_ref().is_some_and(|stamp| stamp.claims.rules.contains(digest));
-    let claimed = standing.iter().map(digest).filter(is_claimed);
-    let record_only = host.claims_record_only() && !withdrawn.contains(&"");
-    let is_protected = host.is_protected();
-    let mut claims =
-        Claims { is_protected, record_only, rules: claimed.chain(host.rules.iter().map(digest)).collect() };
+    let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
+    claims.is_protected = host.is_protected();
+    claims.record_only = host.claims_record_only() && !withdrawn.contains(&"");
     for desired in desired.iter().filter(|desired| desired.path().is_none()) {
         claims.record_only = desired.publication.rule.is_none();
     }
+    claims.rules.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
     claims.rules.extend(desired.iter().filter_map(Desired::digest));
     claims
 }
 
-/// True if the comment has room for what stands and what comes.
-pub(super) fn has_room(host: &Host<'_>, desired: &[Desired<'_>]) -> bool {
-    let comes = desired.iter().any(|desired| !claims_already(host, desired));
-    !comes || Comments::of(host, desired).with(&claims_with(host, desired, &[])).is_some()
+/// The digests of the stamp that no rule has, and that no rule which comes will have.
+pub(super) fn dead(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
+    let Some(stamp) = &host.stamp else { return BTreeSet::new() };
+    let mut stays = host.snapshot().standing_claims(&host.hostname, stamp).rules;
+    stays.extend(desired.iter().filter_map(Desired::digest));
+    stamp.claims.rules.difference(&stays).copied().collect()
 }
 
-/// The refusal if it has none.
-pub(super) fn too_long(host: &Host<'_>, desired: &[Desired<'_>]) -> Reason {
-    let rules = claims_with(host, desired, &[]).rules.len();
-    Reason::StampFull { rules, limit_bytes: host.zone.comment_max_bytes() }
+/// The reason if the comment has no room for what comes beside all that it names.
+pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<Reason> {
+    let comes = desired.iter().any(|desired| !claims_already(host, desired));
+    let comments = Comments::of(host, desired);
+    let mut claims = claims_with(host, desired, &[]);
+    if !comes || comments.has_room(&claims) {
+        return None;
+    }
+    let dead = dead(host, desired);
+    claims.rules.retain(|digest| !dead.contains(digest));
+    Some(if comments.has_room(&claims) {
+        Reason::Waiting(DIGESTS_FIRST.to_owned())
+    } else {
+        Reason::StampFull { rules: claims.rules.len(), limit_bytes: host.zone.comment_max_bytes() }
+    })
 }
 
 /// True if the stamp has what is asked for already.

@@ -217,8 +217,9 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
             None => before.push(desired),
         }
     }
-    if found.is_empty() && !comment::has_room(host, &possible) {
-        let reason = comment::too_long(host, &possible);
+    if found.is_empty()
+        && let Some(reason) = comment::lack_of_room(host, &possible)
+    {
         let new = asked
             .iter()
             .enumerate()

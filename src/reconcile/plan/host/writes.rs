@@ -1,5 +1,7 @@
 //! Turns the decision about one hostname into writes: records, then rules, then records.
 
+use std::collections::BTreeSet;
+
 use super::comment::{self, Comments};
 use super::decide::{Decision, Desired};
 use super::{Host, Placed};
@@ -14,6 +16,9 @@ const REWORDED: &str =
 
 const LAST_CHECK: &str =
     "its deletion waits until the hostname has moved, as the rule that would answer then asks for no login";
+
+const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
+     write it, so that the digest stays until the record has not changed for a minute";
 
 /// What becomes of the rules that the decision no longer wants.
 #[derive(Default)]
@@ -45,14 +50,19 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
+    let dead = comment::dead(host, desired);
+    let is_early = !dead.is_empty() && host.is_stamped_lately();
+    let dead = if is_early { BTreeSet::new() } else { dead };
     let first = comment::claims_with(host, desired, withdrawn);
     let mut last = first.clone();
+    last.rules.retain(|digest| !dead.contains(digest));
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
     let comments = Comments::of(host, desired);
     let records = Records { host, target, lead, comments: &comments };
-    let (stamp, unstamp) = if ends { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };
+    let (stamp, unstamp) =
+        if ends && !is_early { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };
     let plan = HostPlan {
         hostname: host.name().into(),
         resource: resource.clone(),
@@ -65,6 +75,7 @@ pub(super) fn host_plan(
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
         without_tunnel: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
+        dead,
         comments,
     };
     let waiting = waiting(host, target, lead, &leaving)
@@ -74,7 +85,9 @@ pub(super) fn host_plan(
         let reason = Reason::NotMoved((*text).to_owned());
         host.refusal(rule.path().unwrap_or_default(), resource.as_deref(), reason)
     });
-    Ok((plan, waiting.into_iter().chain(kept).collect()))
+    let reason = || Reason::Undecided(STAMPED_LATELY.to_owned());
+    let early = is_early.then(|| Refusal::whole(host.name().into(), resource.clone(), reason()));
+    Ok((plan, waiting.into_iter().chain(kept).chain(early).collect()))
 }
 
 /// The edits of tunnels' documents: rules that go, and wanted ones.
@@ -141,6 +154,7 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
 fn ends(Decision { host, desired, withdrawn, .. }: &Decision<'_, '_>) -> bool {
     let claims = comment::claims_with(host, desired, withdrawn);
     let mut stays = claims.rules;
+    comment::dead(host, desired).iter().for_each(|digest| _ = stays.remove(digest));
     for (tunnel, rule) in
         host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()))
     {
@@ -206,7 +220,7 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 
 /// True if our record has no rule, and visitors of its name would be led elsewhere without it.
 fn takes_from_another(host: &Host<'_>) -> bool {
-    let is_bare = host.has_record() && host.rules.is_empty();
+    let is_bare = host.has_record() && host.rules.is_empty() && !host.is_stamped_lately();
     let is_wanted = host.claims_record_only() || !host.adopted_records.is_empty();
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.led_to();
