@@ -79,9 +79,19 @@ pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
 
 /// The latest time since 1970 that such a timestamp may stand for: the digits that it lacks may have been cut off.
 pub(crate) fn latest_of(instant: &str) -> Option<Duration> {
+    completed(instant, b'9')
+}
+
+/// The earliest time since 1970 that such a timestamp may stand for.
+pub(crate) fn earliest_of(instant: &str) -> Option<Duration> {
+    completed(instant, b'0')
+}
+
+/// The time since 1970, with `digit` for each that it lacks.
+fn completed(instant: &str, digit: u8) -> Option<Duration> {
     let seconds = u64::try_from(unix_seconds_of(instant)?).ok()?;
     let (_, fraction) = instant.trim_end_matches('Z').split_once('.').unwrap_or_default();
-    let digits = fraction.bytes().chain(std::iter::repeat(b'9')).take(9);
+    let digits = fraction.bytes().chain(std::iter::repeat(digit)).take(9);
     let nanoseconds = digits
         .map(|digit| char::from(digit).to_digit(10))
         .try_fold(0, |sum, digit| Some(sum * 10 + digit?))?;
@@ -136,6 +146,8 @@ mod tests {
         ] {
             let expected = expected.map(|(seconds, nanoseconds)| Duration::new(seconds, nanoseconds));
             assert_eq!(latest_of(instant), expected, "{instant}");
+            let is_whole = earliest_of(instant) == expected;
+            assert_eq!(is_whole, expected.is_none() || instant.len() > 28, "{instant}");
         }
     }
 }

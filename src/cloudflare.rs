@@ -30,7 +30,7 @@ pub use client::Client;
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
 pub use error_class::Resource;
-pub use record::{Batch, PostedRecord};
+pub use record::{Batch, WrittenRecord};
 pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientSettings, Credentials};
 pub use token::{MAKE_TOKEN, TOKEN_FORM};

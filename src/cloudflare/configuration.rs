@@ -19,6 +19,8 @@ const NEVER_CONFIGURED: i64 = -1;
 
 #[derive(Clone, Debug)]
 pub struct Configuration {
+    /// The tunnel that the answer names, if any.
+    pub tunnel: Option<TunnelId>,
     /// Grows by one with each write of any program; -1 if Cloudflare gives none. The first write gives 0 or 1.
     pub version: i64,
     /// The owner that Cloudflare names, if any.
@@ -38,6 +40,7 @@ impl Configuration {
 
 #[derive(Deserialize)]
 struct WireConfiguration {
+    tunnel_id: Option<Box<str>>,
     /// cloudflared takes no more than 32 bits.
     #[serde(default, deserialize_with = "number_in_any_form")]
     version: Option<i32>,
@@ -48,6 +51,7 @@ struct WireConfiguration {
 impl From<WireConfiguration> for Configuration {
     fn from(wire: WireConfiguration) -> Self {
         Self {
+            tunnel: wire.tunnel_id.and_then(|id| TunnelId::parse(&id).ok()),
             version: wire.version.map_or(NEVER_CONFIGURED, i64::from),
             source: wire.source.as_deref().and_then(ConfigSource::parse),
             config: wire.config,
@@ -71,7 +75,7 @@ impl Client {
         ) {
             Ok(answer) => Ok(answer.into_result()?.into()),
             Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
-                Ok(Configuration { version: NEVER_CONFIGURED, source: None, config: None })
+                Ok(Configuration { tunnel: None, version: NEVER_CONFIGURED, source: None, config: None })
             }
             Err(error) => Err(error),
         }
@@ -148,7 +152,7 @@ mod tests {
             (Some(ConfigSource::Local), true, true),
             (Some(ConfigSource::Cloudflare), false, false),
         ] {
-            let configuration = Configuration { version: 1, source, config: None };
+            let configuration = Configuration { tunnel: None, version: 1, source, config: None };
             let told = [true, false].map(|is_local_tunnel| configuration.is_local(is_local_tunnel));
             assert_eq!(told, [of_local, of_remote], "{source:?}");
         }

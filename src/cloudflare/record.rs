@@ -1,5 +1,7 @@
 //! Reads DNS records by the thousand, and writes them in batches.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
@@ -7,7 +9,7 @@ use super::error::Error;
 use super::error_class::Resource;
 use super::path::path;
 use super::transport::Method;
-use crate::clock::{Deadline, latest_of, unix_seconds_of};
+use crate::clock::{Deadline, earliest_of, latest_of, unix_seconds_of};
 use crate::limits::RECORDS_PER_PAGE;
 use crate::model::hostname;
 use crate::model::json::{null_is_default, number_in_any_form};
@@ -49,17 +51,29 @@ fn ids_as_objects<S: serde::Serializer>(ids: &[RecordId], serializer: S) -> Resu
     serializer.collect_seq(ids.iter().map(|id| Object { id }))
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct WireBatch {
     #[serde(default, deserialize_with = "null_is_default")]
-    posts: Vec<PostedRecord>,
+    patches: Vec<WrittenRecord>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    posts: Vec<WrittenRecord>,
 }
 
-/// A record that a batch created.
+/// A record that a batch created or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PostedRecord {
+pub struct WrittenRecord {
     pub id: RecordId,
     pub name: Box<str>,
+    modified_on: Option<Box<str>>,
+    comment_modified_on: Option<Box<str>>,
+}
+
+impl WrittenRecord {
+    /// The earliest time since 1970 at which it may have been written; `None` if the answer does not tell.
+    pub(crate) fn written_at(&self) -> Option<Duration> {
+        let times = [self.modified_on.as_deref(), self.comment_modified_on.as_deref()].into_iter();
+        times.flatten().filter_map(earliest_of).max()
+    }
 }
 
 #[derive(Deserialize)]
@@ -132,8 +146,8 @@ impl Client {
         Ok(records)
     }
 
-    /// Changes records of a zone, all or nothing, and returns those that were created, as far as the answer names them.
-    /// Sent at most once; an empty batch is not sent.
+    /// Changes records of a zone, all or nothing, and returns those that were created or changed, as far as the answer
+    /// names them. Sent at most once; an empty batch is not sent.
     ///
     /// # Errors
     /// [`Error::may_have_been_done`] says if the zone has to be read again.
@@ -142,7 +156,7 @@ impl Client {
         zone: &ZoneId,
         batch: &Batch,
         deadline: Deadline,
-    ) -> Result<Vec<PostedRecord>, Error> {
+    ) -> Result<Vec<WrittenRecord>, Error> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
@@ -154,14 +168,13 @@ impl Client {
             &body,
             deadline,
         )?;
-        Ok(answer.result.map(|result| result.posts).unwrap_or_default())
+        let WireBatch { patches, posts } = answer.result.unwrap_or_default();
+        Ok([posts, patches].concat())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::cloudflare::testing::{Fixture, answer, success};
     use crate::cloudflare::transport::Method;

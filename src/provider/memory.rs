@@ -2,14 +2,14 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
+mod newest;
 mod said;
-mod seen_versions;
 mod taking_turns;
 mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
+pub(super) use self::newest::Newest;
 pub(super) use self::said::Said;
-pub(super) use self::seen_versions::SeenVersions;
 pub(super) use self::taking_turns::TakingTurns;
 pub(super) use self::waiting_work::WaitingWork;
 

@@ -3,19 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Configuration, Error};
+use crate::cloudflare::{Client, Error};
 use crate::ingress::Document;
 
 use crate::locks::lock;
 use crate::logging;
-use crate::model::{AccountId, LogLine, Record, TunnelId, Zone};
+use crate::model::{AccountId, LogLine, TunnelId, Zone};
 use crate::ordered::{inserted, sort_by};
 use crate::provider::access::reader::{AccessReader, Source};
+use crate::provider::memory::Newest;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -56,6 +57,7 @@ pub(crate) struct SnapshotReader {
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     access: AccessReader,
+    newest: Mutex<Newest>,
     foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
 }
 
@@ -67,6 +69,7 @@ impl SnapshotReader {
             settings: settings.clone(),
             zones: Mutex::new(None),
             access: AccessReader::default(),
+            newest: Mutex::default(),
             foreign_tunnels: Mutex::new(HashMap::new()),
         }
     }
@@ -92,6 +95,11 @@ impl SnapshotReader {
     /// What was read and written of Access.
     pub(super) fn access(&self) -> &AccessReader {
         &self.access
+    }
+
+    /// What was seen and written of tunnels and records.
+    pub(super) fn newest(&self) -> MutexGuard<'_, Newest> {
+        lock(&self.newest)
     }
 
     /// The number of calls that may be under way at once.
@@ -123,11 +131,12 @@ impl SnapshotReader {
             .map(|zone| Task::Records(zone))
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
-        let answers = in_parallel(self.settings.parallel_reads, &tasks, |task| {
-            let answer = task.run(&self.client, account, deadline);
-            answer.map_err(|error| ReadError::Cloudflare(task.to_string(), error))
+        let parts = in_parallel(self.settings.parallel_reads, &tasks, |task| {
+            let read = || self.part(task, account, settings, deadline);
+            // Another server of Cloudflare may know better. Memory does not hold both answers.
+            Some(read()?).filter(|part| part.old.is_empty()).map_or_else(read, Ok)
         });
-        let answers = answers.inspect_err(|error| {
+        let parts = parts.inspect_err(|error| {
             // A zone may have left the account.
             if matches!(error, ReadError::Cloudflare(_, Error::NotFound(_) | Error::Credentials(_))) {
                 self.doubt_zones();
@@ -137,19 +146,10 @@ impl SnapshotReader {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::default()
         };
-        for (task, answer) in tasks.iter().zip(answers) {
-            match (task, answer) {
-                (Task::Records(zone), ReadResult::Records(records)) => {
-                    snapshot.zones.push(ZoneSnapshot::new((*zone).clone(), records));
-                }
-                (Task::Configuration(id), ReadResult::Configuration(configuration)) => {
-                    snapshot
-                        .tunnels
-                        .insert((*id).clone(), self.tunnel_snapshot(id, &configuration, settings)?);
-                }
-                // A task has results of its own kind, or its tunnel is gone.
-                _ => {}
-            }
+        for Snapshot { zones, tunnels, old, .. } in parts {
+            snapshot.zones.extend(zones);
+            snapshot.tunnels.extend(tunnels);
+            snapshot.old.extend(old);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         let policy = &settings.policy;
@@ -157,24 +157,54 @@ impl SnapshotReader {
         if is_access_wished || is_needed() {
             let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.settings.parallel_reads);
             let zones = if policy.access_guard { served } else { Vec::new() };
-            let source = Source { client, account, zones, parallel_reads, clock };
-            snapshot.access = self.access.read(&source, &policy.owner, deadline);
+            let source = Source { client, account, owner: &policy.owner, zones, parallel_reads, clock };
+            snapshot.access = self.access.read(&source, deadline);
         }
         snapshot.date_unix_seconds = self.client.date_unix_seconds();
         Ok(snapshot)
     }
 
-    fn tunnel_snapshot(
+    /// Reads one zone or tunnel.
+    fn part(
         &self,
-        id: &TunnelId,
-        configuration: &Configuration,
+        task: &Task<'_>,
+        account: &AccountId,
         settings: &Settings,
-    ) -> Result<TunnelSnapshot, ReadError> {
-        let document = Document::parse(configuration.config.as_deref())
-            .map_err(|error| ReadError::Document(id.clone(), error))?;
-        let is_local_tunnel = settings.tunnels().iter().any(|tunnel| tunnel.id == *id && tunnel.is_local);
-        let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
-        Ok(TunnelSnapshot::new(document, writable, configuration.version))
+        deadline: Deadline,
+    ) -> Result<Snapshot, ReadError> {
+        let failed = |error| ReadError::Cloudflare(task.to_string(), error);
+        let mut part = Snapshot::default();
+        let (id, seen) = match task {
+            Task::Records(zone) => {
+                let records = self.client.records(&zone.id, deadline).map_err(failed)?;
+                let seen = self.newest().look_at(&records, self.clock.now());
+                part.zones.push(ZoneSnapshot::new((*zone).clone(), records));
+                (zone.id.as_str(), seen)
+            }
+            Task::Configuration(id) => {
+                let configuration = match self.client.configuration(account, id, deadline) {
+                    Err(error @ Error::NotFound(_)) => {
+                        let found = self.client.tunnel(account, id, deadline).map_err(failed)?;
+                        let is_gone = found.is_none_or(|found| found.deleted);
+                        return if is_gone { Ok(part) } else { Err(failed(error)) };
+                    }
+                    read => read.map_err(failed)?,
+                };
+                let document = Document::parse(configuration.config.as_deref())
+                    .map_err(|error| ReadError::Document((*id).clone(), error))?;
+                let seen = self.newest().see(id, &configuration, Some(&document), self.clock.now());
+                let mut tunnels = settings.tunnels().iter();
+                let is_local_tunnel = tunnels.any(|tunnel| tunnel.id == **id && tunnel.is_local);
+                let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
+                let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
+                part.tunnels.insert((*id).clone(), tunnel);
+                (id.as_str(), seen)
+            }
+        };
+        if let Err(problem) = seen {
+            part.old.insert(id.into(), format!("{task} cannot be read: {problem}").into());
+        }
+        Ok(part)
     }
 
     /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
@@ -240,29 +270,6 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
 enum Task<'a> {
     Records(&'a Zone),
     Configuration(&'a TunnelId),
-}
-
-enum ReadResult {
-    Records(Vec<Record>),
-    Configuration(Configuration),
-    /// The tunnel was deleted.
-    Gone,
-}
-
-impl Task<'_> {
-    fn run(&self, client: &Client, account: &AccountId, deadline: Deadline) -> Result<ReadResult, Error> {
-        match self {
-            Self::Records(zone) => client.records(&zone.id, deadline).map(ReadResult::Records),
-            Self::Configuration(tunnel) => match client.configuration(account, tunnel, deadline) {
-                Err(error @ Error::NotFound(_)) => {
-                    let found = client.tunnel(account, tunnel, deadline)?;
-                    let is_gone = found.is_none_or(|found| found.deleted);
-                    if is_gone { Ok(ReadResult::Gone) } else { Err(error) }
-                }
-                read => read.map(ReadResult::Configuration),
-            },
-        }
-    }
 }
 
 /// What the task reads.

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::locks::lock;
-use crate::model::TunnelId;
 use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
-use crate::provider::memory::{LastSnapshot, SeenVersions};
+use crate::provider::memory::LastSnapshot;
 use crate::provider::reader::{ReadError, SnapshotReader};
 use crate::provider::resolution::Resolved;
 use crate::reconcile::Settings;
@@ -22,13 +21,11 @@ pub(super) struct Readings {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     last_snapshot: Mutex<LastSnapshot>,
-    seen_versions: Mutex<SeenVersions>,
 }
 
 impl Readings {
     pub(super) fn new(reader: SnapshotReader, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        let (last_snapshot, seen_versions) = (Mutex::default(), Mutex::default());
-        Self { reader, clock, metrics, last_snapshot, seen_versions }
+        Self { reader, clock, metrics, last_snapshot: Mutex::default() }
     }
 
     pub(super) fn reader(&self) -> &SnapshotReader {
@@ -45,10 +42,6 @@ impl Readings {
         let Resolved { account, settings } = resolved;
         let (begun, writes) = (self.clock.now(), lock(&self.last_snapshot).begin_reading());
         let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
-        for (id, tunnel) in &snapshot.tunnels {
-            // An old answer is caught before the write.
-            let _ = self.see_version(id, tunnel.version);
-        }
         self.count(&snapshot, settings);
         lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
         Ok(snapshot)
@@ -72,14 +65,6 @@ impl Readings {
     /// Something was written or is about to be, or the scope has changed.
     pub(super) fn outdate(&self) {
         lock(&self.last_snapshot).outdate();
-    }
-
-    /// Notes a version of a tunnel's configuration that was read or written.
-    ///
-    /// # Errors
-    /// The highest version, if this one is an old answer.
-    pub(super) fn see_version(&self, tunnel: &TunnelId, version: i64) -> Result<(), i64> {
-        lock(&self.seen_versions).see(tunnel, version, self.clock.now())
     }
 
     fn count(&self, snapshot: &Snapshot, settings: &Settings) {

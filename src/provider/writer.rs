@@ -240,8 +240,12 @@ impl Writer {
         }
     }
 
-    /// The applications for which nothing answers and for which no endpoint waits.
+    /// The applications for which nothing answers and for which no endpoint waits; none while something may answer that an
+    /// old answer does not show.
     fn left_applications<'s>(&self, snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
+        if !snapshot.old.is_empty() {
+            return Vec::new();
+        }
         let mut left = answering::removable(snapshot, settings);
         let refusals = lock(&self.state.refusals);
         left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));

@@ -36,6 +36,9 @@ pub struct Snapshot {
     pub live_elsewhere: BTreeSet<TunnelId>,
     /// What is known of Cloudflare Access.
     pub access: AccessReading,
+    /// The zones and tunnels, by id, whose answers show a state from before one that was seen, with what shows it. Nothing
+    /// is decided by them.
+    pub old: BTreeMap<Box<str>, Box<str>>,
     /// The time at Cloudflare when it was read, in seconds since 1970; `None` if no answer told it.
     pub date_unix_seconds: Option<i64>,
 }

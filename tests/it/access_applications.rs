@@ -249,6 +249,36 @@ fn an_application_is_read_by_its_id_for_two_minutes_where_the_list_shows_it_othe
     }
 }
 
+/// Two hundred hostnames cost two hundred calls in every loop, one after another, and one call that failed stopped all.
+#[test]
+fn of_applications_that_the_list_lacks_fifty_are_read_by_id_and_only_the_places_of_the_others_wait() {
+    let desired: Vec<Endpoint> =
+        (0..60).map(|number| of(&format!("h{number:02}.example.com"), "staff")).collect();
+    let stage = Stage::new(&[]);
+    let rules = || stage.harness.rules().iter().filter(|rule| rule.contains("audTag")).count();
+    let lag = Duration::from_secs(30);
+    stage.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
+    assert_eq!(stage.run_loop(&desired), Err(503));
+    assert_eq!((stage.applications().len(), rules()), (60, 0));
+    let id = stage.applications()[3].id.clone();
+    let by_id = Matcher::call("GET", &format!("/accounts/*/access/apps/{id}"));
+    stage.cloudflare().fault_every(by_id, Fault::error(400, 1, "not now"));
+    // `GET /records` reads them too, once there are some.
+    for read in [50, 100, 100] {
+        stage.cloudflare().take_calls();
+        assert_eq!(stage.run_loop(&desired), Err(503));
+        assert!(reads(&stage)[1] <= read, "{read}");
+        assert_eq!(rules(), 49);
+    }
+    assert!(stage.logged(&["refused=waiting", "lists may not show it yet"]));
+    stage.cloudflare().clear_faults();
+    assert_eq!(stage.run_loop(&desired), Err(503));
+    assert_eq!(rules(), 50);
+    stage.cloudflare().advance_clock(lag);
+    stage.run_loop(&desired).expect("the list has them");
+    assert_eq!(rules(), 60);
+}
+
 /// The list shows for a while what was there before.
 #[test]
 fn an_application_is_not_taken_for_what_it_was_before_it_was_changed_or_deleted() {

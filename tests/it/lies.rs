@@ -44,7 +44,10 @@ fn an_answer_without_a_configuration_costs_nobody_a_rule() {
     for shape in ["{}", r#"{"foo":1}"#, r#"{"version":0,"config":null}"#] {
         let (harness, program) = with_two();
         let before = harness.rules();
-        harness.cloudflare.fault(Matcher::get_configuration(), BEFORE_THE_WRITE, result(shape));
+        // An old answer is asked for once more.
+        for nth in [BEFORE_THE_WRITE, BEFORE_THE_WRITE + 1] {
+            harness.cloudflare.fault(Matcher::get_configuration(), nth, result(shape));
+        }
         let three = all(&["a.example.com", "b.example.com", "c.example.com"]);
         assert_eq!(program.external_dns().run_loop(&three).map(drop), Err(503), "{shape}");
         assert_eq!(harness.rules(), before, "{shape}");

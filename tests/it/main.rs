@@ -25,6 +25,7 @@ mod metrics;
 mod migrations;
 mod moves;
 mod names;
+mod old_answers;
 mod other_writers;
 mod publishing;
 mod readiness;

@@ -18,6 +18,7 @@ mod misspellings;
 mod moves;
 mod namespaces;
 mod notes;
+mod old_answers;
 mod ownership;
 mod protection;
 mod protection_laws;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{self, AccessScope, Client, Error};
+use crate::cloudflare::{AccessScope, Client, Error, parse_application};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
@@ -28,10 +28,14 @@ const SET_UP: &str =
 /// The time for which Cloudflare's list of applications may not show a write.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 
+/// Applications that one reading asks for by id. The others wait for the list.
+const BY_ID_MAX: usize = 50;
+
 /// The account to read, and the means.
 pub(crate) struct Source<'a> {
     pub(crate) client: &'a Client,
     pub(crate) account: &'a AccountId,
+    pub(crate) owner: &'a str,
     /// The zones whose own applications count.
     pub(crate) zones: Vec<&'a Zone>,
     pub(crate) parallel_reads: usize,
@@ -85,12 +89,12 @@ impl AccessReader {
     }
 
     /// Reads everything, in `ACCESS_TIMEOUT`.
-    pub(crate) fn read(&self, source: &Source<'_>, owner: &str, deadline: Deadline) -> AccessReading {
+    pub(crate) fn read(&self, source: &Source<'_>, deadline: Deadline) -> AccessReading {
         let patience = deadline.remaining(source.clock).min(limits::ACCESS_TIMEOUT);
         let deadline = Deadline::after(source.clock, patience);
         let reading = self.try_read(source, deadline).map_or_else(AccessReading::Failed, AccessReading::Read);
         if let Some(access) = reading.read() {
-            let has_ours = access.applications.iter().any(|one| place::is_ours(one, owner));
+            let has_ours = access.applications.iter().any(|one| place::is_ours(one, source.owner));
             self.has_ours.store(has_ours, Ordering::Relaxed);
         }
         reading
@@ -127,22 +131,25 @@ impl AccessReader {
             }
         }
         let pending = self.correct(&mut applications, source, deadline);
-        let pending = pending.map_err(|error| told(&error, APPLICATIONS_READ))?;
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
-    /// Reads the applications by their ids that were written a moment ago and that the list does not show so. Returns the
-    /// places of those that it may not show yet.
+    /// Reads the applications by their ids that were written a moment ago and that the list does not show so, side by side.
+    /// One that is not read is shown as it was written. Returns the places of those, and of what may have been made.
     fn correct(
         &self,
         applications: &mut Vec<Application>,
         source: &Source<'_>,
         deadline: Deadline,
-    ) -> Result<Vec<Box<str>>, Error> {
-        let mut pending = Vec::new();
+    ) -> Vec<Box<str>> {
+        let (mut pending, mut unlike) = (Vec::new(), Vec::new());
         for Written { place, id, application, at: _ } in self.just_written(source.clock.now()) {
             let Some(id) = id else {
-                pending.push(place);
+                let mut places =
+                    applications.iter().filter_map(|one| Place::of_application(one, source.owner));
+                if !places.any(|one| *one.to_string() == *place) {
+                    pending.push(place);
+                }
                 continue;
             };
             let listed = applications.iter().position(|one| one.id == id);
@@ -152,13 +159,22 @@ impl AccessReader {
             if let Some(index) = listed {
                 applications.swap_remove(index);
             }
-            if application.is_some()
-                && let Some(found) = source.client.access_application(source.account, &id, deadline)?
-            {
-                applications.push(cloudflare::parse_application(&found)?);
-            }
+            unlike.extend(application.map(|application| (unlike.len(), place, application)));
         }
-        Ok(pending)
+        let answers = in_parallel(source.parallel_reads, &unlike, |(number, _, application)| {
+            let ask = || source.client.access_application(source.account, &application.id, deadline).ok();
+            let found = if *number < BY_ID_MAX { ask() } else { None };
+            Ok::<_, Infallible>(
+                found.and_then(|found| found.as_deref().map(parse_application).transpose().ok()),
+            )
+        });
+        for ((_, place, application), answer) in unlike.into_iter().zip(answers.into_iter().flatten()) {
+            if answer.is_none() {
+                pending.push(place);
+            }
+            applications.extend(answer.unwrap_or(Some(application)));
+        }
+        pending
     }
 }
 

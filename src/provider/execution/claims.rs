@@ -11,7 +11,7 @@ use log::warn;
 
 use super::work::{Piece, Place, Work};
 use super::{Execution, Sent};
-use crate::cloudflare::PostedRecord;
+use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
@@ -29,13 +29,14 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn note_stamps(&mut self, pieces: &[Piece<'_>], posted: &[PostedRecord]) {
+    pub(super) fn note_stamps(&mut self, pieces: &[Piece<'_>], written: &[WrittenRecord]) {
         for piece in pieces {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
-                RecordOperation::Post(record) => {
-                    posted.iter().find(|posted| posted.name == record.name).map(|posted| posted.id.clone())
-                }
+                RecordOperation::Post(record) => written
+                    .iter()
+                    .find(|written| written.name == record.name)
+                    .map(|written| written.id.clone()),
                 _ => None,
             });
             self.stamped.entry(piece.hostname.into()).or_default().extend(stamped);

@@ -11,6 +11,7 @@ use crate::ingress::{Document, EditRefusal, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
+use crate::provider::writer::Writer;
 use crate::reconcile::plan::{HostPlan, Reason};
 use crate::reconcile::stamp::Digest;
 
@@ -89,7 +90,9 @@ impl<'a> Execution<'a> {
         };
         let Self { writer, resolved, deadline, .. } = self;
         match writer.client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline) {
-            Ok(written) => drop(writer.readings.see_version(tunnel, written.version)),
+            Ok(written) => {
+                let _ = writer.readings.reader().newest().see(tunnel, &written, None, writer.clock.now());
+            }
             // What is said of the content is said of each rule, once it is sent.
             Err(Error::Refused(_) | Error::Intercepted(_)) => {}
             Err(error) => return Err(unwritable(tunnel, &error)),
@@ -106,7 +109,10 @@ impl<'a> Execution<'a> {
             let unread = match self.missed.get(tunnel) {
                 Some(_) => None,
                 None => match self.read_document(tunnel) {
-                    Ok(read) => read.err(),
+                    Ok(Ok((_, version))) => {
+                        (!self.missed.contains_key(tunnel)).then(|| put_back(tunnel, version))
+                    }
+                    Ok(Err(reason)) => Some(reason),
                     Err(error) if ends_run(&error) => return Err(error),
                     Err(error) => Some(unreadable(tunnel, &error)),
                 },
@@ -121,27 +127,35 @@ impl<'a> Execution<'a> {
         Ok(missed)
     }
 
-    /// Reads the document and its version anew, because others may have written it since the snapshot. A failure
-    /// concerns this tunnel only.
+    /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
+    /// an old answer. A failure concerns this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
-        let Configuration { version, source: _, config } =
-            match self.writer.client.configuration(&self.resolved.account, tunnel, self.deadline) {
+        let Writer { client, clock, readings, .. } = self.writer;
+        let mut problem = String::new();
+        for _ in 0..2 {
+            let configuration = match client.configuration(&self.resolved.account, tunnel, self.deadline) {
                 Ok(configuration) => configuration,
                 Err(error) => {
                     let reason = unreadable(tunnel, &error);
                     return self.judge(error).map(|_| Err(reason));
                 }
             };
-        let document = match Document::parse(config.as_deref()) {
-            Ok(document) => document,
-            Err(error) => return Ok(Err(unreadable(tunnel, &error))),
-        };
-        if let Err(highest) = self.writer.readings.see_version(tunnel, version) {
-            let cause = format!("version {version} came after version {highest}");
-            return Ok(Err(unreadable(tunnel, &cause)));
+            let document = match Document::parse(configuration.config.as_deref()) {
+                Ok(document) => document,
+                Err(error) => return Ok(Err(unreadable(tunnel, &error))),
+            };
+            let mut newest = readings.reader().newest();
+            match newest.see(tunnel, &configuration, Some(&document), clock.now()) {
+                Ok(()) => {
+                    if newest.proves_absence(tunnel, configuration.version) {
+                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                    }
+                    return Ok(Ok((document, configuration.version)));
+                }
+                Err(old) => problem = old,
+            }
         }
-        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-        Ok(Ok((document, version)))
+        Ok(Err(unreadable(tunnel, &problem)))
     }
 
     /// The rules stand as they were to, and those that came are ours.
@@ -178,7 +192,9 @@ impl<'a> Execution<'a> {
             );
             self.writer.metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        let _ = self.writer.readings.see_version(tunnel, written.version);
+        let now = self.writer.clock.now();
+        // A lower one says nothing against what was written.
+        let _ = self.writer.readings.reader().newest().see(tunnel, written, None, now);
         for (piece, edit) in effective {
             self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
         }
@@ -187,6 +203,13 @@ impl<'a> Execution<'a> {
 
 fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
     Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
+}
+
+fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
+    Reason::Undecided(format!(
+        "version {version} of tunnel {tunnel} came back after newer ones, and does not show what these have: its record and \
+         comment stay until another version comes"
+    ))
 }
 
 fn missed_in(tunnel: &TunnelId) -> Reason {

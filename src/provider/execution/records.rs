@@ -32,13 +32,16 @@ impl Execution<'_> {
         zone: &ZoneId,
         pieces: &[Piece<'_>],
     ) -> Result<Sent, Error> {
-        match self.writer.client.batch(zone, &batch_of(pieces), self.deadline) {
-            Ok(posted) => {
+        let batch = batch_of(pieces);
+        match self.writer.client.batch(zone, &batch, self.deadline) {
+            Ok(written) => {
+                let now = self.writer.clock.now();
+                self.writer.readings.reader().newest().note_batch(&batch.deletes, &written, now);
                 self.done.is_answered = true;
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
                 if stage == Stage::Stamp {
-                    self.written_stamps.note_stamps(pieces, &posted);
+                    self.written_stamps.note_stamps(pieces, &written);
                     for piece in pieces {
                         self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
                     }

@@ -1,4 +1,4 @@
-//! Keeps the last snapshot, and knows if something was written since.
+//! Keeps the last snapshot, and knows if something was written since. One with an old answer in it is only shown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl LastSnapshot {
 
     fn valid(&self) -> Option<(Instant, &Arc<Snapshot>)> {
         let (begun, writes, snapshot) = self.read.as_ref()?;
-        (*writes == self.writes).then_some((*begun, snapshot))
+        (*writes == self.writes && snapshot.old.is_empty()).then_some((*begun, snapshot))
     }
 }
 
@@ -71,6 +71,11 @@ mod tests {
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
         last.end_reading(&snapshot, begun, writes);
+        assert!(last.of_any_age().is_none() && last.younger_than(age, begun).is_none());
+        assert!(last.as_read().is_some(), "it may be shown");
+        let old = Snapshot { old: [("z1".into(), "it is old".into())].into(), ..Snapshot::default() };
+        let writes = last.begin_reading();
+        last.end_reading(&Arc::new(old), begun, writes);
         assert!(last.of_any_age().is_none() && last.younger_than(age, begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
     }

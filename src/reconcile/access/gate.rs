@@ -135,6 +135,11 @@ impl Gate<'_> {
         let owner = &self.settings.policy.owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
+        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
+            return Err(Reason::Waiting(
+                "its Access application was asked for, and lists may not show it yet".into(),
+            ));
+        }
         let other = place::in_the_way(&place, &access.applications, owner);
         let takes_over =
             |other: &&Application| self.settings.policy.adopt.access && place::stands_over(other, &place);
@@ -156,11 +161,6 @@ impl Gate<'_> {
         if let Some(other) = other.filter(|other| application.is_none_or(|one| one.id != other.id)) {
             let is_exact = place::stands_over(other, &place);
             return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
-        }
-        if access.pending.iter().any(|pending| **pending == *place.to_string()) {
-            return Err(Reason::Waiting(
-                "its Access application was asked for, and lists may not show it yet".into(),
-            ));
         }
         let operation = match application {
             Some(application) => ApplicationOperation::Replace(application.id.clone(), wish.clone()),

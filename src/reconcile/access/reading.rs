@@ -39,7 +39,8 @@ pub struct AccessSnapshot {
     pub unread_zones: Vec<(Box<str>, Unread)>,
     /// The account's reusable policies.
     pub policies: Result<Arc<[ReusablePolicy]>, Unread>,
-    /// The places whose applications were asked for a moment ago, of which nothing tells yet whether they were made.
+    /// The places whose applications were asked for a moment ago, of which nothing tells yet whether they were made, or
+    /// whether they are still as they were written.
     pub pending: Vec<Box<str>>,
 }
 

@@ -95,7 +95,13 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
     let Some(zone) = snapshot.zone_of(name) else {
         return refused(Reason::NoZone);
     };
-    let decision = decide(Host::of(situation, zone, hostname, request), request);
+    let host = Host::of(situation, zone, hostname, request);
+    if !snapshot.old.is_empty()
+        && let Some(problem) = host.old_answer(request)
+    {
+        return refused(Reason::Undecided(problem.into()));
+    }
+    let decision = decide(host, request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
     let Decision { host, mut refusals, work, opened, .. } = decision;
@@ -155,6 +161,22 @@ impl<'a> Host<'a> {
             registry_names: &request.registry_names,
             hostname,
         }
+    }
+
+    /// The old answer by which nothing of the hostname may be decided: about a zone around it, or about a tunnel that has or
+    /// may have a rule of it, that its visitors are led to, or that an endpoint asks for.
+    fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
+        let snapshot = self.snapshot();
+        let rules = snapshot.rules_of(&self.hostname);
+        let stands = |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
+        let may_hide_rule = !self.stamp.iter().flat_map(|stamp| &stamp.claims.rules).all(stands);
+        let led_to = snapshot.led_to(self.name());
+        let wishes = request.wanted.iter().filter_map(|one| Some(&one.publication.as_ref().ok()?.tunnel));
+        let tunnels = rules.iter().map(|(id, _)| *id).chain(wishes).chain(&led_to).map(TunnelId::as_str);
+        let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
+        let places: Vec<&str> = tunnels.chain(zones).collect();
+        let mut old = snapshot.old.iter();
+        old.find(|(id, _)| may_hide_rule || places.contains(&&***id)).map(|(_, problem)| &**problem)
     }
 
     fn snapshot(&self) -> &'a Snapshot {

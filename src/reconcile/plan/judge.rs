@@ -64,6 +64,10 @@ impl Judge<'_> {
             self.may_have(request, resource)?;
             let (publication, besides) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
+            // What an old answer does not show may rely on what goes.
+            if let (Besides::Opening { .. }, Some(problem)) = (&besides, self.snapshot.old.values().next()) {
+                return Err(Reason::Undecided(problem.to_string()));
+            }
             if let Besides::First(work) = &besides
                 && matches!(work.operation, ApplicationOperation::Create(_))
             {

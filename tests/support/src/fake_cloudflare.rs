@@ -111,6 +111,8 @@ pub struct FakeCloudflare {
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
+    /// The zones and tunnels, by id, whose answers are old, with what shows it.
+    pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
     /// Requests that changed something.
     pub writes: usize,
@@ -208,6 +210,7 @@ impl FakeCloudflare {
             live_elsewhere: BTreeSet::new(),
             deleted: BTreeMap::new(),
             unready: BTreeMap::new(),
+            old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
         }
@@ -304,6 +307,7 @@ impl FakeCloudflare {
                 .collect(),
             live_elsewhere: self.live_elsewhere.clone(),
             access: self.access.clone(),
+            old: self.old.clone(),
             ..Snapshot::default()
         }
     }

@@ -1,0 +1,264 @@
+//! Remembers the newest state of tunnels and records that this process saw or wrote. An answer from before is an old one:
+//! decided by it, what came since would be taken out or forgotten. Contents are not compared, because Cloudflare may
+//! rewrite what it stores.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::cloudflare::{Configuration, WrittenRecord};
+use crate::ingress::Document;
+use crate::model::{Record, RecordId, TunnelId};
+
+/// An earlier version that is still answered this long after the newest one was is no old answer: an operator has put an
+/// earlier configuration back.
+const VERSION_MAX_AGE: Duration = Duration::from_secs(600);
+
+/// The time for which a list of records may not show a batch.
+const BATCH_MAX_AGE: Duration = Duration::from_secs(120);
+
+/// The records of two full requests. Of any more, an old list is not known as one.
+const RECORDS_MAX: usize = 2_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Newest {
+    versions: BTreeMap<TunnelId, Version>,
+    /// What batches wrote, and when that was answered: the earliest time that Cloudflare may mean; `None` for a deletion.
+    records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
+}
+
+/// The newest configuration of a tunnel.
+#[derive(Debug)]
+struct Version {
+    number: i64,
+    seen_at: Instant,
+    /// A read showed rules in it.
+    has_rules: bool,
+    /// It is believed only because nothing newer came for so long.
+    is_doubtful: bool,
+}
+
+impl Newest {
+    /// Notes a configuration that was answered to a write, or to a read which gave the document. One that is overtaken
+    /// by a newer state counts as old too: it is asked for once more.
+    ///
+    /// # Errors
+    /// What shows that the answer is old.
+    pub(crate) fn see(
+        &mut self,
+        tunnel: &TunnelId,
+        answer: &Configuration,
+        read: Option<&Document>,
+        now: Instant,
+    ) -> Result<(), String> {
+        if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
+            return Err(format!("the answer is about tunnel {other}"));
+        }
+        let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
+        let has_rules = read.is_some() && !is_empty;
+        let mut version = Version { number, seen_at: now, has_rules, is_doubtful: false };
+        if let Some(newest) = self.versions.get(tunnel) {
+            let (is_lower, is_same) = (number < newest.number, number == newest.number);
+            // Cloudflare may give versions in another form, which are not known.
+            if is_lower && number < 0 && !is_empty {
+                return Ok(());
+            }
+            let is_contradiction = is_same && number > 0 && newest.has_rules && is_empty;
+            let is_recent = now.saturating_duration_since(newest.seen_at) < VERSION_MAX_AGE;
+            if is_recent && is_contradiction {
+                return Err(format!("version {number} came without the rules that it had before"));
+            }
+            if is_recent && is_lower {
+                return Err(format!("version {number} came after version {}", newest.number));
+            }
+            version.is_doubtful = is_lower || is_contradiction || is_same && newest.is_doubtful;
+            version.has_rules |= is_same && newest.has_rules && !is_empty;
+        }
+        self.versions.insert(tunnel.clone(), version);
+        Ok(())
+    }
+
+    /// True if what this version does not have does not stand in the tunnel.
+    pub(crate) fn proves_absence(&self, tunnel: &TunnelId, number: i64) -> bool {
+        !self.versions.get(tunnel).is_some_and(|newest| newest.is_doubtful && newest.number == number)
+    }
+
+    /// Notes what a batch did, by its answer.
+    pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
+        self.records.retain(|_, (_, at)| now.saturating_duration_since(*at) < BATCH_MAX_AGE);
+        let deleted = deleted.iter().map(|id| (id, None));
+        let written = written.iter().filter_map(|record| Some((&record.id, Some(record.written_at()?))));
+        for (id, state) in deleted.chain(written) {
+            if self.records.len() < RECORDS_MAX || self.records.contains_key(id) {
+                self.records.insert(id.clone(), (state, now));
+            }
+        }
+    }
+
+    /// Looks at a list of records, ordered by id.
+    ///
+    /// # Errors
+    /// What shows that the list is old.
+    pub(crate) fn look_at(&self, list: &[Record], now: Instant) -> Result<(), String> {
+        let records = self.records.iter();
+        for (id, (written, _)) in
+            records.filter(|(_, (_, at))| now.saturating_duration_since(*at) < BATCH_MAX_AGE)
+        {
+            let listed = list.binary_search_by(|record| record.id.cmp(id)).ok();
+            let Some(record) = listed.and_then(|place| list.get(place)) else { continue };
+            if written.is_none_or(|written| record.modified.is_some_and(|modified| modified < written)) {
+                return Err(format!("the record of {} is as before it was written", record.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::fixture::tunnel;
+    use crate::provider::memory::year;
+
+    fn answer(version: i64) -> Configuration {
+        Configuration { tunnel: None, version, source: None, config: None }
+    }
+
+    fn document(has_rules: bool) -> Document {
+        let text = if has_rules { r#"{"ingress":[{"service":"http_status:404"}]}"# } else { "{}" };
+        Document::parse(Some(&RawValue::from_string(text.to_owned()).unwrap())).unwrap()
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    /// A version that was read after so many seconds.
+    fn read(
+        seen: &mut Newest,
+        start: Instant,
+        seconds: u64,
+        version: i64,
+        has_rules: bool,
+    ) -> Result<(), String> {
+        let now = start + Duration::from_secs(seconds);
+        seen.see(&tunnel(), &answer(version), Some(&document(has_rules)), now)
+    }
+
+    #[test]
+    fn a_lower_version_is_old_until_the_highest_one_was_not_seen_for_ten_minutes() {
+        let (mut seen, start) = (Newest::default(), start());
+        for (seconds, version, has_rules, old) in [
+            (0, 7, true, None),
+            (1, 6, true, Some("version 6 came after version 7")),
+            (500, 7, true, None),
+            (501, -1, true, None),
+            (502, 7, false, Some("version 7 came without the rules that it had before")),
+            (1_099, 6, true, Some("version 6 came after version 7")),
+            (1_100, 6, true, None),
+            (1_101, 5, true, Some("version 5 came after version 6")),
+            (1_102, 8, false, None),
+            (1_103, 8, false, None),
+            (1_104, 8, true, None),
+            (1_105, -1, false, Some("version -1 came after version 8")),
+            (1_106, 9, false, None),
+            (1_107, 9, false, None),
+            (1_108, 8, true, Some("version 8 came after version 9")),
+        ] {
+            let expected = old.map_or(Ok(()), |text| Err(text.to_owned()));
+            assert_eq!(read(&mut seen, start, seconds, version, has_rules), expected, "after {seconds} s");
+        }
+        let mut first = Newest::default();
+        for has_rules in [true, false] {
+            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(()), "the first write may give 0");
+        }
+    }
+
+    #[test]
+    fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
+        let (mut seen, start) = (Newest::default(), start());
+        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Ok(()));
+        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
+        assert!(read(&mut seen, start, 3, 3, true).is_err());
+    }
+
+    #[test]
+    fn an_answer_about_another_tunnel_is_old_whatever_was_seen() {
+        let (mut seen, start) = (Newest::default(), start());
+        let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
+        for (id, is_old) in [(other, true), (tunnel(), false)] {
+            let answer = Configuration { tunnel: Some(id), ..answer(1) };
+            assert_eq!(seen.see(&tunnel(), &answer, Some(&document(true)), start).is_err(), is_old);
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_believed_after_ten_minutes_proves_no_absence_until_another_one_is_read() {
+        let (mut seen, start) = (Newest::default(), start());
+        for (seconds, version, has_rules, proves) in [
+            (0, 7, true, true),
+            (600, 6, true, false),
+            (601, 6, true, false),
+            (602, 7, true, true),
+            (1_202, 7, false, false),
+            (1_203, 7, false, false),
+            (1_204, 8, false, true),
+        ] {
+            assert_eq!(read(&mut seen, start, seconds, version, has_rules), Ok(()), "after {seconds} s");
+            assert_eq!(seen.proves_absence(&tunnel(), version), proves, "after {seconds} s");
+        }
+    }
+
+    fn listed(id: &str, modified_on: &str) -> Record {
+        let text = format!(r#"{{"id":"{id}","name":"a.example","type":"A","modified_on":"{modified_on}"}}"#);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_list_is_old_if_it_shows_a_record_as_before_our_batch_of_the_last_two_minutes() {
+        let (mut seen, start) = (Newest::default(), start());
+        let written = r#"[{"id":"r1","name":"a.example","modified_on":"2026-01-01T00:00:10.5Z"},
+            {"id":"r2","name":"a.example","modified_on":"2026-01-01T00:00:01Z",
+             "comment_modified_on":"2026-01-01T00:00:10.123456Z"},
+            {"id":"r3","name":"a.example","modified_on":"a while ago"}]"#;
+        let written: Vec<WrittenRecord> = serde_json::from_str(written).unwrap();
+        seen.note_batch(&[RecordId::new("r4")], &written, start);
+        for (id, fraction, is_old) in [
+            ("r1", ":10.5Z", false),
+            ("r1", ":10.500000Z", false),
+            ("r1", ":10Z", false),
+            ("r1", ":10.4Z", true),
+            ("r1", ":10.499999Z", true),
+            ("r1", ":09Z", true),
+            ("r1", ":11Z", false),
+            ("r2", ":10.123456Z", false),
+            ("r2", ":10.12Z", false),
+            ("r2", ":10.123455Z", true),
+            ("r3", ":00Z", false),
+            ("r4", ":59Z", true),
+            ("r5", ":00Z", false),
+        ] {
+            let list = [listed("r0", "x"), listed(id, &format!("2026-01-01T00:00{fraction}"))];
+            assert_eq!(seen.look_at(&list, start).is_err(), is_old, "{id} {fraction}");
+            assert_eq!(seen.look_at(&list, start + BATCH_MAX_AGE), Ok(()), "{id} {fraction}");
+        }
+        assert_eq!(seen.look_at(&[listed("r1", "a while ago")], start), Ok(()), "without a time");
+    }
+
+    #[test]
+    fn a_year_of_writes_leaves_the_last_ones() {
+        let mut seen = Newest::default();
+        for (number, now) in year::loops() {
+            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Ok(()));
+            let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
+            seen.note_batch(&ids, &[], now);
+        }
+        assert_eq!((seen.versions.len(), seen.records.len()), (1, 3));
+        let many: Vec<RecordId> =
+            (0..2 * RECORDS_MAX).map(|number| RecordId::new(number.to_string())).collect();
+        seen.note_batch(&many, &[], start());
+        assert_eq!(seen.records.len(), RECORDS_MAX);
+    }
+}
