@@ -5,27 +5,65 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::harness::{FOREIGN_DOCUMENT, endpoint, published};
 
-use crate::sweep::Scenario;
+use crate::sweep::{Scenario, survive_every_old_answer};
 
 #[test]
 fn a_first_publication_in_two_zones_survives_every_fault() {
-    Scenario { desired: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
+    first_publication().survives_every_fault();
 }
 
 #[test]
 fn a_change_of_services_survives_every_fault() {
-    Scenario { before: shop("http://web:80"), desired: shop("https://web:443"), ..Scenario::default() }
-        .survives_every_fault();
+    change_of_services().survives_every_fault();
 }
 
 #[test]
 fn a_withdrawal_survives_every_fault() {
-    Scenario { before: shop("http://web:80"), ..Scenario::default() }.survives_every_fault();
+    withdrawal().survives_every_fault();
+}
+
+#[test]
+fn a_mixed_request_survives_every_fault() {
+    mixed_request().survives_every_fault();
+}
+
+#[test]
+fn a_move_to_another_tunnel_survives_every_fault() {
+    movement().survives_every_fault();
+}
+
+#[test]
+fn an_adoption_survives_every_fault() {
+    adoption().survives_every_fault();
+}
+
+#[test]
+#[ignore = "an old answer is believed"]
+fn what_is_published_changed_moved_or_withdrawn_survives_every_old_answer() {
+    survive_every_old_answer([
+        ("a first publication", &first_publication()),
+        ("a change of services", &change_of_services()),
+        ("a withdrawal", &withdrawal()),
+        ("a mixed request", &mixed_request()),
+        ("a move to another tunnel", &movement()),
+        ("an adoption", &adoption()),
+    ]);
+}
+
+fn first_publication() -> Scenario {
+    Scenario { desired: shop("http://web:80"), ..Scenario::default() }
+}
+
+fn change_of_services() -> Scenario {
+    Scenario { before: shop("http://web:80"), desired: shop("https://web:443"), ..Scenario::default() }
+}
+
+fn withdrawal() -> Scenario {
+    Scenario { before: shop("http://web:80"), ..Scenario::default() }
 }
 
 /// Every kind of step in one request: rules that go, that change, and new ones on new and on old records.
-#[test]
-fn a_mixed_request_survives_every_fault() {
+fn mixed_request() -> Scenario {
     let before = vec![
         published("stays.example.com", "http://stays:80"),
         published("changes.example.com", "http://old:80"),
@@ -45,11 +83,10 @@ fn a_mixed_request_survives_every_fault() {
         endpoint("loses-its-rule.example.org", &[("tunnel-service", "none")]),
         endpoint("gets-a-rule.example.com", &[("tunnel-service", "http://web:80")]),
     ];
-    Scenario { before, desired, ..Scenario::default() }.survives_every_fault();
+    Scenario { before, desired, ..Scenario::default() }
 }
 
-#[test]
-fn a_move_to_another_tunnel_survives_every_fault() {
+fn movement() -> Scenario {
     let shop_in = |tunnel: &str| {
         let service = ("tunnel-service", "http://web:80");
         vec![
@@ -60,13 +97,11 @@ fn a_move_to_another_tunnel_survives_every_fault() {
         ]
     };
     Scenario { before: shop_in("home"), desired: shop_in("office"), ..Scenario::default() }
-        .survives_every_fault();
 }
 
 /// A hostname that is changed in its place, one that moves to another tunnel, addresses with ExternalDNS's TXT records,
 /// and another owner's.
-#[test]
-fn an_adoption_survives_every_fault() {
+fn adoption() -> Scenario {
     let service = ("tunnel-service", "http://web:80");
     let desired = vec![
         published("adopted-rule.example.com", "http://web:80"),
@@ -76,7 +111,7 @@ fn an_adoption_survives_every_fault() {
         published("comes.example.com", "http://comes:80"),
     ];
     let adopt = "tunnel,owner=default,owner=other";
-    Scenario { holding: hold, desired, adopt, ..Scenario::default() }.survives_every_fault();
+    Scenario { holding: hold, desired, adopt, ..Scenario::default() }
 }
 
 /// What the scenario's mode takes over.

@@ -1,6 +1,6 @@
 //! At every single call of a loop in turn something goes wrong, in every way. Nothing foreign changes, no rule is ever
 //! there that no stamp names, no address breaks its promise, and the next loops come to the same end as if nothing had
-//! happened.
+//! happened. The same where a read that fails in no way shows what was there before, and the program can tell.
 
 mod trouble;
 
@@ -15,9 +15,9 @@ use test_support::external_dns::ExternalDns;
 use test_support::harness::Program;
 use test_support::sweeps;
 
-use self::trouble::{Point, Trouble, troubles};
+use self::trouble::{Point, Trouble, old_answers, troubles};
 use crate::shared_account::SharedAccount;
-use crate::simulation::SharedTime;
+use crate::simulation::{AGES, SharedTime};
 
 /// Cases of one scenario at work at once. Most of the time of those that hang is waiting.
 const SIDE_BY_SIDE: usize = 8;
@@ -34,6 +34,9 @@ const SLACK: Duration = Duration::from_secs(1);
 
 /// ExternalDNS's own.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
+
+/// How old the records are that stand before the loop in which a call fails.
+pub(crate) const SETTLED: Duration = Duration::from_secs(180);
 
 /// For so long a list may not show what was written.
 const LISTING: Duration = Duration::from_secs(130);
@@ -133,25 +136,41 @@ impl Default for Scenario {
 
 impl Scenario {
     pub(crate) fn survives_every_fault(&self) {
-        let (calls, wanted) = self.run_without_fault(&self.desired);
-        let (_, withdrawn) = self.run_without_fault(&[]);
+        let (calls, _, wanted) = self.run_without_fault(&self.desired, SETTLED);
+        let (cases, failures) =
+            self.play(SETTLED, &calls, &wanted, |point| troubles(point, !self.promises.is_empty()));
+        assert!(failures.is_empty(), "{} of {cases} cases:\n{}", failures.len(), failures.join("\n"));
+    }
+
+    /// Plays every trouble of each call. Says how many that were, and what went wrong in which.
+    fn play(
+        &self,
+        age: Duration,
+        calls: &[Point],
+        wanted: &str,
+        troubles: impl Fn(&Point) -> Vec<(&'static str, Trouble)>,
+    ) -> (usize, Vec<String>) {
+        let (_, _, withdrawn) = self.run_without_fault(&[], age);
         let mut cases = Vec::new();
         for (nth, point) in calls.iter().enumerate() {
             let mut of_call = Vec::new();
-            for (label, trouble) in troubles(point, !self.promises.is_empty()) {
-                let mut endings = vec![("wanted all the same", &*self.desired, &wanted)];
-                // Of reads one kind is enough: all of them leave behind what the writes before them did. What was not
-                // taken over before the fault stays when nobody asks for it any more.
-                if self.adopt.is_empty() && (point.is_write() || matches!(trouble, Trouble::DeathBefore)) {
+            for (label, trouble) in troubles(point) {
+                let mut endings = vec![("wanted all the same", &*self.desired, wanted)];
+                // Of reads that fail one kind is enough: all of them leave behind what the writes before them did. What
+                // was not taken over before the fault stays when nobody asks for it any more.
+                let leaves_else =
+                    point.is_write() || trouble.is_untrue() || matches!(trouble, Trouble::DeathBefore);
+                if self.adopt.is_empty() && leaves_else {
                     endings.push(("withdrawn right after", &[], &withdrawn));
                 }
                 for (ending, desired, state) in endings {
-                    let label = format!("{point}: {label}, then {ending}");
+                    let label = format!("{point}: {label}, records of {age:?}, then {ending}");
                     of_call.push(Case {
                         scenario: self,
                         label,
                         point,
                         trouble: trouble.clone(),
+                        age,
                         desired,
                         state,
                     });
@@ -160,39 +179,45 @@ impl Scenario {
             cases.extend(sweeps::part(nth, of_call));
         }
         assert!(calls.iter().any(Point::is_write), "nothing was written");
-        let failures = side_by_side(&cases);
-        assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n"));
+        (cases.len(), side_by_side(&cases))
     }
 
-    /// The loop's calls, and what stands at Cloudflare once `desired` is all that is asked for.
-    fn run_without_fault(&self, desired: &[Endpoint]) -> (Vec<Point>, String) {
+    /// The loop's calls, the same with those of the loop that writes nothing any more, and what stands at Cloudflare once
+    /// `desired` is all that is asked for.
+    fn run_without_fault(&self, desired: &[Endpoint], age: Duration) -> (Vec<Point>, Vec<Point>, String) {
         let account = self.account();
         let program = self.start(&account, TIMEOUT);
-        self.prepare(&program, &account).expect("the harness is set");
+        self.prepare(&program, &account, age).expect("the harness is set");
         account.cloudflare().take_calls();
         // What moves takes a few loops, each with an answer that makes ExternalDNS ask again. An application goes after
         // the loop that shows that nothing answers for it.
-        let (mut calls, mut has_ended) = (Vec::new(), false);
+        let (mut calls, mut idle, mut has_ended) = (Vec::new(), Vec::new(), false);
         for loops in 1.. {
             assert!(loops <= LOOPS_TO_REST, "nothing goes wrong");
             let answer = program.run_loop(&self.with_neighbours(&self.desired));
             let of_loop = account.cloudflare().take_calls();
             if has_ended && !of_loop.iter().any(Call::is_write) {
+                idle = of_loop;
                 break;
             }
             calls.extend(of_loop);
             has_ended |= answer.is_ok();
         }
-        let calls = Point::of(&calls);
+        let (calls, with_idle) = (Point::of(&calls), Point::of(&[&*calls, &idle].concat()));
         settle(&program, &account, &self.with_neighbours(desired), LOOPS_TO_REST).expect("it comes to rest");
         assert_eq!(account.violations(), [""; 0]);
-        (calls, state(&account))
+        (calls, with_idle, state(&account))
     }
 
-    /// Publishes what stands before.
-    pub(crate) fn prepare(&self, program: &Playing, account: &SharedAccount) -> Result<(), String> {
+    /// Publishes what stands before, and lets it grow old.
+    pub(crate) fn prepare(
+        &self,
+        program: &Playing,
+        account: &SharedAccount,
+        age: Duration,
+    ) -> Result<(), String> {
         settle(program, account, &self.with_neighbours(&self.before), LOOPS_TO_REST)?;
-        account.cloudflare().advance_clock(3 * INTERVAL);
+        account.cloudflare().advance_clock(age);
         account.cloudflare().edit(self.by_hand);
         Ok(())
     }
@@ -237,6 +262,7 @@ impl Scenario {
         let account = SharedAccount::holding(self.holding);
         let lag = self.listing_lag;
         account.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
+        account.cloudflare().keep_past();
         account.watch();
         account
     }
@@ -257,6 +283,30 @@ impl Scenario {
         cloudflare.take_calls();
         Playing { program, clock, has_access: !self.promises.is_empty() }
     }
+}
+
+/// Where no call fails, but one read shows what was there before, which the program can tell: every such read of each
+/// scenario, over records of each age.
+pub(crate) fn survive_every_old_answer<'a>(
+    scenarios: impl IntoIterator<Item = (&'static str, &'a Scenario)>,
+) {
+    let mut all_failures = Vec::new();
+    for (nth, (label, scenario)) in scenarios.into_iter().enumerate() {
+        for seconds in sweeps::part(nth, AGES.to_vec()) {
+            let age = Duration::from_secs(seconds);
+            let (_, calls, wanted) = scenario.run_without_fault(&scenario.desired, age);
+            let told = calls.iter().filter(|call| call.can_tell_old).count();
+            let (cases, failures) = scenario.play(age, &calls, &wanted, old_answers);
+            println!(
+                "{label}, records of {seconds} s: {cases} old answers, {} survived not; the program can tell at {told} of {} calls",
+                failures.len(),
+                calls.len()
+            );
+            assert!(cases > 0, "no answer is old");
+            all_failures.extend(failures.into_iter().map(|failure| format!("{label}: {failure}")));
+        }
+    }
+    assert!(all_failures.is_empty(), "{}", all_failures.join("\n"));
 }
 
 /// Tunnels, records and applications, without ids.
@@ -310,6 +360,8 @@ struct Case<'a> {
     label: String,
     point: &'a Point,
     trouble: Trouble,
+    /// How old the records are before it.
+    age: Duration,
     /// What is asked for from the loop after the fault on.
     desired: &'a [Endpoint],
     /// What then has to stand at Cloudflare in the end.
@@ -318,13 +370,15 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn run(&self) -> Result<(), String> {
-        let Self { scenario, label: _, point, trouble, desired, state: wanted } = self;
+        let Self { scenario, label: _, point, trouble, age, desired, state: wanted } = self;
         let account = scenario.account();
         let cloudflare = account.cloudflare();
         let hangs = trouble.ends_in(|fault| *fault == Fault::Hang);
         let timeout = if hangs { SHORT_TIMEOUT } else { TIMEOUT };
         let mut program = scenario.start(&account, timeout);
-        scenario.prepare(&program, &account).map_err(|problem| format!("before the fault: {problem}"))?;
+        scenario
+            .prepare(&program, &account, *age)
+            .map_err(|problem| format!("before the fault: {problem}"))?;
         scenario.watch(&account);
         cloudflare.take_calls();
         let is_met = self.arm(cloudflare, hangs);

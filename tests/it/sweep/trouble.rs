@@ -52,7 +52,32 @@ pub(super) fn troubles(call: &Point, has_access: bool) -> Vec<(&'static str, Tro
     troubles
 }
 
+/// Ways in which a read is untrue where the program can tell.
+pub(super) fn old_answers(call: &Point) -> Vec<(&'static str, Trouble)> {
+    if call.is_write() || !call.can_tell_old {
+        return Vec::new();
+    }
+    let fault = Trouble::Fault;
+    let mut untrue = vec![
+        ("as it was a write ago", fault(Fault::Old { writes: 1 })),
+        ("as it was at first", fault(Fault::Old { writes: usize::MAX })),
+    ];
+    if call.path.ends_with("/configurations") {
+        untrue.push(("of another tunnel", fault(Fault::says("tunnel_id", "\"another\""))));
+        // The loops before it have read this very version.
+        if call.nth == 1 {
+            untrue.push(("without a configuration", fault(Fault::says("config", "null"))));
+        }
+    }
+    untrue
+}
+
 impl Trouble {
+    /// Whether the call is answered well, and untruly.
+    pub(super) fn is_untrue(&self) -> bool {
+        matches!(self, Self::Fault(Fault::Old { .. } | Fault::Says { .. }))
+    }
+
     /// Whether the call is answered by such a fault, done or not.
     pub(super) fn ends_in(&self, test: impl Fn(&Fault) -> bool) -> bool {
         match self {
@@ -77,6 +102,8 @@ pub(super) struct Point {
     pub(super) nth: usize,
     /// The number of writes before it.
     pub(super) writes: usize,
+    /// Whether the program could tell that an answer is old.
+    pub(super) can_tell_old: bool,
 }
 
 impl Point {
@@ -90,7 +117,8 @@ impl Point {
             };
             let is_same = |point: &&Self| point.method == call.method && point.path == path;
             let nth = points.iter().filter(is_same).count() + 1;
-            points.push(Self { method: call.method.clone(), path, nth, writes });
+            let can_tell_old = call.would_be_known_old;
+            points.push(Self { method: call.method.clone(), path, nth, writes, can_tell_old });
             writes += usize::from(call.is_write());
         }
         points
@@ -107,7 +135,7 @@ impl Point {
 
 impl fmt::Display for Point {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, path, nth, writes: _ } = self;
+        let Self { method, path, nth, writes: _, can_tell_old: _ } = self;
         write!(formatter, "{method} {path}, number {nth}")
     }
 }
