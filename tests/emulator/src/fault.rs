@@ -256,9 +256,13 @@ impl Fault {
 /// An edit by somebody else.
 pub(crate) type Edit = Box<dyn FnOnce(&mut Cloudflare) + Send>;
 
+/// What another client does.
+pub(crate) type Visit = Box<dyn FnOnce() + Send>;
+
 /// What happens at a call that was waited for.
 pub(crate) enum Effect {
     Fault(Fault),
+    RunBefore(u64, Visit),
     EditBefore(Edit),
     EditAfter(Edit),
 }
@@ -294,6 +298,8 @@ pub(crate) struct Faults {
 #[derive(Default)]
 pub(crate) struct Due {
     pub(crate) fault: Option<Fault>,
+    /// Each with the number of its client.
+    pub(crate) runs_before: Vec<(u64, Visit)>,
     pub(crate) edits_before: Vec<Edit>,
     pub(crate) edits_after: Vec<Edit>,
 }
@@ -345,6 +351,7 @@ impl Faults {
                         waiting.push(Armed { effect: Effect::Fault(fault), ..armed });
                     }
                 }
+                Effect::RunBefore(client, run) => due.runs_before.push((client, run)),
                 Effect::EditBefore(edit) => due.edits_before.push(edit),
                 Effect::EditAfter(edit) => due.edits_after.push(edit),
             }

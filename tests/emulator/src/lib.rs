@@ -298,6 +298,12 @@ impl Emulator {
         self.arm_fault(matcher, When::Always, fault);
     }
 
+    /// Lets another client make all its calls right before the n-th matching call (from 1) is done, as that client (see
+    /// [`Cloudflare::call_as`]). Unlike an edit it makes them over the API, so the emulator is not locked meanwhile.
+    pub fn run_before(&self, matcher: Matcher, nth: usize, client: u64, run: impl FnOnce() + Send + 'static) {
+        self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::RunBefore(client, Box::new(run)));
+    }
+
     /// Runs somebody else's edit right before the n-th matching call (from 1) is done.
     pub fn edit_before(
         &self,

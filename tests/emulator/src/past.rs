@@ -168,11 +168,9 @@ impl Cloudflare {
     }
 
     /// The calls from now on are those of another client, or of one that was there before: what each was told decides where
-    /// [`Fault::Known`] acts. A process that begins anew is another one.
-    pub fn call_as(&mut self, client: u64) {
-        if let Some(past) = &mut self.past {
-            past.client = client;
-        }
+    /// [`Fault::Known`] acts. A process that begins anew is another one. Says whose they were before.
+    pub fn call_as(&mut self, client: u64) -> u64 {
+        self.past.as_mut().map_or(0, |past| mem::replace(&mut past.client, client))
     }
 
     /// A thing as it is now, where the past is kept; before a write.

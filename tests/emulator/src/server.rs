@@ -222,8 +222,15 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     let Inner { faults, cloudflare, .. } = &mut *inner;
     let is_known =
         |fault: &Fault| cloudflare.past.as_ref().is_some_and(|past| past.is_known(fault, path, now));
-    let Due { fault, edits_before, edits_after } =
+    let Due { fault, runs_before, edits_before, edits_after } =
         faults.due(&request.method, path, &request.body, now, is_known);
+    for (client, run) in runs_before {
+        let present = inner.cloudflare.call_as(client);
+        drop(inner);
+        run();
+        inner = shared.lock();
+        inner.cloudflare.call_as(present);
+    }
     for edit in edits_before {
         edit(&mut inner.cloudflare);
         inner.cloudflare.look();

@@ -128,6 +128,22 @@ fn somebody_else_can_write_between_a_get_and_a_put() {
     assert_eq!(call(&emulator, "PUT", &path, &body).result()["version"], 3);
 }
 
+/// Its calls come between two of the first one.
+#[test]
+fn another_client_can_make_its_calls_before_a_call_of_the_first() {
+    let (emulator, zone) = free_zone();
+    let address = emulator.address();
+    emulator.run_before(Matcher::batch(), 1, 7, move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET /client/v4/zones HTTP/1.1\r\nconnection: close\r\n{}\r\n", headers());
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    });
+    assert!(post(&emulator, &zone).1);
+    let lines: Vec<String> = emulator.calls().iter().map(cloudflare_emulator::Call::line).collect();
+    assert_eq!(lines, [format!("POST /zones/{zone}/dns_records/batch"), "GET /zones".to_owned()]);
+}
+
 /// A test whose edit fails must see its client fail, not hang.
 #[test]
 fn an_edit_that_panics_ends_the_connection_and_nothing_else() {
