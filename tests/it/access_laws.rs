@@ -90,6 +90,8 @@ enum Trouble {
     Fails(&'static str, usize, &'static str),
     /// The program ends right after its n-th write.
     EndsAfter(usize),
+    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes ago.
+    Old(&'static str, usize, usize),
 }
 
 /// What a hand does to one of the records, rules or applications, by number.
@@ -136,10 +138,13 @@ fn any_wish() -> impl Strategy<Value = Wish> {
 fn any_trouble() -> impl Strategy<Value = Trouble> {
     let call = prop::sample::select(vec!["POST", "POST", "PUT", "DELETE", "configuration", "batch"]);
     let fault = prop::sample::select(vec!["500", "403", "400", "no answer"]);
+    let read = prop::sample::select(vec!["reading", "reading", "list", "applications", "application"]);
+    let writes = prop::sample::select(vec![1, 1, 2, usize::MAX]);
     prop_oneof![
         3 => Just(Trouble::None),
         4 => (call, 1..3_usize, fault).prop_map(|(call, nth, fault)| Trouble::Fails(call, nth, fault)),
         2 => (1..6_usize).prop_map(Trouble::EndsAfter),
+        3 => (read, 1..6_usize, writes).prop_map(|(read, nth, writes)| Trouble::Old(read, nth, writes)),
     ]
 }
 
@@ -183,11 +188,14 @@ struct Playing {
     /// Which of `URLS` are promised, and were covered by an application or check of ours when a loop began.
     covered: [bool; 5],
     has_ended: Arc<AtomicBool>,
+    /// How often the program was started anew: each time Cloudflare has another client.
+    started: u64,
 }
 
 impl Playing {
     fn new(world: World) -> Self {
         let stage = Stage::new(&variables(world));
+        stage.cloudflare().keep_past();
         if world.is_widest_foreign {
             let record = json!({"name": WIDEST, "type": "CNAME", "proxied": true,
                 "content": format!("{}.cfargotunnel.com", stage.harness.tunnel)});
@@ -203,6 +211,7 @@ impl Playing {
             wishes: [Wish::Withdrawn; 6],
             covered: [false; 5],
             has_ended: Arc::default(),
+            started: 0,
         }
     }
 
@@ -265,6 +274,8 @@ impl Playing {
         }
         if self.has_ended.swap(false, Ordering::Relaxed) {
             let stage = self.stage.take().expect("it was started");
+            self.started += 1;
+            stage.cloudflare().call_as(self.started);
             self.stage = Some(stage.restarted_with(&variables(self.world)));
         }
         self.stage().cloudflare().advance_clock(pause);
@@ -278,6 +289,9 @@ impl Playing {
         match trouble {
             Trouble::None => {}
             Trouble::Fails(call, nth, fault) => cloudflare.fault(matcher(call), nth, fault_of(fault)),
+            Trouble::Old(read, nth, writes) => {
+                cloudflare.fault(matcher(read), nth, Fault::known_old(writes));
+            }
             Trouble::EndsAfter(nth) => {
                 let has_ended = Arc::clone(&self.has_ended);
                 cloudflare
@@ -387,6 +401,10 @@ fn matcher(call: &str) -> Matcher {
         "PUT" => Matcher::put_application(),
         "DELETE" => Matcher::delete_application(),
         "batch" => Matcher::batch(),
+        "reading" => Matcher::get_configuration(),
+        "list" => Matcher::list_records(),
+        "applications" => Matcher::list_applications(),
+        "application" => Matcher::call("GET", "/accounts/*/access/apps/*"),
         _ => Matcher::put_configuration(),
     }
 }

@@ -85,6 +85,9 @@ pub(crate) enum Trouble {
     Fails(Kind, usize),
     /// The program ends right after its n-th write, and is started again.
     EndsAfter(usize),
+    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes ago;
+    /// or all of them from that one on, for 90 s.
+    Old { kind: Kind, nth: usize, writes: usize, is_lasting: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,10 @@ pub(crate) enum Kind {
     Batch,
     /// A look at a tunnel's connectors.
     Look,
+    /// A GET of a configuration.
+    Reading,
+    /// A list of records.
+    List,
 }
 
 impl Kind {
@@ -103,6 +110,8 @@ impl Kind {
             Self::Configuration => Matcher::put_configuration(),
             Self::Batch => Matcher::batch(),
             Self::Look => Matcher::call("GET", "/accounts/*/cfd_tunnel/*/connections"),
+            Self::Reading => Matcher::get_configuration(),
+            Self::List => Matcher::list_records(),
         }
     }
 }
@@ -122,6 +131,8 @@ pub(crate) struct Simulation {
     pace: Pace,
     program: Option<Program>,
     has_ended: Arc<AtomicBool>,
+    /// How often the program was started: each time Cloudflare has another client.
+    started: u64,
 }
 
 impl Simulation {
@@ -146,7 +157,8 @@ impl Simulation {
                 .chain(variables.iter().copied())
                 .collect();
         let mut simulation =
-            Self { account, variables, clock, pace, program: None, has_ended: Arc::default() };
+            Self { account, variables, clock, pace, program: None, has_ended: Arc::default(), started: 0 };
+        simulation.account.cloudflare().keep_past();
         simulation.start();
         simulation.expect(Trouble::None);
         simulation
@@ -161,6 +173,8 @@ impl Simulation {
 
     fn start(&mut self) {
         self.program = None;
+        self.started += 1;
+        self.account.cloudflare().call_as(self.started);
         let program = self.account.harness.start_by(Arc::clone(&self.clock) as _, &self.variables);
         program.wait_until_ready();
         self.program = Some(program);
@@ -175,6 +189,10 @@ impl Simulation {
             Trouble::None => {}
             Trouble::Fails(kind, nth) => {
                 cloudflare.fault_for(kind.matcher(), nth, Duration::from_secs(4), Fault::status(503));
+            }
+            Trouble::Old { kind, nth, writes, is_lasting } => {
+                let lasting = Duration::from_secs(if is_lasting { 90 } else { 0 });
+                cloudflare.fault_for(kind.matcher(), nth, lasting, Fault::known_old(writes));
             }
             Trouble::EndsAfter(nth) => {
                 let has_ended = Arc::clone(&self.has_ended);
