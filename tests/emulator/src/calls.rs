@@ -34,6 +34,8 @@ pub struct Call {
     pub writes_ago: usize,
     /// Whether its client can tell so, as [`Fault::Known`](crate::Fault::Known) means it.
     pub is_known_old: bool,
+    /// By [`Fault::Says`](crate::Fault::Says): whether a member of its answer is not the true one.
+    pub contradicts: bool,
     /// Whether its client could tell, were what its answer shows one write older.
     pub would_be_known_old: bool,
 }
@@ -101,6 +103,7 @@ impl Calls {
             writes_ago: 0,
             is_known_old: false,
             would_be_known_old: false,
+            contradicts: false,
         });
         self.made
     }
@@ -112,6 +115,7 @@ impl Calls {
             call.writes_ago = age.writes_ago;
             call.is_known_old = age.is_known;
             call.would_be_known_old = age.would_be_known;
+            call.contradicts = age.contradicts;
             let header = answer.headers.iter().find(|(name, _)| name == "retry-after");
             let seconds = header.filter(|_| answer.status == 429).and_then(|(_, value)| value.parse().ok());
             call.limited_until = seconds.map(|seconds| now + Duration::from_secs(seconds));

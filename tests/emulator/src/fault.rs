@@ -198,6 +198,8 @@ pub enum Fault {
     /// or of what is left out. Of a tunnel any answer did so, of lists one to a write of its own in the last two minutes.
     /// Calls at which it cannot tell are not counted. See [`Cloudflare::call_as`].
     Known(Box<Self>),
+    /// This old answer where there is something newer, and its client cannot tell. Other calls are not counted.
+    Unknown(Box<Self>),
 }
 
 impl Fault {
@@ -230,7 +232,7 @@ impl Fault {
 
     /// Whether it needs the past.
     pub(crate) fn needs_past(&self) -> bool {
-        matches!(self, Self::Old { .. } | Self::Known(_))
+        matches!(self, Self::Old { .. } | Self::Known(_) | Self::Unknown(_))
     }
 
     /// Whether the client gets the answer of the call itself.
@@ -242,7 +244,7 @@ impl Fault {
     pub fn is_done(&self) -> bool {
         match self {
             Self::Status { .. } | Self::Hang | Self::Reset | Self::Garbage => false,
-            Self::Known(fault) => fault.is_done(),
+            Self::Known(fault) | Self::Unknown(fault) => fault.is_done(),
             Self::Delay(_)
             | Self::Truncated
             | Self::DoneButUnanswered
@@ -310,7 +312,7 @@ impl Faults {
         self.armed.push(Armed { matcher, when, effect });
     }
 
-    /// Counts a call, and hands out what is due at it; `is_known` says where the client can tell. Of several faults the one armed first acts; the others are
+    /// Counts a call, and hands out what is due at it; `can_act` says at which a fault counts that depends on what its client knows. Of several faults the one armed first acts; the others are
     /// spent too.
     pub(crate) fn due(
         &mut self,
@@ -318,16 +320,14 @@ impl Faults {
         path: &str,
         body: &str,
         now: Duration,
-        is_known: impl Fn(&Fault) -> bool,
+        can_act: impl Fn(&Fault) -> bool,
     ) -> Due {
         let mut due = Due::default();
         let mut waiting = Vec::new();
         for mut armed in std::mem::take(&mut self.armed) {
-            let can_act = match &armed.effect {
-                Effect::Fault(Fault::Known(fault)) => is_known(fault),
-                _ => true,
-            };
-            if !can_act || !armed.matcher.matches(method, path, body) {
+            let is_meant = armed.matcher.matches(method, path, body)
+                && !matches!(&armed.effect, Effect::Fault(fault) if !can_act(fault));
+            if !is_meant {
                 waiting.push(armed);
                 continue;
             }
@@ -344,7 +344,7 @@ impl Faults {
             match armed.effect {
                 Effect::Fault(fault) => {
                     due.fault.get_or_insert_with(|| match &fault {
-                        Fault::Known(fault) => (**fault).clone(),
+                        Fault::Known(fault) | Fault::Unknown(fault) => (**fault).clone(),
                         _ => fault.clone(),
                     });
                     if !matches!(armed.when, When::Nth(_)) {

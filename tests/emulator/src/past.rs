@@ -101,6 +101,8 @@ pub(crate) struct Age {
     pub(crate) writes_ago: usize,
     pub(crate) is_known: bool,
     pub(crate) would_be_known: bool,
+    /// A member of the answer is untrue.
+    pub(crate) contradicts: bool,
 }
 
 impl Past {
@@ -123,14 +125,21 @@ impl Past {
         }
     }
 
-    /// Whether a client can tell that such an answer to this call is untrue.
-    pub(crate) fn is_known(&self, fault: &Fault, path: &str, now: Duration) -> bool {
+    /// Whether a fault acts at this call, if that depends on what its client knows.
+    pub(crate) fn lets_act(&self, fault: &Fault, path: &str, now: Duration) -> bool {
+        let (Fault::Known(inner) | Fault::Unknown(inner)) = fault else { return true };
         let Some(thing) = Thing::of(path) else { return false };
         let present = self.present(&thing);
-        match fault {
-            Fault::Old { writes } => self.is_known_old(&thing, present.saturating_sub(*writes), now),
-            Fault::Says { member, value: _ } if member == "config" => self.told(&thing).read == Some(present),
-            _ => true,
+        let is_for_who_knows = matches!(fault, Fault::Known(_));
+        match &**inner {
+            Fault::Old { writes } => {
+                let number = present.saturating_sub(*writes);
+                number < present && self.is_known_old(&thing, number, now) == is_for_who_knows
+            }
+            Fault::Says { member, value: _ } if member == "config" => {
+                (self.told(&thing).read == Some(present)) == is_for_who_knows
+            }
+            _ => is_for_who_knows,
         }
     }
 
@@ -139,6 +148,7 @@ impl Past {
         Age {
             writes_ago: self.present(thing) - number,
             is_known: self.is_known_old(thing, *number, now),
+            contradicts: false,
             would_be_known: number.checked_sub(1).is_some_and(|older| self.is_known_old(thing, older, now)),
         }
     }

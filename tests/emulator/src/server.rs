@@ -14,6 +14,7 @@ use crate::control;
 use crate::fault::{Due, Fault, Faults};
 use crate::http::{Request, answer_bytes, read_request};
 use crate::limit::Limiter;
+use crate::past::Age;
 use crate::token;
 
 /// Where the API begins.
@@ -220,10 +221,9 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
     inner.cloudflare.settle();
     let now = inner.cloudflare.clock.now();
     let Inner { faults, cloudflare, .. } = &mut *inner;
-    let is_known =
-        |fault: &Fault| cloudflare.past.as_ref().is_some_and(|past| past.is_known(fault, path, now));
+    let can_act = |fault: &Fault| cloudflare.past.as_ref().is_none_or(|past| past.lets_act(fault, path, now));
     let Due { fault, runs_before, edits_before, edits_after } =
-        faults.due(&request.method, path, &request.body, now, is_known);
+        faults.due(&request.method, path, &request.body, now, can_act);
     for (client, run) in runs_before {
         let present = inner.cloudflare.call_as(client);
         drop(inner);
@@ -259,7 +259,7 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
         let age = shown.map(|(past, shown)| {
             let age = past.age(&shown, now);
             past.tell(shown, request.method != "GET", is_whole, now);
-            age
+            Age { contradicts: !is_whole, ..age }
         });
         calls.answered(sequence, answer, age.unwrap_or_default(), now);
     }
@@ -306,7 +306,9 @@ fn suffer<'a>(
         Some(Fault::DoneButUnanswered) => Reaction::Close,
         Some(Fault::Old { writes: _ }) => Reaction::Answer(answer.clone()),
         Some(Fault::Says { member, value }) => Reaction::Answer(answer.saying(&member, &value)),
-        Some(Fault::Known(fault)) => return suffer(shared, inner, Some(*fault), answer),
+        Some(Fault::Known(fault) | Fault::Unknown(fault)) => {
+            return suffer(shared, inner, Some(*fault), answer);
+        }
         Some(Fault::DoneBut(fault)) => return suffer(shared, inner, Some(*fault), answer),
     };
     (inner, reaction)

@@ -218,6 +218,14 @@ fn a_known_old_answer_comes_only_to_a_client_that_was_told_of_something_newer() 
     assert_eq!((version(), version()), (json!(1), json!(0)), "its first reading is not old");
     emulator.call_as(2);
     assert_eq!(version(), 1, "another process does not know");
+    emulator.clear_faults();
+    emulator.fault_every(Matcher::reads(), Fault::Unknown(Box::new(Fault::Old { writes: 1 })));
+    emulator.call_as(3);
+    assert_eq!((version(), version()), (json!(0), json!(0)), "it was never told");
+    emulator.call_as(2);
+    assert_eq!(version(), 1, "it knows by now");
+    emulator.clear_faults();
+    emulator.fault_every(Matcher::reads(), Fault::known_old(1));
     emulator.call_as(0);
     account.serve("shop", "http_status:402");
     assert_eq!(version(), 2, "nor does it know of what others wrote since");
