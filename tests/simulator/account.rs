@@ -60,9 +60,11 @@ pub(crate) fn set_up(cloudflare: &Emulator, settings: &Settings) {
     cloudflare.add_zone("inner.example.com", Plan::Free);
     cloudflare.edit(|cloudflare| {
         let target = |tunnel: &str| cloudflare.tunnel(tunnel).hostname();
+        let is_elsewhere = settings.is_wildcard_elsewhere;
+        let wildcard = if is_elsewhere { "proxy.test".to_owned() } else { target("home") };
         let records = [
             ("example.com", "hand.example.com", "CNAME", target("home")),
-            ("example.com", "*.example.com", "CNAME", target("home")),
+            ("example.com", "*.example.com", "CNAME", wildcard),
             ("example.com", "legacy.example.com", "CNAME", target("office")),
             ("example.com", "elsewhere.example.com", "CNAME", "somewhere.test".to_owned()),
             ("example.com", "example.com", "TXT", "\"v=spf1 -all\"".to_owned()),

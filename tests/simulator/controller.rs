@@ -43,6 +43,13 @@ impl Controller {
         self.call("POST", "/records", &body, 204).map(|_| ())
     }
 
+    /// A whole loop.
+    pub(crate) fn run_loop(self, desired: &[Endpoint]) -> Result<(), Failure> {
+        let current = self.records()?;
+        let changes = self.plan(&current, &self.adjust(desired)?);
+        if changes == Changes::default() { Ok(()) } else { self.apply(&changes) }
+    }
+
     fn call(self, method: &str, path: &str, body: &str, expected: u16) -> Result<Answer, Failure> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost:8888\r\nAccept: {MEDIA_TYPE}\r\nContent-Type: {MEDIA_TYPE}\r\n\

@@ -1,10 +1,11 @@
 //! How much of what is looked at the promises hold for. The rest is excused, and what is excused too often proves nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
 use crate::excuses::Excuse;
 use crate::promises::Held;
+use crate::unkind::Kind;
 
 /// So many worlds tell something of the shares. Of fifty, those of some seeds are half as large as those of others.
 const WORLDS_MIN: usize = 150;
@@ -15,6 +16,24 @@ const SERVED_MIN: usize = 46;
 const THROUGHOUT_MIN: usize = 77;
 const ASKED_MIN: usize = 38;
 const BESIDE_MIN: usize = 13;
+
+/// Percent of the histories in which each unkind thing comes to pass at least, where its kinds are tried.
+const TRIED_MIN: [(&[Kind], &str, usize); 14] = [
+    (&[Kind::Old], "an old configuration", 15),
+    (&[Kind::Old], "an old list of records", 5),
+    (&[Kind::Old], "a contradiction", 8),
+    (&[Kind::Lag], "unknown: an old configuration", 15),
+    (&[Kind::Lag], "unknown: an old list of records", 15),
+    (&[Kind::Ages], "records of a minute", 8),
+    (&[Kind::Ages], "records of eleven minutes", 8),
+    (&[Kind::Ages], "records of a year", 8),
+    (&[Kind::Ages], "hours or days between loops", 12),
+    (&[Kind::Unwritable], "a tunnel that cannot be written", 25),
+    (&[Kind::Unwritable, Kind::Elsewhere], "a name that waits for a tunnel that cannot be written", 3),
+    (&[Kind::Overlap], "two instances overlap", 25),
+    (&[Kind::Elsewhere], "a wildcard record that leads elsewhere", 35),
+    (&[Kind::Hands], "a rule by hand between ours", 25),
+];
 
 /// What there was, and for how many of it a promise holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +78,8 @@ pub(crate) struct Coverage {
     pub(crate) beside: Share,
     /// Objects at rest of which nothing is promised, as one thing alone excuses them, by what it is.
     pub(crate) excuses: BTreeMap<Excuse, usize>,
+    /// In how many histories each unkind thing came to pass.
+    pub(crate) tried: BTreeMap<&'static str, usize>,
 }
 
 impl Coverage {
@@ -71,6 +92,14 @@ impl Coverage {
         for (excuse, count) in &other.excuses {
             *self.excuses.entry(*excuse).or_default() += count;
         }
+        for (what, count) in &other.tried {
+            *self.tried.entry(what).or_default() += count;
+        }
+    }
+
+    /// It came to pass in this history, once or more.
+    pub(crate) fn try_it(&mut self, what: &'static str) {
+        self.tried.insert(what, 1);
     }
 
     pub(crate) fn count_at_rest(&mut self, held: Option<Held>, excuses: &[Excuse]) {
@@ -81,8 +110,19 @@ impl Coverage {
         }
     }
 
-    /// What was looked at too seldom, in so many worlds.
-    pub(crate) fn is_too_little(&self, worlds: usize) -> Option<String> {
+    /// What was looked at too seldom, in so many worlds, of the kinds that were tried.
+    pub(crate) fn is_too_little(&self, worlds: usize, kinds: &BTreeSet<Kind>) -> Option<String> {
+        if worlds < WORLDS_MIN {
+            return None;
+        }
+        let is_tried = |of: &[Kind]| of.iter().all(|kind| kinds.contains(kind));
+        let floors = TRIED_MIN.into_iter().filter(|(of, ..)| is_tried(of));
+        for (_, what, floor) in floors {
+            let tried = self.tried.get(what).copied().unwrap_or_default();
+            if tried * 100 < floor * worlds {
+                return Some(format!("{what}: in {tried} of {worlds} histories, and {floor} % have to be"));
+            }
+        }
         let floors = [
             ("objects at rest", self.at_rest, AT_REST_MIN),
             ("objects at rest that are served as they ask", self.served, SERVED_MIN),
@@ -91,14 +131,15 @@ impl Coverage {
             ("hostnames beside an outage", self.beside, BESIDE_MIN),
         ];
         let (what, share, floor) = floors.into_iter().find(|(_, share, floor)| share.percent() < *floor)?;
-        (worlds >= WORLDS_MIN)
-            .then(|| format!("{what}: {share} are held to their promise, and {floor} % have to be"))
+        Some(format!("{what}: {share} are held to their promise, and {floor} % have to be"))
     }
 }
 
 impl Display for Coverage {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Self { at_rest, served, throughout, asked, beside, excuses } = self;
+        let Self { at_rest, served, throughout, asked, beside, excuses, tried } = self;
+        let tried: Vec<String> = tried.iter().map(|(what, count)| format!("{what} {count}")).collect();
+        writeln!(formatter, "histories with something unkind: {}", tried.join(", "))?;
         writeln!(
             formatter,
             "had to be served: at rest {at_rest} objects (as they ask {served}), throughout a loop {throughout} addresses, beside an outage \

@@ -31,6 +31,11 @@ enum Calls {
     Reads,
     Writes,
     Access,
+    Configurations,
+    Connections,
+    Records,
+    Applications,
+    Application,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +66,17 @@ enum Kind {
     Outage {
         status: u16,
         seconds: u64,
+    },
+    /// The answer to this read, or to all from this one on, shows what was there so many writes ago.
+    Old {
+        writes: usize,
+        is_known: bool,
+        is_all: bool,
+    },
+    /// A member of the answer is untrue, where the program can tell.
+    Says {
+        member: &'static str,
+        value: &'static str,
     },
     /// The program ends before this call, or right after it.
     Crash {
@@ -101,6 +117,27 @@ impl Trouble {
         Self { calls, nth, kind }
     }
 
+    /// A read that is old: where the program was told of something newer, or where it was not.
+    pub(crate) fn old(random: &mut Random, is_known: bool) -> Self {
+        let calls = random.weighted(&[
+            (5, Calls::Configurations),
+            (1, Calls::Connections),
+            (5, Calls::Records),
+            (2, Calls::Applications),
+            (1, Calls::Application),
+        ]);
+        let says =
+            [("config", "null"), ("config", "{}"), ("tunnel_id", "\"00000000-0000-4000-8000-000000000000\"")];
+        let (member, value) = random.pick(&says);
+        let kind = if is_known && matches!(calls, Calls::Configurations) && random.chance(25) {
+            Kind::Says { member, value }
+        } else {
+            let writes = random.weighted(&[(4, 1), (2, 2), (1, 3), (2, usize::MAX)]);
+            Kind::Old { writes, is_known, is_all: random.chance(25) }
+        };
+        Self { calls, nth: 1 + random.below(4), kind }
+    }
+
     /// Whether Cloudflare refuses what it is asked for.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.kind, Kind::Refused { .. })
@@ -118,6 +155,11 @@ impl Trouble {
             Calls::Reads => Matcher::reads(),
             Calls::Writes => Matcher::writes(),
             Calls::Access => Matcher::call("*", "/accounts/*/access/**"),
+            Calls::Configurations => Matcher::get_configuration(),
+            Calls::Connections => Matcher::call("GET", "/accounts/*/cfd_tunnel/*/connections"),
+            Calls::Records => Matcher::list_records(),
+            Calls::Applications => Matcher::list_applications(),
+            Calls::Application => Matcher::call("GET", "/accounts/*/access/apps/*"),
         };
         let done_but = |fault| Fault::DoneBut(Box::new(fault));
         let fault = match self.kind {
@@ -144,6 +186,16 @@ impl Trouble {
                 cloudflare.fault_for(matcher, self.nth, Duration::from_secs(seconds), fault);
                 return;
             }
+            Kind::Old { writes, is_known, is_all } => {
+                let old = Box::new(Fault::Old { writes });
+                let fault = if is_known { Fault::Known(old) } else { Fault::Unknown(old) };
+                if is_all {
+                    cloudflare.fault_for(matcher, self.nth, FOR_EVER, fault);
+                    return;
+                }
+                fault
+            }
+            Kind::Says { member, value } => Fault::Known(Box::new(Fault::says(member, value))),
             Kind::Crash { is_done } => {
                 // What the program would write next to its end never happens.
                 let matcher =

@@ -258,6 +258,27 @@ impl Foreign {
         self.documents.insert(tunnel.to_owned(), written);
     }
 
+    /// A tunnel was written by an old reading of it, of which the process could not know that it was old: what others wrote
+    /// since is lost, what went since is back, and no stamp names that.
+    pub(crate) fn lost_update(&mut self, cloudflare: &Cloudflare, tunnel: &str) {
+        let ours = self.ours(cloudflare, tunnel);
+        let stamped = ours.into_iter().filter(|rule| is_stamped(cloudflare, tunnel, &place(rule)));
+        self.wrote_document(cloudflare, tunnel, &stamped.collect::<Vec<String>>());
+    }
+
+    /// Records were written by an old list of them, of which the process could not know that it was old: the stamps name
+    /// what they named then.
+    pub(crate) fn lost_stamps(&mut self, cloudflare: &Cloudflare, is_of_zone: impl Fn(&str) -> bool) {
+        for tunnel in cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted) {
+            for rule in self.ours(cloudflare, &tunnel.id) {
+                let place = place(&rule);
+                if is_of_zone(&place.hostname) && !is_stamped(cloudflare, &tunnel.id, &place) {
+                    self.orphan(&place.hostname);
+                }
+            }
+        }
+    }
+
     /// The tunnel is gone with all its rules.
     pub(crate) fn lost_document(&mut self, tunnel: &str) {
         self.documents.remove(tunnel);

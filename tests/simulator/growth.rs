@@ -93,7 +93,7 @@ fn run_one(manner: Manner, loops: usize) -> Growth {
         ("NAMESPACE_GUARD", manner.namespace_guard.to_string()),
         ("ACCESS_POLICIES", "staff,on-call".to_owned()),
     ];
-    let instance = Instance::start(&harness, &variables);
+    let instance = Instance::start(&harness, 0, &variables);
     let api = instance.program().external_dns().api;
     let controller = Controller { api, registry: manner.registry, policy: SyncPolicy::Sync };
     let mut random = Random::new(1);

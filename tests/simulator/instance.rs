@@ -11,6 +11,8 @@ use crate::invariants::Violation;
 
 /// A running program. Dropped, it is a process that was killed: nothing is finished, nothing is remembered.
 pub(crate) struct Instance {
+    /// By which Cloudflare knows what it was told.
+    pub(crate) client: u64,
     clock: Arc<SimulatedClock>,
     program: Option<Program>,
     /// Cloudflare told it to make no call before.
@@ -19,7 +21,8 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Starts one, and waits until it has looked at its token and tunnels.
-    pub(crate) fn start(harness: &Harness, variables: &[(&'static str, String)]) -> Self {
+    pub(crate) fn start(harness: &Harness, client: u64, variables: &[(&'static str, String)]) -> Self {
+        harness.cloudflare.call_as(client);
         let variables: Vec<(&'static str, &str)> =
             variables.iter().map(|(name, value)| (*name, &**value)).collect();
         let mut config = harness.config(&variables);
@@ -29,7 +32,7 @@ impl Instance {
         let clock = Arc::new(SimulatedClock::of(harness.cloudflare.time()));
         let program = harness.start_configured(Arc::clone(&clock) as _, config);
         clock.await_watch();
-        Self { clock, program: Some(program), limited_until: Duration::ZERO }
+        Self { client, clock, program: Some(program), limited_until: Duration::ZERO }
     }
 
     pub(crate) fn program(&self) -> &Program {

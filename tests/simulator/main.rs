@@ -22,6 +22,7 @@ mod foreign;
 mod growth;
 mod instance;
 mod invariants;
+mod lag;
 mod mend;
 mod objects;
 mod outages;
@@ -34,8 +35,10 @@ mod steps;
 mod strangers;
 mod touched;
 mod trace;
+mod unkind;
 mod world;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -46,10 +49,11 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Clock, SystemClock};
 
 use crate::coverage::Coverage;
 use crate::shrink::Script;
+use crate::unkind::Kind;
 
 /// What may be said.
-const ARGUMENTS: &str =
-    "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, and a number";
+const ARGUMENTS: &str = "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, unkind, old, lag, ages, unwritable, \
+     overlap, elsewhere, hands, and a number";
 
 /// Worlds of an ordinary run of all tests, some five seconds of them.
 const SEEDS: u64 = 6;
@@ -76,6 +80,8 @@ struct Order {
     stops: bool,
     /// No worlds, but so many loops of one instance.
     growth: Option<usize>,
+    /// In what the worlds are as unkind as the real one.
+    kinds: BTreeSet<Kind>,
 }
 
 impl Order {
@@ -93,6 +99,7 @@ impl Order {
             shrinks: true,
             stops: false,
             growth: None,
+            kinds: BTreeSet::from(Kind::HELD),
         };
         let mut said: Vec<String> = Vec::new();
         for argument in arguments {
@@ -118,7 +125,17 @@ impl Order {
                 "stop" => order.stops = number > 0,
                 "growth" => order.growth = Some(count),
                 "shrink" => order.shrinks = number > 0,
-                _ => return Err(wrong()),
+                // All kinds or none, and then one by one.
+                "unkind" if number > 0 => order.kinds.extend(Kind::ALL),
+                "unkind" => order.kinds.clear(),
+                _ => {
+                    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(wrong)?;
+                    if number > 0 {
+                        order.kinds.insert(kind)
+                    } else {
+                        order.kinds.remove(&kind)
+                    };
+                }
             }
         }
         let is_said = |name: &str| said.iter().any(|one| one == name);
@@ -161,7 +178,7 @@ fn main() -> ExitCode {
 
 /// One world, run twice.
 fn run_one(order: &Order) -> bool {
-    let script = Script::of(order.seed, order.rounds);
+    let script = Script::of(order.seed, order.rounds, &order.kinds);
     let (first, second) = (script.run(), script.run());
     for line in first.trace.lines() {
         println!("{line}");
@@ -207,7 +224,7 @@ fn run_many(order: &Order) -> bool {
                     if seed.wrapping_sub(order.seed) >= order.seeds {
                         return;
                     }
-                    let script = Script::of(seed, order.rounds);
+                    let script = Script::of(seed, order.rounds, &order.kinds);
                     let outcome = script.run();
                     loops.fetch_add(outcome.loops, Ordering::Relaxed);
                     worlds.fetch_add(1, Ordering::Relaxed);
@@ -236,7 +253,7 @@ fn run_many(order: &Order) -> bool {
     if let Some((seed, script, kind)) = failures.first().filter(|_| order.shrinks) {
         report(order, *seed, script, kind);
     }
-    let too_little = coverage.is_too_little(worlds);
+    let too_little = coverage.is_too_little(worlds, &order.kinds);
     if let Some(too_little) = &too_little {
         println!("too little was looked at: {too_little}");
     }
@@ -259,5 +276,7 @@ fn report(order: &Order, seed: u64, script: &Script, kind: &'static str) {
     for line in outcome.said.iter().filter(|line| !line.starts_with("DEBUG")) {
         println!("{line}");
     }
-    println!("--- {:?}\nagain: just simulate seed={seed} rounds={}", outcome.failure, order.rounds);
+    let kinds = Kind::ALL.map(|kind| format!("{}={}", kind.name(), u8::from(order.kinds.contains(&kind))));
+    let (rounds, kinds) = (order.rounds, kinds.join(" "));
+    println!("--- {:?}\nagain: just simulate seed={seed} rounds={rounds} {kinds}", outcome.failure);
 }

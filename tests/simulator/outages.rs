@@ -1,15 +1,18 @@
 //! Places at Cloudflare that fail for some loops, while everything else answers: what is wanted elsewhere does not wait.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cloudflare_emulator::{Emulator, Fault, Matcher};
+use cloudflare_emulator::{Cloudflare, Emulator, Fault, Matcher, Tunnel};
 
 use crate::coverage::Share;
 use crate::excuses::has_to_be_served;
+use crate::foreign::{self, place};
 use crate::invariants::Violation;
 use crate::objects::{Object, zone};
 use crate::random::Random;
 use crate::rest;
+use crate::touched::Touched;
 use crate::world::World;
 
 /// Loops without any other trouble after which what is wanted elsewhere is served. The first one may learn of the place
@@ -34,6 +37,8 @@ enum Place {
     Zone(&'static str),
     /// What is written into a tunnel.
     Tunnel(&'static str),
+    /// The same of all tunnels.
+    Tunnels,
     /// A tunnel that cannot be read. Nobody knows what it holds, so it stops everything, as the documents say.
     Reading(&'static str),
 }
@@ -44,6 +49,9 @@ enum Kind {
     Reset,
     /// A page of something on the way.
     Page,
+    /// The token may read.
+    Forbidden,
+    Failing,
 }
 
 /// What is asked for of a hostname, and in how many loops it could have been served.
@@ -58,6 +66,8 @@ struct Wait {
 pub(crate) struct Outages {
     present: Option<Outage>,
     waits: Vec<Wait>,
+    /// Loops since it began.
+    loops: usize,
 }
 
 impl Outage {
@@ -70,12 +80,25 @@ impl Outage {
         Self { place, kind: random.pick(&[Kind::Unavailable, Kind::Reset, Kind::Page]) }
     }
 
+    /// One tunnel or both, which can be read and not written.
+    pub(crate) fn unwritable(random: &mut Random) -> Self {
+        let of_one = Place::Tunnel(random.pick(&["home", "office"]));
+        let place = if random.chance(70) { of_one } else { Place::Tunnels };
+        Self { place, kind: random.pick(&[Kind::Forbidden, Kind::Failing]) }
+    }
+
+    /// Whether it is one of these.
+    pub(crate) fn is_unwritable(self) -> bool {
+        matches!(self.kind, Kind::Forbidden | Kind::Failing)
+    }
+
     fn arm(self, cloudflare: &Emulator) {
         let (method, path) = cloudflare.edit(|cloudflare| match self.place {
             Place::Zone(zone) => ("POST", format!("/zones/{}/dns_records/batch", cloudflare.zone(zone).id)),
             Place::Tunnel(tunnel) => {
                 ("PUT", format!("/accounts/*/cfd_tunnel/{}/configurations", cloudflare.tunnel(tunnel).id))
             }
+            Place::Tunnels => ("PUT", "/accounts/*/cfd_tunnel/*/configurations".to_owned()),
             Place::Reading(tunnel) => {
                 ("GET", format!("/accounts/*/cfd_tunnel/{}/configurations", cloudflare.tunnel(tunnel).id))
             }
@@ -83,6 +106,8 @@ impl Outage {
         let fault = match self.kind {
             Kind::Unavailable => Fault::status(503),
             Kind::Reset => Fault::Reset,
+            Kind::Forbidden => Fault::error(403, 10000, "Authentication error"),
+            Kind::Failing => Fault::status(500),
             Kind::Page => Fault::Status {
                 code: 403,
                 headers: vec![("content-type".to_owned(), "text/html".to_owned())],
@@ -97,18 +122,23 @@ impl Outage {
         match self.place {
             Place::Zone(failing) => zone(object.host) == failing,
             Place::Tunnel(failing) => world.claims.was_in(object.host, failing, &world.settings),
-            Place::Reading(_) => true,
+            Place::Tunnels | Place::Reading(_) => true,
         }
     }
 }
 
 impl Outages {
     pub(crate) fn begin(&mut self, outage: Outage) {
-        *self = Self { present: Some(outage), waits: Vec::new() };
+        *self = Self { present: Some(outage), ..Self::default() };
     }
 
     pub(crate) fn end(&mut self) {
         *self = Self::default();
+    }
+
+    /// What cannot be written now, and can be read.
+    pub(crate) fn unwritable(&self) -> Option<Outage> {
+        self.present.filter(|outage| outage.is_unwritable())
     }
 
     pub(crate) fn arm(&self, cloudflare: &Emulator) {
@@ -116,6 +146,47 @@ impl Outages {
             outage.arm(cloudflare);
         }
     }
+}
+
+/// The names whose record of ours leads to a tunnel that cannot be written, and that has no rule of theirs, right now.
+pub(crate) fn led_in_vain(outage: Outage, cloudflare: &Cloudflare) -> BTreeSet<String> {
+    let is_failing = |tunnel: &&Tunnel| match outage.place {
+        Place::Tunnel(failing) => tunnel.name == failing,
+        _ => outage.place == Place::Tunnels,
+    };
+    let mut in_vain = BTreeSet::new();
+    for tunnel in cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted).filter(is_failing) {
+        let rules = foreign::document(cloudflare, &tunnel.id).rules;
+        let served: BTreeSet<String> = rules.iter().map(|rule| place(rule).hostname).collect();
+        let ours = cloudflare.records("example.com").iter().filter(|record| foreign::is_ours(record));
+        let led = ours.filter(|record| record.content == tunnel.hostname()).map(|record| record.name.clone());
+        in_vain.extend(led.filter(|name| !served.contains(name)));
+    }
+    in_vain
+}
+
+/// While a tunnel cannot be written, of the names that a wildcard record would lead elsewhere one alone has no service at
+/// any time: the one by which the program learns that it can be written again. The first loop learns of the failure.
+pub(crate) fn all_but_one_are_served(
+    world: &mut World,
+    led_in_vain: &BTreeSet<String>,
+    here: &Touched,
+) -> Result<(), Violation> {
+    let Some(outage) = world.outages.present else { return Ok(()) };
+    world.outages.loops += 1;
+    if !outage.is_unwritable() || world.outages.loops < 2 || !world.settings.is_wildcard_elsewhere {
+        return Ok(());
+    }
+    let is_touched =
+        |host: &&String| world.is_touched(host) || here.has(host, &world.claims, &world.settings);
+    let unserved: Vec<&String> = led_in_vain.iter().filter(|host| !is_touched(host)).collect();
+    if !unserved.is_empty() {
+        world.coverage.try_it("a name that waits for a tunnel that cannot be written");
+    }
+    if unserved.len() > 1 {
+        return Err(Violation::new("offline", format!("{outage:?}, and none of {unserved:?} is served")));
+    }
+    Ok(())
 }
 
 /// Looks at a loop that has just ended, in which nothing else went wrong if `is_calm`. Says who waited too long.

@@ -42,11 +42,13 @@ pub(crate) struct Settings {
     pub(crate) cluster_domain: &'static str,
     /// ExternalDNS's. Shorter than the time of grace, one loop sees a move half done.
     pub(crate) interval: Duration,
+    /// `*.example.com` leads to another proxy, and not to the tunnel `home`.
+    pub(crate) is_wildcard_elsewhere: bool,
 }
 
 impl Settings {
     /// Each takes one setting back to what it is by default. What objects are made by is not among them.
-    pub(crate) const PLAINER: [fn(&mut Self); 12] = [
+    pub(crate) const PLAINER: [fn(&mut Self); 13] = [
         |settings| settings.registry = Registry::Noop,
         |settings| settings.policy = SyncPolicy::Sync,
         |settings| settings.adopt = "",
@@ -57,6 +59,7 @@ impl Settings {
         |settings| settings.domain_filter = "",
         |settings| (settings.delays, settings.second_connector) = ([0; 3], None),
         |settings| settings.listing_lag = 0,
+        |settings| settings.is_wildcard_elsewhere = false,
         |settings| (settings.connect_timeout, settings.cluster_domain) = ("", ""),
         |settings| {
             settings.move_grace = "30s";
@@ -95,6 +98,7 @@ impl Settings {
             connect_timeout: random.weighted(&[(4, ""), (1, "7s")]),
             cluster_domain: random.weighted(&[(4, ""), (1, "cluster.test")]),
             interval: Duration::from_secs(random.weighted(&[(4, 60), (1, 20)])),
+            is_wildcard_elsewhere: false,
         }
     }
 

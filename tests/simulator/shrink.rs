@@ -1,14 +1,16 @@
 //! A failing world made smaller: steps are left out, and what goes wrong in them and is set, as long as it fails in the
 //! same way.
 
+use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::coverage::Coverage;
 use crate::focus::Focus;
 use crate::random::Random;
 use crate::settings::Settings;
-use crate::steps::{self, Step};
+use crate::steps::{self, Loop, Step};
 use crate::trace::Trace;
+use crate::unkind::{self, Kind};
 use crate::world::World;
 
 /// What a seed leads to.
@@ -30,11 +32,12 @@ pub(crate) struct Outcome {
 }
 
 impl Script {
-    pub(crate) fn of(seed: u64, rounds: usize) -> Self {
+    pub(crate) fn of(seed: u64, rounds: usize, kinds: &BTreeSet<Kind>) -> Self {
         let mut random = Random::new(seed);
-        let settings = Settings::random(&mut random);
+        let mut settings = Settings::random(&mut random);
         let focus = Focus::random(&mut random);
-        let steps = steps::random(&mut random, &settings, &focus, rounds);
+        let mut steps = steps::random(&mut random, &settings, &focus, rounds);
+        unkind::add(kinds, seed, &mut settings, &focus, &mut steps);
         Self { settings, steps }
     }
 
@@ -91,11 +94,13 @@ impl Script {
     /// The same with as few troubles and intruders.
     fn calmed(mut self, kind: &str) -> Self {
         for index in 0..self.steps.len() {
-            let Step::Loop(one) = &self.steps[index] else { continue };
-            if one.is_restarted {
+            if !matches!(self.steps[index], Step::Loop(_)) {
+                continue;
+            }
+            for plainer in [(|one| one.is_restarted = false) as fn(&mut Loop), |one| one.overlap = None] {
                 let mut fewer = self.clone();
                 if let Step::Loop(one) = &mut fewer.steps[index] {
-                    one.is_restarted = false;
+                    plainer(one);
                 }
                 if fewer.fails_as(kind) {
                     self = fewer;

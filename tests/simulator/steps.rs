@@ -36,6 +36,10 @@ pub(crate) enum Step {
     Wait {
         seconds: u64,
     },
+    /// The same, and nothing looks around meanwhile: records grow old.
+    Age {
+        seconds: u64,
+    },
     /// The program is ended between two loops, and started again.
     Restart,
     /// Whether there is a second program of the same settings.
@@ -98,6 +102,19 @@ pub(crate) struct Loop {
     pub(crate) troubles: Vec<Trouble>,
     /// Who writes between two calls, and before which read.
     pub(crate) intruders: Vec<(usize, Stranger)>,
+    /// The other program of the same settings plays its whole loop meanwhile.
+    pub(crate) overlap: Option<Overlap>,
+}
+
+/// A loop within a loop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overlap {
+    /// Before which read of the outer one.
+    pub(crate) read: usize,
+    /// Decides the order of what the cluster asks for.
+    pub(crate) seed: u64,
+    /// Its ExternalDNS has not seen the newest object yet.
+    pub(crate) lacks_newest: bool,
 }
 
 /// So many rounds of changes and one loop lie between two rests.
@@ -239,5 +256,6 @@ fn any_loop(random: &mut Random, focus: &Focus, number: usize) -> Loop {
         intruders: (0..intruders)
             .map(|_| (1 + random.below(12), Stranger::random(random, focus, 1_000 + number)))
             .collect(),
+        overlap: None,
     }
 }

@@ -59,6 +59,10 @@ enum Kind {
         host: &'static str,
         path: Option<&'static str>,
     },
+    /// With options, and anywhere before the last rule.
+    AddRuleBetween {
+        host: &'static str,
+    },
     RemoveRule,
     ChangeFrame,
     AddRecord {
@@ -123,10 +127,24 @@ impl Stranger {
         Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
     }
 
+    /// A rule of theirs that no object asks for, between those that are there.
+    pub(crate) fn between(random: &mut Random, focus: &Focus, number: usize) -> Self {
+        let kind = Kind::AddRuleBetween { host: random.pick(&focus.hosts) };
+        Self { kind, tunnel: random.pick(&["home", "office"]), which: random.below(50), number }
+    }
+
+    pub(crate) fn is_between(&self) -> bool {
+        matches!(self.kind, Kind::AddRuleBetween { .. })
+    }
+
     /// Does it, and takes note of the hostnames whose visitors may get something else by it.
     pub(crate) fn act(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign) {
         match self.kind {
-            Kind::AddRule { host, path } => self.add_rule(cloudflare, foreign, host, path),
+            Kind::AddRule { host, path } => self.add_rule(cloudflare, foreign, host, path, &json!({}), 0),
+            Kind::AddRuleBetween { host } => {
+                let options = json!({"noTLSVerify": true, "httpHostHeader": "theirs.test", "connectTimeout": self.number});
+                self.add_rule(cloudflare, foreign, host, Some(UNWANTED_PATH), &options, self.which);
+            }
             Kind::RemoveRule | Kind::ChangeFrame | Kind::RemoveOurRule | Kind::ChangeOurRule => {
                 self.edit_document(cloudflare, foreign);
             }
@@ -233,7 +251,16 @@ impl Stranger {
         (!tunnel.deleted).then(|| tunnel.id.clone())
     }
 
-    fn add_rule(&self, cloudflare: &mut Cloudflare, foreign: &mut Foreign, host: &str, path: Option<&str>) {
+    /// `place_among`: behind how many of the rules that are there, as far as there are so many before the last one.
+    fn add_rule(
+        &self,
+        cloudflare: &mut Cloudflare,
+        foreign: &mut Foreign,
+        host: &str,
+        path: Option<&str>,
+        options: &Value,
+        place_among: usize,
+    ) {
         let Some(tunnel) = self.id_of(cloudflare) else { return };
         let ours = foreign.ours(cloudflare, &tunnel);
         let mut written = document(cloudflare, &tunnel);
@@ -253,7 +280,11 @@ impl Stranger {
         if let (Some(path), Some(members)) = (path, rule.as_object_mut()) {
             members.insert("path".to_owned(), json!(path));
         }
-        written.rules.insert(0, rule.to_string());
+        if options.as_object().is_some_and(|options| !options.is_empty()) {
+            rule["originRequest"] = options.clone();
+        }
+        let index = place_among % written.rules.len().max(1);
+        written.rules.insert(index, rule.to_string());
         if cloudflare.put_configuration(&tunnel, &written.text()).is_ok() {
             foreign.touch(host);
             foreign.wrote_document(cloudflare, &tunnel, &ours);

@@ -19,16 +19,18 @@ use crate::faults::{DELAY_MAX, Trouble};
 use crate::foreign::{self, Foreign};
 use crate::instance::Instance;
 use crate::invariants::{self, Violation};
+use crate::lag;
 use crate::mend;
 use crate::objects::{self, CONTESTED, HOSTS, ON_CALL, Object};
 use crate::outages::{self, Outages};
 use crate::random::Random;
 use crate::rest;
 use crate::settings::Settings;
-use crate::steps::{Disliked, Loop, Step};
+use crate::steps::{Disliked, Loop, Overlap, Step};
 use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OTHER_URL, OTHER_WISH};
 use crate::touched::{Place, Touched};
 use crate::trace::Trace;
+use crate::unkind;
 
 /// ExternalDNS's own.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
@@ -44,6 +46,9 @@ const RENAMED: &str = "renamed";
 
 /// The watch over tunnels gets its turn so often.
 const WATCH_PERIOD: Duration = Duration::from_secs(5);
+
+/// By which Cloudflare knows the program of the other owner.
+const OTHER_CLIENT: u64 = 1_000_000;
 
 /// So many writes of one loop are looked after.
 const WATCHED_WRITES: usize = 40;
@@ -62,11 +67,15 @@ pub(crate) struct World {
     pub(crate) harness: Harness,
     /// The program, and for some time a second one of the same settings, as while a Deployment is rolled out.
     replicas: Vec<Instance>,
+    /// How many there were.
+    started: u64,
     /// One with another `OWNER_ID`, from its first loop on.
     other: Option<Instance>,
     pub(crate) foreign: Arc<Mutex<Foreign>>,
     /// What was seen right after a write.
     seen: Arc<Mutex<Vec<String>>>,
+    /// The most names of ours without service that were seen at once in a loop.
+    led_in_vain: Arc<Mutex<BTreeSet<String>>>,
     /// What ExternalDNS goes by under `--registry=crd`, whichever replica it asks.
     applied: AppliedRecords,
     /// What the cluster has.
@@ -102,14 +111,17 @@ impl World {
         let cloudflare = &harness.cloudflare;
         cloudflare.stop_clock();
         account::set_up(cloudflare, &settings);
+        cloudflare.keep_past();
         let foreign = cloudflare.edit(|cloudflare| Foreign::of(cloudflare, &settings));
         let mut world = Self {
             settings,
             harness,
             replicas: Vec::new(),
+            started: 0,
             other: None,
             foreign: Arc::new(Mutex::new(foreign)),
             seen: Arc::default(),
+            led_in_vain: Arc::default(),
             applied: AppliedRecords::default(),
             all: Vec::new(),
             objects: Vec::new(),
@@ -128,6 +140,9 @@ impl World {
             loops: 0,
             coverage: Coverage::default(),
         };
+        if world.settings.is_wildcard_elsewhere {
+            world.coverage.try_it("a wildcard record that leads elsewhere");
+        }
         world.add_replica();
         world
     }
@@ -171,6 +186,9 @@ impl World {
                 self.source = if *is_blank { Source::Nothing } else { Source::Everything };
             }
             Step::Stranger(stranger) => {
+                if stranger.is_between() {
+                    self.coverage.try_it("a rule by hand between ours");
+                }
                 let foreign = Arc::clone(&self.foreign);
                 let mut foreign = foreign.lock().unwrap_or_else(PoisonError::into_inner);
                 self.cloudflare().edit(|cloudflare| stranger.act(cloudflare, &mut foreign));
@@ -179,6 +197,12 @@ impl World {
                 self.cloudflare().advance_clock(EDGE_MAX);
             }
             Step::Wait { seconds } => self.pass(Duration::from_secs(*seconds))?,
+            Step::Age { seconds } => {
+                let skipped = seconds.saturating_sub(INTERVAL.as_secs());
+                self.coverage.try_it(unkind::label_of_age(*seconds));
+                self.cloudflare().advance_clock(Duration::from_secs(skipped));
+                self.pass(Duration::from_secs(seconds - skipped))?;
+            }
             Step::Restart => self.restart(),
             Step::Replica(is_there) => {
                 self.replicas.truncate(1);
@@ -208,6 +232,9 @@ impl World {
             }
             Step::Outage(outage) => {
                 self.had_outage = true;
+                if outage.is_unwritable() {
+                    self.coverage.try_it("a tunnel that cannot be written");
+                }
                 self.outages.begin(*outage);
             }
             Step::OutageOver => self.outages.end(),
@@ -441,6 +468,7 @@ impl World {
         if !self.settings.sees_drift() {
             self.note_refused(&desired, one);
         }
+        let inner = one.overlap.and_then(|overlap| self.arm_overlap(overlap, one.replica, &desired));
         self.arm(one);
         self.outages.arm(self.cloudflare());
         self.arm_limit();
@@ -457,6 +485,7 @@ impl World {
             endpoints = objects::endpoints(&reversed, &mut random);
         }
         let controller = self.controller(one.replica);
+        self.cloudflare().call_as(self.replicas[one.replica % self.replicas.len()].client);
         let ends = one.is_restarted.then_some(one.replica);
         self.named.clear();
         let outcome = self.converse(controller, ends, self.settings.request_timeout, &endpoints);
@@ -470,8 +499,12 @@ impl World {
         let calls = self.cloudflare().take_calls();
         self.cloudflare().clear_faults();
         self.trace.note_calls(&calls);
-        let replica = one.replica % self.replicas.len();
-        self.replicas[replica].note_calls(&calls)?;
+        if let Some(inner) = &inner {
+            inner.look(self)?;
+        } else {
+            let replica = one.replica % self.replicas.len();
+            self.replicas[replica].note_calls(&calls)?;
+        }
         self.note_limit(&calls);
         self.trace.note(format!("{outcome:?} at {:?}", self.time().now()));
         match outcome {
@@ -481,14 +514,66 @@ impl World {
         if is_crashed {
             self.restart_replica(one.replica);
         }
+        self.count_untrue(&calls);
+        let lag = lag::excuse(self, &calls);
         self.nothing_foreign_was_seen()?;
         let watched = self.cloudflare().watched();
         self.cloudflare().watch(&[]);
-        let touched_here = self.foreign().take_touched();
+        let mut touched_here = self.foreign().take_touched();
+        touched_here.extend(&lag);
+        if let Some(host) = inner.and_then(|inner| inner.lacking()) {
+            touched_here.add(Place::Host(host.to_owned()));
+        }
         self.touch(&touched_here);
         invariants::after_loop(self, &watched, &touched_here)?;
+        let led_in_vain =
+            std::mem::take(&mut *self.led_in_vain.lock().unwrap_or_else(PoisonError::into_inner));
+        outages::all_but_one_are_served(self, &led_in_vain, &touched_here)?;
         outages::after_loop(self, one.troubles.is_empty() && one.intruders.is_empty())?;
         Ok(done_writes(&calls))
+    }
+
+    /// Lets the other program play its whole loop between two calls of this one. The registry `crd` has one memory for both,
+    /// which no loop within a loop could change.
+    fn arm_overlap(&mut self, overlap: Overlap, replica: usize, desired: &[Object]) -> Option<Inner> {
+        if self.settings.registry == Registry::Crd {
+            return None;
+        }
+        if self.replicas.len() < 2 {
+            self.add_replica();
+        }
+        // An object that somebody put or edited is the last one.
+        let (lacking, seen) = match desired.split_last() {
+            Some((newest, others)) if overlap.lacks_newest => (Some(newest.host), others),
+            _ => (None, desired),
+        };
+        let endpoints = objects::endpoints(seen, &mut Random::new(overlap.seed));
+        let controller = self.controller(replica + 1);
+        let client = self.replicas[(replica + 1) % self.replicas.len()].client;
+        let outcome: Arc<Mutex<Option<Result<(), Failure>>>> = Arc::default();
+        let heard = Arc::clone(&outcome);
+        // As with other writers: nobody can close the time between a document's reading and its writing.
+        self.cloudflare().run_before(Matcher::reads(), overlap.read, client, move || {
+            let answer = controller.run_loop(&endpoints);
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        });
+        Some(Inner { outcome, lacking })
+    }
+
+    /// Takes note of answers that are old, or contradict themselves.
+    fn count_untrue(&mut self, calls: &[Call]) {
+        for call in calls {
+            if call.contradicts {
+                self.coverage.try_it("a contradiction");
+            } else if call.writes_ago > 0 {
+                self.coverage.try_it(lag::label(call));
+            }
+        }
+    }
+
+    /// What was seen right after a write was the doing of an answer that was old.
+    pub(crate) fn forget_seen(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What is refused beside something that is done passes for done, and what is back before its deletion was answered
@@ -566,7 +651,8 @@ impl World {
     pub(crate) fn run_other(&mut self) -> Result<usize, Violation> {
         let mut variables = vec![("OWNER_ID", "other".to_owned()), ("CF_TUNNEL_ID", OTHER_TUNNEL.to_owned())];
         variables.push(("MASS_DELETION_LIMIT", "0".to_owned()));
-        let instance = self.other.take().unwrap_or_else(|| Instance::start(&self.harness, &variables));
+        let instance =
+            self.other.take().unwrap_or_else(|| Instance::start(&self.harness, OTHER_CLIENT, &variables));
         let api = instance.program().external_dns().api;
         self.other = Some(instance);
         self.foreign().touch(OTHER_WISH);
@@ -577,6 +663,7 @@ impl World {
         self.cloudflare().watch_as(&invariants::VISITORS, &urls);
         self.cloudflare().take_calls();
         self.arm(&Loop::default());
+        self.cloudflare().call_as(OTHER_CLIENT);
         let controller = Controller { api, registry: Registry::Noop, policy: SyncPolicy::Sync };
         let wanted = [OTHER_HOST, OTHER_WISH].map(|host| published(host, OTHER_SERVICE));
         let outcome = self.converse(controller, None, REQUEST_TIMEOUT, &wanted);
@@ -610,9 +697,17 @@ impl World {
         let cloudflare = self.cloudflare();
         for nth in 1..=WATCHED_WRITES {
             let (foreign, seen) = (Arc::clone(&self.foreign), Arc::clone(&self.seen));
+            let (outage, most) = (self.outages.unwritable(), Arc::clone(&self.led_in_vain));
             cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
                 let found = foreign.lock().unwrap_or_else(PoisonError::into_inner).violations(cloudflare);
                 seen.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+                if let Some(outage) = outage {
+                    let now = outages::led_in_vain(outage, cloudflare);
+                    let mut most = most.lock().unwrap_or_else(PoisonError::into_inner);
+                    if most.len() < now.len() {
+                        *most = now;
+                    }
+                }
             });
         }
         for (nth, stranger) in &one.intruders {
@@ -635,6 +730,7 @@ impl World {
             let step = (end - self.time().now()).min(WATCH_PERIOD);
             self.cloudflare().advance_clock(step);
             for instance in self.replicas.iter_mut().chain(&mut self.other) {
+                self.harness.cloudflare.call_as(instance.client);
                 instance.run_watch();
                 let calls = self.harness.cloudflare.take_calls();
                 self.trace.note_calls(&calls);
@@ -657,9 +753,43 @@ impl World {
     }
 
     fn add_replica(&mut self) {
-        self.replicas.push(Instance::start(&self.harness, &self.settings.variables()));
+        self.started += 1;
+        let instance = Instance::start(&self.harness, self.started, &self.settings.variables());
+        self.replicas.push(instance);
         let calls = self.cloudflare().take_calls();
         self.trace.note_calls(&calls);
+    }
+}
+
+/// A loop within a loop.
+struct Inner {
+    /// `None` where the outer one did not get so far.
+    outcome: Arc<Mutex<Option<Result<(), Failure>>>>,
+    /// The hostname of the object that its ExternalDNS has not seen.
+    lacking: Option<&'static str>,
+}
+
+impl Inner {
+    fn has_run(&self) -> bool {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn lacking(&self) -> Option<&'static str> {
+        self.lacking.filter(|_| self.has_run())
+    }
+
+    fn look(&self, world: &mut World) -> Result<(), Violation> {
+        if self.has_run() {
+            world.coverage.try_it("two instances overlap");
+        }
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match outcome {
+            Some(Err(Failure::Fatal(problem))) => Err(Violation::new("answer", problem)),
+            outcome => {
+                world.trace.note(format!("the loop within: {outcome:?}"));
+                Ok(())
+            }
+        }
     }
 }
 

@@ -1,0 +1,81 @@
+//! Answers that are old and of which the process could not know it: after a start, and where another writer or instance
+//! wrote. Nothing tells such an answer from the truth, so what is written by it is written by the state of then: a
+//! precondition of the world, which stands beside the lost update.
+
+use cloudflare_emulator::Call;
+
+use crate::objects::zone;
+use crate::touched::{Place, Touched};
+use crate::world::World;
+
+const TUNNELS: [&str; 2] = ["home", "office"];
+const ZONES: [&str; 3] = ["example.com", "example.org", "inner.example.com"];
+
+fn is_old(call: &Call) -> bool {
+    call.writes_ago > 0 && !call.is_known_old
+}
+
+/// What is old, by the path of the call, and whether the process knew.
+pub(crate) fn label(call: &Call) -> &'static str {
+    let path = &*call.path;
+    match (call.is_known_old, path) {
+        (true, path) if path.ends_with("/configurations") => "an old configuration",
+        (true, path) if path.ends_with("/connections") => "old connectors",
+        (true, path) if path.ends_with("/dns_records") => "an old list of records",
+        (true, path) if path.ends_with("/apps") => "an old list of applications",
+        (true, _) => "an old application",
+        (false, path) if path.ends_with("/configurations") => "unknown: an old configuration",
+        (false, path) if path.ends_with("/connections") => "unknown: old connectors",
+        (false, path) if path.ends_with("/dns_records") => "unknown: an old list of records",
+        (false, path) if path.ends_with("/apps") => "unknown: an old list of applications",
+        (false, _) => "unknown: an old application",
+    }
+}
+
+/// Where visitors may get something else by what the process could not know. What it wrote by the old state of the very
+/// tunnel, or of the zone, is taken for that of another writer.
+pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
+    let mut touched = Touched::default();
+    let paths = world.cloudflare().edit(|cloudflare| {
+        let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+        let tunnels: Vec<(String, String)> =
+            tunnels.map(|tunnel| (tunnel.name.clone(), tunnel.id.clone())).collect();
+        let zones: Vec<(String, String)> =
+            cloudflare.zones().iter().map(|zone| (zone.name.clone(), zone.id.clone())).collect();
+        (tunnels, zones)
+    });
+    let id = |of: &[(String, String)], name: &str| {
+        of.iter().find(|(known, _)| known == name).map(|(_, id)| id.clone())
+    };
+    for name in TUNNELS {
+        let Some(id) = id(&paths.0, name) else { continue };
+        let end = format!("/cfd_tunnel/{id}/configurations");
+        let of_tunnel: Vec<&Call> = calls.iter().filter(|call| call.path.ends_with(&end)).collect();
+        if of_tunnel.iter().any(|call| is_old(call)) {
+            touched.add(Place::Tunnel(name));
+        }
+        // What was planned by it alone is not written by it: each write reads the tunnel once more.
+        let is_written_by_it =
+            of_tunnel.array_windows().any(|[read, write]| is_old(read) && write.is_write());
+        if is_written_by_it {
+            world.cloudflare().edit(|cloudflare| world.foreign().lost_update(cloudflare, &id));
+            world.forget_seen();
+        }
+    }
+    for name in ZONES {
+        let Some(id) = id(&paths.1, name) else { continue };
+        let beginning = format!("/zones/{id}/dns_records");
+        let mut of_zone = calls.iter().filter(|call| call.path.starts_with(&beginning));
+        if !of_zone.any(is_old) {
+            continue;
+        }
+        touched.add(Place::Zone(name));
+        if of_zone.any(Call::is_write) {
+            world.cloudflare().edit(|cloudflare| {
+                world.foreign().lost_stamps(cloudflare, |host| zone(host) == name);
+            });
+            world.forget_seen();
+        }
+    }
+    touched
+}
