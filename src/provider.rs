@@ -35,7 +35,7 @@ pub(crate) use crate::provider::access::reader::{
     APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
 };
 pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::Said;
+use crate::provider::memory::{Places, Said};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
@@ -45,7 +45,6 @@ pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::INVALID;
-use crate::reconcile::strays::Strays;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::body::{Arrived, Body};
 use crate::webhook::{Failure, Service};
@@ -59,10 +58,10 @@ pub struct Provider {
     resolved: Mutex<Option<Arc<Resolved>>>,
     adjustments: Adjustments,
     writer: Writer,
-    strays: Mutex<Strays>,
+    places: Mutex<Places>,
     said_notes: Mutex<Said<LogLine>>,
-    /// When the last loop began, and the hostnames that had a record of ours then.
-    last_loop: Mutex<Option<(i64, usize)>>,
+    /// When the last loop began.
+    last_loop: Mutex<Option<i64>>,
     first_loop: Once,
 }
 
@@ -89,7 +88,7 @@ impl Provider {
             resolved: Mutex::default(),
             adjustments: Adjustments::default(),
             writer: Writer { client, clock, metrics, readings, is_dry_run, state },
-            strays: Mutex::default(),
+            places: Mutex::default(),
             said_notes: Mutex::default(),
             last_loop: Mutex::default(),
             first_loop: Once::new(),
@@ -120,24 +119,22 @@ impl Service for Provider {
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
-        let own_before = self.writer.readings.last().map(|last| last.own_rules(settings)).unwrap_or_default();
         let snapshot = self.writer.readings.read(&resolved, false, deadline);
         let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, settings);
-        let strays = lock(&self.strays).look(&own_before, &snapshot, settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
-        let notes = shown.notes.iter().chain(&strays).map(Note::line);
+        let notes = shown.notes.iter().map(Note::line);
         let news = lock(&self.said_notes).news(notes, self.writer.clock.unix_seconds());
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
-        // They are sorted by name.
-        self.begin_loop(shown.endpoints.chunk_by(|one, other| one.dns_name == other.dns_name).count());
+        lock(&self.places).show(&shown.endpoints);
+        self.begin_loop();
         Ok(shown.endpoints)
     }
 
@@ -146,6 +143,7 @@ impl Service for Provider {
         let last = self.writer.readings.last();
         let adjusted =
             self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
+        lock(&self.places).send(&adjusted.endpoints);
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last, settings);
@@ -160,8 +158,13 @@ impl Service for Provider {
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        let changes = planned_changes(changes, &resolved.settings)?;
-        self.writer.apply(&changes, &resolved, deadline)
+        let outcome = planned_changes(changes, &resolved.settings)
+            .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
+        if let Err(failure) = &outcome {
+            lock(&self.writer.state.last_request).failure =
+                Some(format!("the last request failed: {failure}"));
+        }
+        outcome
     }
 }
 

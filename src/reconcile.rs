@@ -22,7 +22,6 @@ pub mod records;
 pub mod service_template;
 pub mod snapshot;
 pub mod stamp;
-pub mod strays;
 pub mod target;
 pub mod wildcard;
 mod winner;

@@ -18,17 +18,17 @@ const ROWS_MAX_BYTES: usize = 512 * 1024;
 /// What the process knows of the last loop of ExternalDNS. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
 pub struct Status {
-    /// False if something that was asked about is not done, and is not done by itself.
+    /// True if everything that was asked about is published, written, without a service or left out.
     pub ok: bool,
     /// When the last loop began; `None` before the first one.
     pub loop_began: Option<i64>,
     /// Hostnames that ExternalDNS wants to be published.
     pub wanted: usize,
-    /// Hostnames that had a record of ours when the last loop began.
+    /// Those of them of which everything stood as it is sent when the last loop began.
     pub published: usize,
-    /// What was asked for in the last loop and is neither done nor waits.
+    /// What was asked for in the last request, and is neither done nor waits.
     pub refused: usize,
-    /// What was asked for in the last loop and is done once something else is.
+    /// What is done once something else is, or is left to the next request, or was not asked for.
     pub waiting: usize,
     /// Hostnames that were sent without a service.
     pub without_service: usize,
@@ -41,10 +41,12 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
 pub struct Row {
     pub hostname: String,
+    /// Empty for the rule without a path, or the record alone; `None` for all of the hostname that has no row of its own.
     pub path: Option<String>,
     /// The object that asks for it.
     pub resource: Option<String>,
-    /// The group of the reason, `published`, `left out`, `no service`, `not sent`, `not ready` or `note`.
+    /// The group of the reason, `published`, `written`, `next turn`, `left out`, `no service`, `not sent`, `not ready` or
+    /// `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
     pub refused: Option<String>,

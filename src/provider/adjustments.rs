@@ -34,6 +34,8 @@ pub struct Adjustments {
     /// What the last request sent.
     pub(super) sent: Mutex<Option<Sent>>,
     pub(super) said_notes: Mutex<Said<LogLine>>,
+    /// The objects whose place another one has.
+    pub(super) said_left_out: Mutex<Said<LogLine>>,
     taking_turns: Mutex<TakingTurns>,
     pub(super) wildcards: Mutex<Wildcards>,
 }
@@ -48,11 +50,10 @@ pub(super) struct Wildcards {
     pub(super) said: BTreeMap<(Box<str>, bool), i64>,
 }
 
-/// The hostnames of one request, as fingerprints.
+/// What one request sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    pub(super) wanted: Vec<u64>,
-    /// As many as are kept.
+    /// The hostnames without a service, as fingerprints; as many as are kept.
     pub(super) without_service: Vec<u64>,
     /// All endpoints without a service that did not ask to be left out.
     pub(super) unnamed: usize,
@@ -103,9 +104,6 @@ impl Adjustments {
             return Err(failure::too_much());
         }
         let adjusted = adjuster.finish();
-        // They are sorted by name.
-        let names = adjusted.endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
-        sent.wanted.extend(names.filter_map(|of_one| Some(fingerprint([&*of_one.first()?.dns_name]))));
         let unnamed = sent.unnamed;
         let names: Vec<&str> = sent.first_unnamed.iter().map(|name| &**name).collect();
         let names = names.join(", ");
@@ -115,7 +113,7 @@ impl Adjustments {
                 "{unnamed} endpoints name no service and are not published ({names}); LOG_LEVEL=debug names all"
             );
         }
-        let more = (adjusted.notes.len() > limits::NOTES_MAX).then(|| {
+        let more = (adjusted.notes.len() + adjusted.left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
                 limits::NOTES_MAX
@@ -124,11 +122,13 @@ impl Adjustments {
         let in_turns =
             lock(&self.taking_turns).see(adjusted.endpoints.iter().zip(adjusted.asked.iter().copied()));
         let notes = adjusted.notes.iter().map(Note::line).chain(in_turns);
-        let news = lock(&self.said_notes).news(notes.chain(more), clock.unix_seconds());
-        for line in news {
+        let now = clock.unix_seconds();
+        let news = lock(&self.said_notes).news(notes.chain(more), now);
+        let left_out = lock(&self.said_left_out).news(adjusted.left_out.iter().map(Note::line), now);
+        for line in left_out.into_iter().chain(news) {
             logging::log(Level::Warn, module_path!(), &line);
         }
-        lock(&self.wildcards).say(&adjusted.unasked_wildcards, clock.unix_seconds());
+        lock(&self.wildcards).say(&adjusted.unasked_wildcards, now);
         Ok(adjusted)
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     done: Done,
+    /// The number of pieces of each hostname that are not written yet.
+    unwritten: BTreeMap<&'a str, usize>,
     /// The rules that are ours by the stamps that were read and written so far.
     own: OwnRules,
     written_stamps: Written,
@@ -119,6 +121,7 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
+            unwritten: inserted(plan.hosts.iter().map(|host| (&*host.hostname, steps(host).count()))),
             own: plan.own.clone(),
             written_stamps: Written::default(),
             missed: BTreeMap::new(),
@@ -150,6 +153,9 @@ impl<'a> Execution<'a> {
             outcome = outcome.and(ran);
         }
         self.correct_stamps();
+        if let Err(error) = &outcome {
+            self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
+        }
         let stamped = self.written_stamps.hostnames();
         self.done.stamped = inserted(stamped.filter(|name| self.done.dropped.contains(*name)).cloned());
         for place in self.places.difference(&self.undecided_places) {
@@ -230,12 +236,13 @@ impl<'a> Execution<'a> {
 
     /// A write failed, whatever it was to write.
     fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], error: &Error) {
-        let hostnames: BTreeSet<Box<str>> = inserted(pieces.iter().map(|piece| piece.hostname.into()));
+        let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let line = self.line_of(place).word("hostnames", &hostnames.len());
-        let line = line.text(format!("a write to {} {outcome}: {error}", self.name_of(place)));
-        logging::log(Level::Warn, module_path!(), &line);
-        self.done.dropped.extend(hostnames);
+        let text = format!("a write to {} {outcome}: {error}", self.name_of(place));
+        logging::log(Level::Warn, module_path!(), &line.text(&*text));
+        let is_meant = |host: &&HostPlan| hostnames.contains(&*host.hostname);
+        self.leave_unwritten(self.plan.hosts.iter().filter(is_meant), &Reason::Failed(text));
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
         self.done.fails_anew |= !memory.is_failing(place.key());
@@ -326,6 +333,17 @@ impl<'a> Execution<'a> {
         let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
         let is_left = |(at, piece): (Step<'a>, Piece<'a>)| at > step || at == step && waits(&piece);
         self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
+    }
+
+    /// Leaves out the hostnames of which something is not written.
+    fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
+        for HostPlan { hostname, .. } in hosts {
+            if self.unwritten.get(&**hostname).is_some_and(|pieces| *pieces > 0)
+                && !self.done.dropped.contains(hostname)
+            {
+                self.leave_out(hostname, reason.clone());
+            }
+        }
     }
 
     fn leave_out_all(&mut self, pieces: &[Piece<'a>], reason: &Reason) {

@@ -1,24 +1,37 @@
 //! Answers the command `status`, from what the process holds for its work:
 //!
-//! - what is refused, waits or is withheld, and since when: the refusals of the last request, which keep the log from
-//!   saying them again;
-//! - what is published: the last snapshot, also one that a write has outdated;
-//! - what ExternalDNS sends: a fingerprint of each hostname of the last adjustment, eight bytes;
-//! - when the last loop began, and how many hostnames were published then.
+//! - what ExternalDNS sends and what it is shown: fingerprints, compared as ExternalDNS compares them;
+//! - what is refused, waits, failed or is withheld, and since when: the refusals of the last request, which keep the log
+//!   from saying them again;
+//! - what the last request wrote, and what it left to the next turn: fingerprints of hostnames;
+//! - what stands: the last snapshot, also one that a write has outdated.
+
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
 
 use log::info;
 
 use crate::locks::lock;
 use crate::model::text::fingerprint;
-use crate::model::{Hostname, hostname};
+use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::health::Missing;
 use crate::observe::status::{Row, Status};
+use crate::ordered::inserted;
 use crate::provider::Provider;
+use crate::provider::memory::{Place, Places, Said};
+use crate::provider::writer::LastRequest;
 use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
-use crate::reconcile::published::published;
+use crate::reconcile::published::{Published, published};
+use crate::reconcile::reading::is_unknown_path;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
 const PUBLISHED: &str = "published";
+
+const WRITTEN: &str = "written";
+
+const NEXT_TURN: &str = "next turn";
+
+const NO_SERVICE: &str = "no service";
 
 const NOTE: &str = "note";
 
@@ -32,13 +45,16 @@ const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so nothing is known of what is published: ask again in \
      seconds; where it stays so, the log says why reading fails";
 
-const NOT_WRITTEN: &str = "DRY_RUN is set, so nothing is written";
+const IS_WRITTEN: &str = "it is written as it is sent, or was already: the next loop sees it as it begins";
 
-const NOT_SEEN: &str = "ExternalDNS sends it and nothing refuses it: what a loop writes is seen as the next one begins; \
-     where that does not come, a filter of ExternalDNS keeps it out (--domain-filter, --exclude-domains, \
-     --managed-record-types), or its registry takes it for done (--registry=crd)";
+const IS_LEFT: &str =
+    "a request changes a limited number of hostnames, and the next ones go on with this one";
 
-const NO_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \
+const NOT_ASKED: &str = "ExternalDNS sends it and has not asked for its change yet: where the next request does not, a filter of \
+     ExternalDNS keeps it out (--domain-filter, --exclude-domains, --managed-record-types), or its registry takes it for \
+     done (--registry=crd)";
+
+const WITHOUT_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \
      http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
      where it has one, its annotations have the prefix of another version of ExternalDNS";
 
@@ -46,39 +62,118 @@ const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its anno
      version of ExternalDNS; ExternalDNS has no --source for its kind; a filter of ExternalDNS leaves it out, such as \
      --domain-filter; its object has no address in its status, and no target";
 
-impl Provider {
-    /// What is known of `hostname`; without one, what is refused, waits or is withheld.
-    pub fn status(&self, hostname: Option<&str>) -> Status {
-        let mut status = self.counts();
-        let mut rows: Vec<Row> = self.standstill().into_iter().collect();
-        let refusals = lock(&self.writer.state.refusals);
-        let Some(hostname) = hostname.map(hostname::normalize) else {
-            if self.settings.dry_run {
-                rows.push(row("", WAITING, NOT_WRITTEN.to_owned()));
+/// What is known of all places, while nothing changes it.
+struct View<'a> {
+    places: MutexGuard<'a, Places>,
+    refusals: MutexGuard<'a, Said<Refusal>>,
+    request: MutexGuard<'a, LastRequest>,
+}
+
+impl View<'_> {
+    /// The refusals of differences between what is sent and what is shown, one at most of a whole hostname: what failed comes
+    /// before what moves. Others were mended since, or their object went.
+    fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
+        let mut last = None;
+        self.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
+            if set_identifier.is_none() && last.replace(hostname) == Some(hostname) {
+                return false;
             }
+            let places = self.places.of(hostname);
+            let is_of = |place: &&Place| set_identifier.as_ref().is_some_and(|path| place.has_path(path));
+            let has_path = places.iter().any(|place| is_of(&place));
+            places.iter().any(|place| place.differs() && (!has_path || is_of(&place)))
+        })
+    }
+
+    /// The state of those places of a hostname that are neither published nor refused, if there are any.
+    fn rest(&self, hostname: &str, stands: &dyn Fn(&Place) -> bool) -> Option<(&'static str, &str)> {
+        let refused: Vec<Option<&str>> = self
+            .refusals
+            .all()
+            .filter(|(refusal, _)| *refusal.hostname == *hostname)
+            .map(|(refusal, _)| refusal.set_identifier.as_deref())
+            .collect();
+        let is_refused =
+            |place: &Place| refused.iter().any(|path| path.is_none_or(|path| place.has_path(path)));
+        let mut sent = self.places.of(hostname).iter().filter(|place| place.is_sent());
+        sent.find(|place| (place.differs() || !stands(place)) && !is_refused(place))?;
+        let name = fingerprint([hostname]);
+        Some(match &self.request.failure {
+            _ if self.request.left.contains(&name) => (NEXT_TURN, IS_LEFT),
+            _ if self.request.asked.contains(&name) => (WRITTEN, IS_WRITTEN),
+            failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
+        })
+    }
+
+    fn count(&self, status: &mut Status) {
+        let mut told: BTreeSet<u64> = inserted(self.request.asked.difference(&self.request.left).copied());
+        for (refusal, _) in self.refusals() {
+            *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
+            told.insert(fingerprint([&*refusal.hostname]));
+        }
+        for places in self.places.by_hostname() {
+            let mut sent = places.iter().filter(|place| place.is_sent());
+            status.wanted += usize::from(sent.clone().next().is_some());
+            match sent.find(|place| place.differs()) {
+                None => status.published += usize::from(places.iter().any(|place| place.is_sent())),
+                Some(open) => status.waiting += usize::from(!told.contains(&open.hostname)),
+            }
+        }
+    }
+}
+
+impl Provider {
+    /// What is known of `hostname`; without one, what is not done.
+    pub fn status(&self, hostname: Option<&str>) -> Status {
+        let (mut status, view) = (self.counts(), self.view());
+        let mut rows: Vec<Row> = self.standstill().into_iter().collect();
+        let Some(hostname) = hostname.map(hostname::normalize) else {
+            status.ok = rows.is_empty() && status.refused + status.waiting == 0;
             rows.extend(self.unasked_wildcards(None));
-            let is_done = rows.iter().all(|row| row.state != MISTAKE);
-            status.ok = is_done && status.refused == 0 && self.health.is_ready();
-            let count = rows.len() + status.refused + status.waiting;
-            status.fill(count, rows.into_iter().chain(refusals.all().map(refused)));
+            status.ok &= rows.iter().all(|row| row.state != MISTAKE);
+            let left_out = self.left_out(None);
+            let count = rows.len() + status.refused + status.waiting + left_out.len();
+            let names = view.places.unpublished().iter();
+            let rest = names.filter_map(|name| Some((name, view.rest(name, &|_| true)?)));
+            let rest = rest.filter(|(_, (state, _))| *state != WRITTEN);
+            let rest = rest.map(|(name, (state, what))| row(name, state, what.to_owned()));
+            let refused = view.refusals().map(refused);
+            status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
             return status;
         };
-        rows.extend(refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused));
-        drop(refusals);
-        rows.extend(self.unasked_wildcards(Some(&hostname)));
-        rows.extend(self.published(&hostname));
-        if rows.is_empty() {
-            rows.push(self.unpublished(&hostname));
+        let refused = view.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
+        rows.extend(refused.chain(self.unasked_wildcards(Some(&hostname))));
+        let standing = self.standing(&hostname);
+        let path_of = |one: &Published| one.path.as_deref().unwrap_or_default().to_owned();
+        let stands = |place: &Place| {
+            standing
+                .as_ref()
+                .is_none_or(|all| all.iter().any(|one| one.stands && place.has_path(&path_of(one))))
+        };
+        let rest = view.rest(&hostname, &stands);
+        rows.extend(rest.map(|(state, what)| row(&hostname, state, what.to_owned())));
+        rows.extend(standing.iter().flatten().map(|one| {
+            let path = path_of(one);
+            let mut places = view.places.of(&hostname).iter();
+            let is_published = one.stands && places.any(|place| place.has_path(&path) && !place.differs());
+            let resource = one.resource.as_deref().map(str::to_owned);
+            let state = if is_published { PUBLISHED } else { NOTE };
+            Row { path: Some(path), resource, ..row(&hostname, state, one.what.clone()) }
+        }));
+        rows.extend(self.left_out(Some(&hostname)));
+        if rows.iter().all(|row| row.state == NOTE) {
+            rows.push(self.unsent(&hostname));
         }
         rows.extend(self.notes(&hostname));
-        status.ok = rows.iter().all(|row| [PUBLISHED, NOTE, WAITING, LEFT_OUT].contains(&&*row.state));
+        let well = [PUBLISHED, WRITTEN, NO_SERVICE, LEFT_OUT, NOTE];
+        status.ok = rows.iter().all(|row| well.contains(&&*row.state));
         status.fill(rows.len(), rows);
         status
     }
 
-    /// Notes that a loop begins, and how many hostnames are published. The log has the counts of the first complete one.
-    pub(super) fn begin_loop(&self, published: usize) {
-        *lock(&self.last_loop) = Some((self.writer.clock.unix_seconds(), published));
+    /// Notes that a loop begins. The log has the counts of the first complete one.
+    pub(super) fn begin_loop(&self) {
+        *lock(&self.last_loop) = Some(self.writer.clock.unix_seconds());
         if lock(&self.adjustments.sent).is_some() {
             self.first_loop.call_once(|| {
                 let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
@@ -90,16 +185,16 @@ impl Provider {
         }
     }
 
+    fn view(&self) -> View<'_> {
+        let state = &self.writer.state;
+        let (refusals, request) = (lock(&state.refusals), lock(&state.last_request));
+        View { places: lock(&self.places), refusals, request }
+    }
+
     fn counts(&self) -> Status {
-        let (began, published) = lock(&self.last_loop).unzip();
-        let published = published.unwrap_or_default();
-        let mut status = Status { loop_began: began, published, ..Status::default() };
-        if let Some(sent) = &*lock(&self.adjustments.sent) {
-            (status.wanted, status.without_service) = (sent.wanted.len(), sent.unnamed);
-        }
-        for (refusal, _) in lock(&self.writer.state.refusals).all() {
-            *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
-        }
+        let without_service = lock(&self.adjustments.sent).as_ref().map_or(0, |sent| sent.unnamed);
+        let mut status = Status { loop_began: *lock(&self.last_loop), without_service, ..Status::default() };
+        self.view().count(&mut status);
         status
     }
 
@@ -114,19 +209,11 @@ impl Provider {
         Some(row("", WAITING, what.to_owned()))
     }
 
-    fn published(&self, hostname: &str) -> Vec<Row> {
-        let (Ok(resolved), Some(read), Ok(parsed)) =
-            (self.resolved(), self.writer.readings.as_read(), Hostname::parse(hostname))
-        else {
-            return Vec::new();
-        };
-        let found = published(&parsed, &read, &resolved.settings).into_iter();
-        let rows = found.map(|one| Row {
-            path: one.path.map(Into::into),
-            resource: one.resource.map(Into::into),
-            ..row(hostname, PUBLISHED, one.what)
-        });
-        rows.collect()
+    /// What stands of a hostname, if it is known.
+    fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
+        let (resolved, read) = (self.resolved().ok()?, self.writer.readings.as_read()?);
+        let parsed = Hostname::parse(hostname).ok();
+        Some(parsed.map(|parsed| published(&parsed, &read, &resolved.settings)).unwrap_or_default())
     }
 
     /// The wildcards that no object asks for by their word: of all, or of one hostname.
@@ -142,42 +229,47 @@ impl Provider {
         rows.collect()
     }
 
-    /// The row of a hostname that is neither refused nor published.
-    fn unpublished(&self, hostname: &str) -> Row {
+    /// The row of a hostname that is not sent to be published.
+    fn unsent(&self, hostname: &str) -> Row {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem.to_string());
         }
         if !self.settings.policy.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
-        let name = fingerprint([hostname]);
-        let (state, what) = match &*lock(&self.adjustments.sent) {
-            Some(sent) if sent.wanted.contains(&name) => {
-                (WAITING, if self.settings.dry_run { NOT_WRITTEN } else { NOT_SEEN })
-            }
-            Some(sent) if sent.without_service.contains(&name) => ("no service", NO_SERVICE),
-            _ => ("not sent", NOT_SENT),
-        };
+        let sent = lock(&self.adjustments.sent);
+        let is_without =
+            sent.as_ref().is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));
+        let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { ("not sent", NOT_SENT) };
         row(hostname, state, what.to_owned())
+    }
+
+    /// The objects whose places others have: of all hostnames, or of one.
+    fn left_out(&self, hostname: Option<&str>) -> Vec<Row> {
+        lines(&lock(&self.adjustments.said_left_out), hostname, LEFT_OUT)
     }
 
     /// The other lines of the log about a hostname.
     fn notes(&self, hostname: &str) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for said in [&self.said_notes, &self.adjustments.said_notes, &self.writer.state.said_notes] {
-            for (line, since) in lock(said).all().filter(|(line, _)| line.value("hostname") == Some(hostname))
-            {
-                let resource = line.value("resource").map(str::to_owned);
-                rows.push(Row { resource, since: Some(since), ..row(hostname, NOTE, line.text.clone()) });
-            }
-        }
-        rows
+        let said = [&self.said_notes, &self.adjustments.said_notes, &self.writer.state.said_notes];
+        said.into_iter().flat_map(|said| lines(&lock(said), Some(hostname), NOTE)).collect()
     }
+}
+
+/// Lines of the log as rows.
+fn lines(said: &Said<LogLine>, hostname: Option<&str>, state: &str) -> Vec<Row> {
+    let of = said.all().filter(|(line, _)| hostname.is_none() || line.value("hostname") == hostname);
+    let rows = of.map(|(line, since)| Row {
+        resource: line.value("resource").map(str::to_owned),
+        since: Some(since),
+        ..row(line.value("hostname").unwrap_or_default(), state, line.text.clone())
+    });
+    rows.collect()
 }
 
 fn refused((refusal, since): (&Refusal, i64)) -> Row {
     Row {
-        path: refusal.path().map(str::to_owned),
+        path: refusal.set_identifier.as_deref().filter(|path| !is_unknown_path(path)).map(str::to_owned),
         resource: refusal.resource.as_deref().map(str::to_owned),
         refused: Some(refusal.reason.label().to_owned()),
         since: Some(since),

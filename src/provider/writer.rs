@@ -1,7 +1,7 @@
 //! Carries out the changes that ExternalDNS asks for: it reads, plans and writes, and begins again if a write's outcome
 //! is unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,8 @@ use crate::limits;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
-use crate::model::{LogLine, TunnelId};
+use crate::model::text::fingerprint;
+use crate::model::{LogLine, TunnelId, hostname};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
@@ -47,6 +48,8 @@ const APPLY_ATTEMPTS_MAX: usize = 3;
 /// The time for looking at, and deleting, what is left of Access applications.
 const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
+const NOT_WRITTEN: &str = "DRY_RUN is set, so nothing is written";
+
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) client: Arc<Client>,
@@ -65,6 +68,7 @@ pub(super) struct State {
     waiting_work: Mutex<WaitingWork>,
     /// What is refused, as of the last request.
     pub(super) refusals: Mutex<Said<Refusal>>,
+    pub(super) last_request: Mutex<LastRequest>,
     pub(super) said_notes: Mutex<Said<LogLine>>,
     said_dry_run: Mutex<Said<LogLine>>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
@@ -72,6 +76,17 @@ pub(super) struct State {
     /// The places of our applications for which nothing answered at the last look; true if that was so at the look before as
     /// well.
     left_applications: Mutex<BTreeMap<Place, bool>>,
+}
+
+/// What became of the hostnames of the last request, as fingerprints.
+#[derive(Debug, Default)]
+pub(super) struct LastRequest {
+    /// Nothing was read since. What has no refusal of them was written or stood already, unless they are left.
+    pub(super) asked: BTreeSet<u64>,
+    /// They are left to the next turn.
+    pub(super) left: BTreeSet<u64>,
+    /// What kept the request, or a write of it, from being done. It may be why others wait.
+    pub(super) failure: Option<String>,
 }
 
 /// One request to write, while no other one is carried out.
@@ -89,9 +104,11 @@ impl Writer {
         if !self.state.was_asked.swap(false, Ordering::Relaxed) {
             self.count_refusals([].iter());
             lock(&self.state.refusals).forget();
+            *lock(&self.state.last_request) = LastRequest::default();
             lock(&self.state.said_notes).forget();
             lock(&self.state.said_dry_run).forget();
         }
+        lock(&self.state.last_request).asked.clear();
     }
 
     /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
@@ -115,17 +132,22 @@ impl Writer {
     }
 
     /// Logs the refusals that were not logged before.
-    fn report(&self, plan: &Plan, done: &Done) {
+    fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
         let now = self.clock.unix_seconds();
         let mut said = lock(&self.state.refusals);
         // A turn says nothing of the hostnames that it leaves.
-        let is_left = |refusal: &Refusal| plan.left.contains(&refusal.hostname);
+        let is_left = |refusal: &Refusal| {
+            plan.left.contains(&refusal.hostname) && !matches!(refusal.reason, Reason::Failed(_))
+        };
         let left: Vec<Refusal> =
             said.all().map(|(refusal, _)| refusal).filter(|one| is_left(one)).cloned().collect();
-        let news = said.news(refusals.cloned().map(Refusal::as_said).chain(left), now);
+        let known: BTreeSet<Refusal> = inserted(said.all().filter_map(|(refusal, _)| refusal.alike()));
+        let mut news = said.news(refusals.cloned().chain(left), now);
         drop(said);
+        news.retain(|refusal| !known.contains(refusal) && !matches!(refusal.reason, Reason::Failed(_)));
+        *lock(&self.state.last_request) = self.last_request(changes, plan, done);
         let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
             news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {
@@ -152,6 +174,17 @@ impl Writer {
         }
     }
 
+    fn last_request(&self, changes: &Changes, plan: &Plan, done: &Done) -> LastRequest {
+        if self.is_dry_run {
+            return LastRequest { failure: Some(NOT_WRITTEN.to_owned()), ..LastRequest::default() };
+        }
+        let asked = changes.create.iter().chain(&changes.update_new);
+        let asked = asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
+        let left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
+        let failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        LastRequest { asked: inserted(asked), left, failure }
+    }
+
     /// Logs what a dry run does not write.
     fn say_not_done(&self, lines: Vec<LogLine>) {
         let news = lock(&self.state.said_dry_run).news(lines.into_iter(), self.clock.unix_seconds());
@@ -162,8 +195,8 @@ impl Writer {
     }
 
     /// Reports, once everything possible is done, and fails if work is left.
-    fn conclude(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
-        self.report(plan, done);
+    fn conclude(&self, changes: &Changes, plan: &Plan, done: &Done) -> Result<(), Failure> {
+        self.report(changes, plan, done);
         if done.is_all_forbidden() {
             return Err(failure::forbidden());
         }
@@ -301,7 +334,7 @@ impl Request<'_> {
         if !plan.is_empty() || is_moving {
             return Ok(false);
         }
-        self.writer.conclude(&plan, &Done::default()).map(|()| true)
+        self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| true)
     }
 
     /// True if an endpoint says something of Access that depends on applications.
@@ -315,7 +348,7 @@ impl Request<'_> {
         let snapshot = self.read()?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
-            return self.writer.conclude(&plan, &Done::default()).map(|()| false);
+            return self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
         let (mut done, outcome) = self.execute(&plan, &snapshot);
@@ -330,11 +363,11 @@ impl Request<'_> {
         // Not before: what was written without an answer is gone on with in the same turn.
         self.waiting_work.turn_end = plan.end.clone();
         if let Err(error) = outcome {
-            self.writer.report(&plan, &done);
+            self.writer.report(self.changes, &plan, &done);
             return Err(failure::unwritten(&error));
         }
         let removed = self.removed_places(&plan, &done, &snapshot);
-        let concluded = self.writer.conclude(&plan, &done);
+        let concluded = self.writer.conclude(self.changes, &plan, &done);
         drop((plan, snapshot));
         if !removed.is_empty() {
             // Cloudflare asks for them before those whose tokens the rules want that answer now.

@@ -30,8 +30,9 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// Fingerprints of what their objects ask for.
     pub asked: Vec<u64>,
-    /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub notes: Vec<Note>,
+    /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
+    pub left_out: Vec<Note>,
     /// The wildcards that no object asks for by their word; of more than `NOTES_MAX`, the first by name.
     pub unasked_wildcards: Vec<UnaskedWildcard>,
     /// The number of endpoints that are protected and say nothing of Access.
@@ -105,16 +106,16 @@ impl<'s> Adjuster<'s> {
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, settings, snapshot, mut endpoints, said } = self;
-        let mut notes = Vec::new();
+        let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
         let mut unasked_wildcards = wildcard::settle(&mut endpoints, snapshot, settings);
         // A rule that waits does not show what it asks for, and the winner is known by that.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot, settings));
         hold_together(&mut endpoints);
-        if let Some((is_winner, lost)) = chosen {
+        if let Some((is_winner, lost, kept)) = chosen {
             let mut is_winner = is_winner.into_iter();
             endpoints.retain(|_| is_winner.next().unwrap_or(true));
-            notes = lost;
+            (notes, left_out) = (kept, lost);
         }
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
@@ -123,7 +124,7 @@ impl<'s> Adjuster<'s> {
             snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot, settings)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
-        Adjusted { endpoints, asked, notes, unasked_wildcards, unasked_protections }
+        Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections }
     }
 }
 

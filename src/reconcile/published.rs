@@ -1,6 +1,6 @@
 //! Shows what is published of one hostname.
 
-use crate::model::Hostname;
+use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::snapshot::Snapshot;
@@ -13,6 +13,8 @@ pub struct Published {
     pub resource: Option<Box<str>>,
     /// The service, the tunnel, the record, and the Access applications that protect it.
     pub what: String,
+    /// The rule is there and the record leads to it, or a record alone is asked for.
+    pub stands: bool,
 }
 
 /// Everything of ours for `hostname`, as it was read.
@@ -20,23 +22,37 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot, settings: &Settings) 
     let mut found = Vec::new();
     for own in snapshot.own_records_of(hostname.as_str(), settings) {
         let (record, stamp) = (own.record, own.stamp);
-        let mut add = |path: Option<&str>, what: String| {
+        let mut add = |path: Option<&str>, stands, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.kind, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
             let protectors = protectors(hostname, path, snapshot);
             if !protectors.is_empty() {
                 what += &format!("; protected by {protectors:?}");
             }
-            found.push(Published { path: path.map(Into::into), resource: stamp.resource.clone(), what });
+            found.push(Published {
+                path: path.map(Into::into),
+                resource: stamp.resource.clone(),
+                what,
+                stands,
+            });
         };
         let rules = snapshot.rules_named(hostname, &stamp);
         if stamp.claims.record_only {
-            add(None, "a record without a rule, as it is asked for".to_owned());
+            add(None, true, "a record without a rule, as it is asked for".to_owned());
         } else if rules.is_empty() {
-            add(None, "the record's comment names no rule that is there, which a loop repairs".to_owned());
+            add(
+                None,
+                false,
+                "the record's comment names no rule that is there, which a loop repairs".to_owned(),
+            );
         }
         for (tunnel, rule) in rules {
-            add(rule.path(), format!("{:?} through tunnel {}", rule.service(), settings.name_of(tunnel)));
+            let stands = TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
+            add(
+                rule.path(),
+                stands,
+                format!("{:?} through tunnel {}", rule.service(), settings.name_of(tunnel)),
+            );
         }
     }
     found

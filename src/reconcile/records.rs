@@ -138,9 +138,11 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
     })
 }
 
-/// Notes on zones in which visitors do not reach what is published.
+/// Notes on zones in which visitors do not reach what is published. Nothing is published in one that is not used, such as
+/// one that was moved, beside an active one of its name.
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
-    snapshot.zones.iter().map(|zone| &zone.zone).filter_map(|zone| {
+    let used = snapshot.zones.iter().filter(|zone| snapshot.is_home(zone, &zone.zone.name));
+    used.map(|zone| &zone.zone).filter_map(|zone| {
         let state = idle_state(zone)?;
         let text = format!(
             "the zone is {state}: hostnames in it are published, but nobody reaches them there until it is active"

@@ -43,15 +43,15 @@ impl SaidOf {
 }
 
 /// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
-/// Returns for each endpoint whether it is the one, and notes on the others. Once there are more than `NOTES_MAX` notes,
-/// no further place adds any, so the caller sees that there are more.
+/// Returns for each endpoint whether it is the one, and notes: on the others, and on places that are kept for others. Once
+/// there are more than `NOTES_MAX` notes, no further place adds any, so the caller sees that there are more.
 pub(super) fn choose(
     endpoints: &[Endpoint],
     said: &SaidOf,
     snapshot: &Snapshot,
     settings: &Settings,
-) -> (Vec<bool>, Vec<Note>) {
-    let (mut is_winner, mut notes) = (Vec::new(), Vec::new());
+) -> (Vec<bool>, Vec<Note>, Vec<Note>) {
+    let (mut is_winner, mut lost, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
         let entitled = entitled(on_host, snapshot, settings);
         for candidates in on_host.chunk_by(is_one_place) {
@@ -59,7 +59,7 @@ pub(super) fn choose(
             let place = Place { of: first, said, entitled: entitled.as_deref(), snapshot, settings };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
-            if notes.len() > limits::NOTES_MAX {
+            if lost.len() + kept.len() > limits::NOTES_MAX {
                 // Further notes would take more memory than the endpoints, and the log has no room for them.
                 continue;
             }
@@ -68,13 +68,12 @@ pub(super) fn choose(
                     && resource_of(candidate) != resource_of(winner)
                     && !wildcard::is_unasked(candidate)
             });
-            notes
-                .extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|loser| lost(loser, winner, said)));
-            notes.extend(unnamed(winner, losers.count()));
-            notes.extend(place.kept_for_another(winner));
+            lost.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|one| left_out(one, winner, said)));
+            lost.extend(unnamed(winner, losers.count()));
+            kept.extend(place.kept_for_another(winner));
         }
     }
-    (is_winner, notes)
+    (is_winner, lost, kept)
 }
 
 /// The namespace that may have the hostname, with the namespace guard. Of a free one, an object with a mistake or with what
@@ -204,7 +203,7 @@ fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> b
     }
 }
 
-fn lost(loser: &Endpoint, winner: &Endpoint, said: &SaidOf) -> Note {
+fn left_out(loser: &Endpoint, winner: &Endpoint, said: &SaidOf) -> Note {
     let path = &loser.set_identifier;
     let name = match resource_of(winner) {
         "" => "an object without a name",

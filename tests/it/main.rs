@@ -33,6 +33,7 @@ mod refusals;
 mod registry;
 mod shared_account;
 mod simulation;
+mod status;
 mod sweep;
 mod tunnels;
 mod turns;

@@ -1,9 +1,9 @@
 //! What is told of hostnames whose work is done all the same.
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
+use external_dns_cloudflare_tunnel_webhook::model::ZoneId;
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
-use external_dns_cloudflare_tunnel_webhook::reconcile::strays::Strays;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Note, records};
 use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{endpoint, published};
@@ -64,37 +64,63 @@ fn a_rule_that_gets_no_request_is_told_of() {
     assert!(text.contains(r#"the one for "a.example.com" "/" in front takes them all"#), "{text}");
 }
 
-/// The hostnames that looks at these snapshots tell of, one after another.
-fn strays(cloudflare: &FakeCloudflare, snapshots: &[Snapshot]) -> Vec<Vec<String>> {
-    let (settings, mut strays) = (cloudflare.settings(), Strays::default());
-    let pairs = snapshots.iter().zip(&snapshots[1..]);
-    pairs
-        .map(|(before, now)| {
-            let notes = strays.look(&before.own_rules(&settings), now, &settings);
-            notes.into_iter().map(|note| format!("{} {}", note.hostname, note.text)).collect()
-        })
-        .collect()
+/// The hostnames and texts about rules that stay while their record is gone, if ExternalDNS asks for `changes`.
+fn left(cloudflare: &FakeCloudflare, changes: &Changes) -> Vec<(String, String)> {
+    let mut told = notes(&cloudflare.plan(changes));
+    told.retain(|(_, text)| text.contains("no record of ours names it"));
+    told
 }
 
+/// Of what was shown it is told once: the next reading does not show it.
 #[test]
-fn a_rule_whose_record_was_deleted_at_cloudflare_is_told_of_once_no_request_has_taken_it_back() {
+fn a_rule_that_is_deleted_while_its_record_goes_by_hand_is_told_of() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    let desired = [published("a.example.com", "http://web:80"), with_path("a.example.com", "/api", "home")];
-    cloudflare.run_loop(&[&desired[..], &[published("b.example.com", "http://web:80")]].concat(), usize::MAX);
-    let before = cloudflare.snapshot();
+    let [whole, api] =
+        [published("a.example.com", "http://web:80"), with_path("a.example.com", "/api", "home")];
+    let other = published("b.example.com", "http://web:80");
+    cloudflare.run_loop(&[whole.clone(), api, other.clone()], usize::MAX);
+    let (all, path) = (cloudflare.changes(std::slice::from_ref(&other)), cloudflare.changes(&[whole, other]));
+    assert_eq!((left(&cloudflare, &all), left(&cloudflare, &path)), (vec![], vec![]), "it is deleted");
     cloudflare.records.retain(|record| &*record.name != "a.example.com");
-    let without = cloudflare.snapshot();
-    let told = strays(&cloudflare, &[before.clone(), before.clone(), without.clone(), without.clone()]);
-    assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 2], "{told:#?}");
-    let is_told = |path: &str| told[2].iter().any(|line| line.contains(path) && line.contains("ADOPT=all"));
-    assert!(is_told("for path \"\"") && is_told("for path \"/api\""), "{told:#?}");
+    let told = left(&cloudflare, &all);
+    let [(first, one), (second, another)] = &*told else { panic!("{told:#?}") };
+    assert_eq!((&**first, &**second), ("a.example.com", "a.example.com"));
+    assert!(one.contains("path \"\"") && another.contains("path \"/api\""), "{told:#?}");
+    assert!(one.contains("tunnel home") && one.contains("ADOPT=all"), "{one}");
+    assert_eq!(left(&cloudflare, &path).len(), 1, "what is wanted comes back");
+    assert_eq!(cloudflare.changes(&[]).delete.len(), 1, "ExternalDNS is not shown it any more");
+}
 
-    let still = strays(&cloudflare, &[before.clone(), without.clone(), without.clone(), without.clone()]);
-    assert_eq!(still.iter().map(Vec::len).collect::<Vec<_>>(), [0, 2, 2]);
-    let back = strays(&cloudflare, &[before.clone(), without.clone(), before.clone(), before.clone()]);
-    assert_eq!(back.concat(), [""; 0], "taken back");
-    let mut out_of_sight = without;
-    out_of_sight.zones.clear();
-    let gone = strays(&cloudflare, &[before, out_of_sight.clone(), out_of_sight.clone(), out_of_sight]);
-    assert_eq!(gone.concat(), [""; 0], "nothing is known of a zone that is out of sight");
+/// The zone within a zone leads visitors elsewhere, and has no record of ours.
+#[test]
+fn a_rule_that_is_deleted_while_a_zone_within_its_zone_becomes_active_is_told_of() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let (name, new) = ("x.a.example.com", "http://new:80");
+    cloudflare.add_inner_zone(false);
+    let [whole, api] = [published(name, "http://web:80"), with_path(name, "/api", "home")];
+    cloudflare.run_loop(&[whole, api], usize::MAX);
+    let changes = cloudflare.changes(&[published(name, new)]);
+    cloudflare.activate_inner_zone();
+    let told = left(&cloudflare, &changes);
+    let [(hostname, text)] = &*told else { panic!("{told:#?}") };
+    assert!(hostname == name && text.contains("path \"/api\""), "{told:?}");
+}
+
+/// Cloudflare keeps a zone that was moved to another account's name servers beside the one that took its place.
+#[test]
+fn a_zone_that_is_not_active_is_told_of_unless_an_active_one_of_its_name_is_used() {
+    let cloudflare = FakeCloudflare::new(&[], &[]);
+    let idle = |snapshot: &Snapshot| {
+        let told = records::records(snapshot, &cloudflare.settings()).notes;
+        told.iter().filter(|note| note.text.contains("the zone is moved")).count()
+    };
+    let mut snapshot = cloudflare.snapshot();
+    let mut moved = snapshot.zones[0].clone();
+    moved.zone.id = ZoneId::new("0123456789abcdef0123456789abcdef");
+    moved.zone.status = "moved".into();
+    snapshot.zones.push(moved.clone());
+    assert_eq!(idle(&snapshot), 0);
+    snapshot.zones.retain(|zone| zone.zone.name != moved.zone.name);
+    snapshot.zones.push(moved);
+    assert_eq!(idle(&snapshot), 1);
 }

@@ -212,7 +212,7 @@ fn a_path_that_another_object_publishes_by_the_word_opens_no_other_place() {
     let whole = wildcard("httproute/shop/app", &[WORD]);
     for cloudflare in [empty(), after(empty(), std::slice::from_ref(&whole))] {
         let both = adjusted(&cloudflare, &[whole.clone(), redirect.clone()]);
-        assert_eq!((both.endpoints.len(), told(&both), both.notes), (1, Vec::new(), Vec::new()));
+        assert_eq!((both.endpoints.len(), told(&both), both.left_out), (1, Vec::new(), Vec::new()));
     }
 }
 

@@ -106,7 +106,7 @@ fn a_free_place_goes_to_the_object_that_asks_for_a_login_and_then_to_the_one_tha
         cloudflare.default_service = Some(shared.clone());
         let desired = [first, second];
         assert_eq!(winner(cloudflare.clone(), &[], "", &desired), expected, "{label}");
-        let notes = adjusted(&cloudflare, &desired).notes;
+        let notes = adjusted(&cloudflare, &desired).left_out;
         let told = notes.first().map(|note| note.text.as_str()).unwrap_or_default();
         assert!(told.contains(unheld), "{label}: {told}");
     }
@@ -244,7 +244,7 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
             object(&format!("ingress/n/{name}"), path, service)
         })
     };
-    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).notes;
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &[at(""), at("^/x")].concat()).left_out;
     let said: Vec<String> = notes.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 4, "{said:#?}");
     for (line, (start, end)) in said.iter().zip([
@@ -263,7 +263,7 @@ fn every_loser_is_named_with_the_winner_and_one_that_asks_for_the_same_is_none()
 fn of_many_losers_some_are_named_and_the_others_counted() {
     let objects: Vec<Endpoint> =
         (0..20).map(|n| object(&format!("ingress/n/{n}"), "", &format!("http://web:{}", 80 + n))).collect();
-    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).notes;
+    let notes = adjusted(&FakeCloudflare::new(&[], &[]), &objects).left_out;
     assert_eq!(notes.len(), limits::NAMES_SHOWN_MAX + 1);
     assert!(notes[limits::NAMES_SHOWN_MAX].text.contains("11 more objects"), "{notes:#?}");
 }

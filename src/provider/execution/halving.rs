@@ -60,6 +60,11 @@ impl<'a> Execution<'a> {
             match self.send(step, &sent)? {
                 Sent::Done => {
                     rest.pages = 0;
+                    for piece in &sent {
+                        if let Some(pieces) = self.unwritten.get_mut(piece.hostname) {
+                            *pieces = pieces.saturating_sub(1);
+                        }
+                    }
                     let doubled = rest.group.saturating_mul(2).max(1);
                     self.set_group(&mut rest, doubled);
                 }

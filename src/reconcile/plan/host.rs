@@ -113,7 +113,8 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         }
     };
     refusals.extend(waiting);
-    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan)).collect();
+    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
+    let notes = notes.chain(rules_left(&host, request)).collect();
     let taken_over =
         host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
     Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
@@ -340,6 +341,20 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
          (RFC 4592): publish those that are needed, or \"*.{taken}\" and {taken:?}, by records of their own",
         wildcard.name
     )))
+}
+
+/// Rules that ExternalDNS was shown as ours and deletes, whose record has gone since, or is not used any more.
+fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
+    host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
+        let path = rule.path().unwrap_or_default();
+        let resource = request.withdrawn.get(path).filter(|_| !host.has_path(rule.path()))?.clone();
+        let text = format!(
+            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
+             ADOPT=all while ExternalDNS asks for the hostname",
+            host.settings().name_of(tunnel)
+        );
+        Some(Note { hostname: host.name().into(), resource, text })
+    })
 }
 
 /// Rules of ours that lose requests to a foreign one, because a narrower one of the hostname stands behind that.

@@ -153,6 +153,8 @@ pub enum Reason {
     /// The tunnel's document does not allow the edit.
     Edit(String),
     Cloudflare(String),
+    /// A write failed, whatever it was to write. The line of the write says so in the log.
+    Failed(String),
     /// It is left to a later request to find out if this can be done.
     Undecided(String),
     /// It waits for something that comes first, or for something of Access that is not known yet.
@@ -202,6 +204,7 @@ impl Reason {
         Self::StampFull { .. } => "stamp_full",
         Self::Edit(_) => "edit",
         Self::Cloudflare(_) => "cloudflare",
+        Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
         Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
         Self::Moving(_) => "moving",
@@ -233,7 +236,7 @@ impl Reason {
             | Self::NamespaceHeld { .. }
             | Self::Unprotected(_)
             | Self::WouldOpen { .. } => "guard",
-            Self::AccessUnknown(_) | Self::Cloudflare(_) => "Cloudflare",
+            Self::AccessUnknown(_) | Self::Cloudflare(_) | Self::Failed(_) => "Cloudflare",
             Self::Withheld { .. }
             | Self::Undecided(_)
             | Self::Waiting(_)
@@ -249,6 +252,7 @@ impl Reason {
         matches!(
             self,
             Self::MassDeletion
+                | Self::Failed(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
                 | Self::ClosingFirst { is_coming: true, .. }
@@ -321,10 +325,11 @@ impl Refusal {
         lines
     }
 
-    /// The same for everything that says the same: the whole hostname and its rule without a path are one.
-    pub fn as_said(mut self) -> Self {
-        self.set_identifier.take_if(|path| path.is_empty());
-        self
+    /// The refusal that says the same in other places: of the whole hostname and of its rule without a path.
+    pub fn alike(&self) -> Option<Self> {
+        let path = self.set_identifier.as_deref();
+        let set_identifier = path.is_none().then(Box::default);
+        path.is_none_or(str::is_empty).then(|| Self { set_identifier, ..self.clone() })
     }
 
     /// What stands in the way, and what to do.
@@ -498,6 +503,7 @@ impl fmt::Display for Reason {
                  bytes): publish fewer paths, change them in two steps, shorten OWNER_ID, or take a paid plan (500 bytes)"
             ),
             Self::Edit(text)
+            | Self::Failed(text)
             | Self::Undecided(text)
             | Self::Waiting(text)
             | Self::Moving(text)

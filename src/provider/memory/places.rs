@@ -1,0 +1,159 @@
+//! Remembers what ExternalDNS sends and what it is shown, as fingerprints, and compares the two as ExternalDNS does.
+
+use crate::model::endpoint::{Endpoint, Property};
+use crate::model::text::fingerprint;
+use crate::ordered::sort;
+
+/// Hostnames that are known by name. `status` shows as many rows.
+const NAMES_MAX: usize = 1_000;
+
+/// The mark of an endpoint that ExternalDNS sends, in its canonical form.
+const SENT: u32 = 1;
+
+/// The mark of an endpoint that ExternalDNS is shown.
+const SHOWN: u32 = 2;
+
+const BOTH: u32 = SENT | SHOWN;
+
+/// The endpoints of the last adjustment and of the last reading, each once, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    places: Vec<Place>,
+    /// The first of the hostnames that were not published as they were sent.
+    unpublished: Vec<Box<str>>,
+}
+
+/// An endpoint, in 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) hostname: u64,
+    path: u32,
+    /// What is compared of it, with the marks in place of the two lowest bits.
+    content: u32,
+}
+
+impl Place {
+    fn of(endpoint: &Endpoint, mark: u32) -> Self {
+        let Endpoint { dns_name, set_identifier, record_type, targets, provider_specific, .. } = endpoint;
+        let properties = provider_specific.iter().flat_map(|Property { name, value }| [&**name, &**value]);
+        let compared =
+            [&**record_type].into_iter().chain(targets.iter().map(String::as_str)).chain(properties);
+        let content = fingerprint(compared) as u32 & !BOTH | mark;
+        Self { hostname: fingerprint([&**dns_name]), path: fingerprint([&**set_identifier]) as u32, content }
+    }
+
+    /// True if ExternalDNS asks for a change of it.
+    pub(crate) fn differs(self) -> bool {
+        self.content & BOTH != BOTH
+    }
+
+    pub(crate) fn is_sent(self) -> bool {
+        self.content & SENT != 0
+    }
+
+    /// True if it is of this path, empty for none.
+    pub(crate) fn has_path(self, path: &str) -> bool {
+        self.path == fingerprint([path]) as u32
+    }
+}
+
+impl Places {
+    /// Notes what ExternalDNS sends. The endpoints are sorted by name.
+    pub(crate) fn send(&mut self, endpoints: &[Endpoint]) {
+        self.mark(endpoints, SENT);
+        let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
+        let names = names.filter_map(|of_one| Some(&*of_one.first()?.dns_name));
+        let unpublished = names.filter(|name| self.of(name).iter().any(|one| one.is_sent() && one.differs()));
+        self.unpublished = unpublished.take(NAMES_MAX).map(Into::into).collect();
+    }
+
+    /// Notes what ExternalDNS is shown.
+    pub(crate) fn show(&mut self, endpoints: &[Endpoint]) {
+        self.mark(endpoints, SHOWN);
+    }
+
+    /// The places of a hostname.
+    pub(crate) fn of(&self, hostname: &str) -> &[Place] {
+        let hostname = fingerprint([hostname]);
+        let start = self.places.partition_point(|place| place.hostname < hostname);
+        let rest = self.places.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|place| place.hostname == hostname)).unwrap_or_default()
+    }
+
+    /// The places of each hostname.
+    pub(crate) fn by_hostname(&self) -> impl Iterator<Item = &[Place]> {
+        self.places.chunk_by(|one, other| one.hostname == other.hostname)
+    }
+
+    pub(crate) fn unpublished(&self) -> &[Box<str>] {
+        &self.unpublished
+    }
+
+    fn mark(&mut self, endpoints: &[Endpoint], mark: u32) {
+        self.places.iter_mut().for_each(|place| place.content &= !mark);
+        self.places.retain(|place| place.content & BOTH != 0);
+        self.places.reserve_exact(endpoints.len());
+        self.places.extend(endpoints.iter().map(|endpoint| Place::of(endpoint, mark)));
+        sort(&mut self.places);
+        self.places.dedup_by(|later, first| {
+            let is_same = Place { content: later.content & !BOTH | first.content & BOTH, ..*later } == *first;
+            first.content |= if is_same { later.content } else { 0 };
+            is_same
+        });
+        self.places.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(name: &str, path: &str, service: &str) -> Endpoint {
+        Endpoint {
+            dns_name: name.to_owned(),
+            set_identifier: path.to_owned(),
+            provider_specific: vec![Property::new("webhook/tunnel-service", service)],
+            ..Endpoint::default()
+        }
+    }
+
+    fn states(places: &Places, name: &str) -> Vec<(bool, bool)> {
+        places.of(name).iter().map(|place| (place.is_sent(), place.differs())).collect()
+    }
+
+    #[test]
+    fn a_place_is_published_if_it_is_shown_as_it_is_sent() {
+        let (a, b) = (endpoint("a", "", "http://a"), endpoint("b", "", "http://b"));
+        let changed = endpoint("a", "", "http://other");
+        let mut places = Places::default();
+        places.send(&[a.clone(), b]);
+        assert_eq!(states(&places, "a"), [(true, true)]);
+        assert_eq!(places.unpublished(), ["a".into(), "b".into()]);
+        places.show(std::slice::from_ref(&a));
+        assert_eq!((states(&places, "a"), states(&places, "b")), (vec![(true, false)], vec![(true, true)]));
+        places.send(&[changed, endpoint("a", "^/x", "http://a")]);
+        let mut of_a = states(&places, "a");
+        of_a.sort();
+        assert_eq!(of_a, [(false, true), (true, true), (true, true)]);
+        assert_eq!((states(&places, "b"), places.unpublished()), (vec![], &["a".into()][..]));
+        places.send(&[]);
+        assert_eq!(states(&places, "a"), [(false, true)], "it is shown, and not sent any more");
+        assert!(places.of("a")[0].has_path("") && !places.of("a")[0].has_path("^/x"));
+    }
+
+    #[test]
+    fn sixty_thousand_endpoints_that_are_sent_and_shown_take_a_megabyte() {
+        let all: Vec<Endpoint> =
+            (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
+        let mut places = Places::default();
+        for _ in 0..3 {
+            places.send(&all);
+            places.show(&all);
+        }
+        assert_eq!((places.places.len(), places.by_hostname().count()), (60_000, 60_000));
+        assert!(places.places.capacity() * size_of::<Place>() <= 1_000_000);
+        places.send(&[]);
+        places.show(&[]);
+        assert_eq!((places.places.capacity(), places.unpublished.len()), (0, 0));
+    }
+}
