@@ -173,12 +173,12 @@ impl<'a> Execution<'a> {
             if !self.waiting_work.is_failing(Place::Tunnel(tunnel).key()) {
                 continue;
             }
-            let Err(problem) = self.rewrite(tunnel) else { continue };
-            let (unwritable, others): (Vec<_>, Vec<_>) =
-                hosts.into_iter().partition(|host| tunnels(host).any(|one| one == tunnel));
+            let (edited, others): (Vec<_>, Vec<_>) =
+                hosts.iter().partition(|host| tunnels(host).any(|one| one == tunnel));
+            let Err(reason) = self.rewrite(tunnel, edited.len()) else { continue };
             hosts = others;
-            for host in unwritable {
-                self.leave_out(&host.hostname, Reason::Undecided(problem.clone()));
+            for host in edited {
+                self.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }
         }
@@ -237,16 +237,22 @@ impl<'a> Execution<'a> {
     /// A write failed, whatever it was to write.
     fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
-        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-        let line = self.line_of(place).word("hostnames", &hostnames.len());
-        let text = format!("a write to {} {outcome}: {error}", self.name_of(place));
-        logging::log(Level::Warn, module_path!(), &line.text(&*text));
+        let reason = self.failed(place, hostnames.len(), error);
         let is_meant = |host: &&HostPlan| hostnames.contains(&*host.hostname);
-        self.leave_unwritten(self.plan.hosts.iter().filter(is_meant), &Reason::Failed(text));
+        self.leave_unwritten(self.plan.hosts.iter().filter(is_meant), &reason);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
         self.done.fails_anew |= !memory.is_failing(place.key());
         memory.set_failing(place.key(), self.writer.clock.now());
+    }
+
+    /// The reason why nothing was written, once it is logged.
+    fn failed(&self, place: Place<'_>, hostnames: usize, error: &Error) -> Reason {
+        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
+        let text = format!("a write to {} {outcome}: {error}", self.name_of(place));
+        let line = self.line_of(place).word("hostnames", &hostnames).text(&*text);
+        logging::log(Level::Warn, module_path!(), &line);
+        Reason::Failed(text)
     }
 
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Error> {

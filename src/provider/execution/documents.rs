@@ -70,9 +70,9 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                let problem = unwritable(tunnel, &error);
-                Ok(match self.judge(error)? {
-                    Sent::Barred(_) => Sent::Barred(Reason::Undecided(problem)),
+                let reason = |execution: &Self| execution.failed(step.1, pieces.len(), &error);
+                Ok(match self.judge(error.clone())? {
+                    Sent::Barred(_) => Sent::Barred(reason(self)),
                     sent => sent,
                 })
             }
@@ -83,11 +83,10 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// The reason why it cannot.
-    pub(super) fn rewrite(&mut self, tunnel: &TunnelId) -> Result<(), String> {
-        let (document, _) = match self.read_document(tunnel) {
-            Ok(read) => read.map_err(|reason| reason.to_string())?,
-            Err(error) => return Err(unwritable(tunnel, &error)),
-        };
+    pub(super) fn rewrite(&mut self, tunnel: &TunnelId, hostnames: usize) -> Result<(), Reason> {
+        let failed =
+            |execution: &Self, error: &Error| execution.failed(Place::Tunnel(tunnel), hostnames, error);
+        let (document, _) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
         let Self { writer, resolved, deadline, .. } = self;
         match writer.client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline) {
             Ok(written) => {
@@ -95,7 +94,7 @@ impl<'a> Execution<'a> {
             }
             // What is said of the content is said of each rule, once it is sent.
             Err(Error::Refused(_) | Error::Intercepted(_)) => {}
-            Err(error) => return Err(unwritable(tunnel, &error)),
+            Err(error) => return Err(failed(self, &error)),
         }
         self.waiting_work.forget(Place::Tunnel(tunnel).key());
         Ok(())
@@ -217,8 +216,4 @@ fn missed_in(tunnel: &TunnelId) -> Reason {
         "tunnel {tunnel} has a rule of it that was not there when the change was planned: its record and comment stay, \
          and the next loop plans anew"
     ))
-}
-
-fn unwritable(tunnel: &TunnelId, error: &Error) -> String {
-    format!("tunnel {tunnel} cannot be written: {error}")
 }
