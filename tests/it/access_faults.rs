@@ -221,7 +221,6 @@ fn silence_opens_nothing_at_any_fault() {
 }
 
 #[test]
-#[ignore = "an old answer is believed"]
 fn what_is_protected_survives_every_old_answer() {
     let (changes, silences, pairs) = (changes(), silences(), pairs());
     let all = changes.iter().chain(&silences).chain(&pairs);

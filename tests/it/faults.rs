@@ -38,7 +38,6 @@ fn an_adoption_survives_every_fault() {
 }
 
 #[test]
-#[ignore = "an old answer is believed"]
 fn what_is_published_changed_moved_or_withdrawn_survives_every_old_answer() {
     survive_every_old_answer([
         ("a first publication", &first_publication()),

@@ -253,7 +253,6 @@ proptest! {
     /// Invariant 8 of docs/how-it-works.md. The change is made by the process that wrote what was there before, so that it can
     /// tell.
     #[test]
-    #[ignore = "an old answer is believed"]
     fn nobody_is_lost_by_an_answer_that_is_old(
         (before, after) in any_change(),
         holder in any_holder(),
