@@ -70,8 +70,6 @@ pub(super) struct Done {
     pub(super) refusals: Vec<Refusal>,
     /// Hostnames whose work was not done completely.
     pub(super) dropped: BTreeSet<Box<str>>,
-    /// Those whose comments were written.
-    pub(super) stamped: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
     pub(super) fails_anew: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
@@ -156,8 +154,6 @@ impl<'a> Execution<'a> {
         if let Err(error) = &outcome {
             self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
-        let stamped = self.written_stamps.hostnames();
-        self.done.stamped = inserted(stamped.filter(|name| self.done.dropped.contains(*name)).cloned());
         for place in self.places.difference(&self.undecided_places) {
             self.waiting_work.forget(place.key());
         }

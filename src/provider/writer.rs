@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -351,8 +350,8 @@ impl Request<'_> {
             return self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
-        let (mut done, outcome) = self.execute(&plan, &snapshot);
-        self.waiting_work.stamped = mem::take(&mut done.stamped);
+        let (done, outcome) = self.execute(&plan, &snapshot);
+        self.waiting_work.unfinished.clone_from(&done.dropped);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }
@@ -449,8 +448,8 @@ impl Request<'_> {
         }));
         let refused = self.waiting_work.reasons(snapshot, clock.now());
         let is_preview = self.writer.is_dry_run;
-        let stamped = self.waiting_work.stamped.clone();
-        Earlier { refused, deleted, stamped, is_preview, ..Earlier::default() }
+        let unfinished = self.waiting_work.unfinished.clone();
+        Earlier { refused, deleted, unfinished, is_preview, ..Earlier::default() }
     }
 
     /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the

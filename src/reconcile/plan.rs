@@ -116,9 +116,8 @@ pub struct Earlier {
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// Hostnames whose comments this process wrote last, and not all of their rules: a digest without a rule is its own, and
-    /// comes off at once.
-    pub stamped: BTreeSet<Box<str>>,
+    /// Hostnames of which this process left something undone: a digest without a rule is its own, and comes off at once.
+    pub unfinished: BTreeSet<Box<str>>,
     /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
     pub is_preview: bool,
 }

@@ -53,10 +53,6 @@ impl Written {
         );
     }
 
-    pub(super) fn hostnames(&self) -> impl Iterator<Item = &Box<str>> {
-        self.stamped.keys()
-    }
-
     pub(super) fn note_uncertain<'e>(&mut self, hostnames: impl Iterator<Item = &'e str>) {
         self.uncertain.extend(hostnames.map(Into::into));
     }

@@ -25,8 +25,8 @@ pub(crate) struct WaitingWork {
     entries: HashMap<u64, Entry>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
-    /// The hostnames whose comments the last run wrote, and not all of their rules.
-    pub(crate) stamped: BTreeSet<Box<str>>,
+    /// The hostnames of which the last run left something undone.
+    pub(crate) unfinished: BTreeSet<Box<str>>,
 }
 
 #[derive(Debug)]

@@ -281,7 +281,7 @@ impl<'a> Host<'a> {
 
     /// True if a digest of the stamp may be of a rule that another instance is about to write.
     fn is_stamped_lately(&self) -> bool {
-        let is_own = self.situation.earlier.stamped.contains(self.name());
+        let is_own = self.situation.earlier.unfinished.contains(self.name());
         !is_own && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
     }
 
