@@ -24,15 +24,18 @@ enum Edit {
     TakesTheHostnameThatComesWithOurService,
     CoversEverything,
     ReplacesOurRule,
+    AddsAFieldToOurRule,
     DeletesOurRule,
     DeletesOurRecord,
     EditsOurStampAway,
+    AddsARemarkToOurStamp,
+    LeadsOurRecordElsewhere,
     MakesOurRecordAnAddress,
     UnproxiesOurRecord,
     AddsAnAddressOnTheHostnameThatComes,
 }
 
-const EDITS: [Edit; 13] = [
+const EDITS: [Edit; 16] = [
     Edit::AddsARuleInFront,
     Edit::AddsARuleAtTheEnd,
     Edit::ChangesARuleOfTheirs,
@@ -40,9 +43,12 @@ const EDITS: [Edit; 13] = [
     Edit::TakesTheHostnameThatComesWithOurService,
     Edit::CoversEverything,
     Edit::ReplacesOurRule,
+    Edit::AddsAFieldToOurRule,
     Edit::DeletesOurRule,
     Edit::DeletesOurRecord,
     Edit::EditsOurStampAway,
+    Edit::AddsARemarkToOurStamp,
+    Edit::LeadsOurRecordElsewhere,
     Edit::MakesOurRecordAnAddress,
     Edit::UnproxiesOurRecord,
     Edit::AddsAnAddressOnTheHostnameThatComes,
@@ -78,6 +84,11 @@ impl Edit {
                     *rule = r#"{"hostname":"stays.example.com","service":"http://replaced:80","originRequest":{"noTLSVerify":true}}"#.to_owned();
                 }
             }),
+            Self::AddsAFieldToOurRule => edit_rules(cloudflare, |rules| {
+                for rule in rules.iter_mut().filter(|rule| rule.contains("\"stays.example.com\"")) {
+                    *rule = rule.replacen('{', r#"{"note":[1],"#, 1);
+                }
+            }),
             Self::DeletesOurRule => {
                 edit_rules(cloudflare, |rules| rules.retain(|rule| !rule.contains("\"stays.example.com\"")))
             }
@@ -86,6 +97,13 @@ impl Edit {
                 cloudflare.delete_record("example.com", &id).expect("it is there");
             }
             Self::EditsOurStampAway => patch(cloudflare, &json!({"comment": "mine"})),
+            Self::AddsARemarkToOurStamp => {
+                let records = cloudflare.records("example.com").iter();
+                let mut stays = records.filter(|record| record.name == "stays.example.com");
+                let comment = stays.next().and_then(|record| record.comment.clone()).unwrap_or_default();
+                patch(cloudflare, &json!({"comment": format!("{comment} | mine")}));
+            }
+            Self::LeadsOurRecordElsewhere => patch(cloudflare, &json!({"content": "elsewhere.test"})),
             Self::MakesOurRecordAnAddress => {
                 patch(cloudflare, &json!({"type": "A", "content": "192.0.2.99", "proxied": false}))
             }
@@ -109,9 +127,12 @@ impl Edit {
             | Self::TakesTheHostnameThatComesWithOurService
             | Self::CoversEverything
             | Self::ReplacesOurRule
+            | Self::AddsAFieldToOurRule
             | Self::DeletesOurRule => true,
             Self::DeletesOurRecord
             | Self::EditsOurStampAway
+            | Self::AddsARemarkToOurStamp
+            | Self::LeadsOurRecordElsewhere
             | Self::MakesOurRecordAnAddress
             | Self::UnproxiesOurRecord
             | Self::AddsAnAddressOnTheHostnameThatComes => false,
