@@ -87,6 +87,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
     limit("ACCESS_POLICIES", "", "policies objects may name (default: all, and none with NAMESPACE_GUARD)"),
     limit("DRY_RUN", "false", "log what would be written, and write nothing"),
+    // The upgrades of ExternalDNS that emptied whole zones met instances with 6 to 13 hostnames.
     limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always remove; 0: any number"),
     setting("MOVE_GRACE", "30s", "time for a change to reach Cloudflare's edge, 0s to 3600s"),
     setting("ALLOW_LOCAL_CONFIG", "false", "write tunnels that a file beside cloudflared configures"),

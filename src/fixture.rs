@@ -1,7 +1,10 @@
 //! What unit tests of several modules begin with.
 
+use std::time::Duration;
+
 use crate::ingress::{OriginRequest, RuleEdit, Service, WantedRule};
-use crate::model::{Hostname, TunnelId};
+use crate::model::{DomainFilter, Hostname, TunnelId};
+use crate::reconcile::adopt::Adopt;
 use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
 
 /// The tunnel of [`settings`].
@@ -9,10 +12,32 @@ pub(crate) fn tunnel() -> TunnelId {
     TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id")
 }
 
+/// The defaults of everything but the owner, and no grace.
+pub(crate) fn policy(owner: &str) -> Policy {
+    Policy {
+        owner: owner.into(),
+        filter: DomainFilter::default(),
+        default_service: None,
+        publish_all: false,
+        origin_defaults: OriginRequest::default(),
+        ca_pools: Vec::new(),
+        own_addresses: Vec::new(),
+        mass_deletion_limit: 5,
+        move_grace: Duration::ZERO,
+        adopt: Adopt::default(),
+        namespace_guard: false,
+        cluster_domain: "cluster.local".into(),
+        access_guard: false,
+        default_access_policy: Vec::new(),
+        access_opt_out: true,
+        access_policies: None,
+    }
+}
+
 /// Those of the owner `default` with one tunnel, `home`.
 pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
-    Settings::new(Policy::new("default"), tunnel, Vec::new())
+    Settings::new(policy("default"), tunnel, Vec::new())
 }
 
 /// Publishes a service at all paths of a hostname.

@@ -202,10 +202,6 @@ pub const PROBLEM_MAX_CHARS: usize = 1_000;
 /// `REQUEST_TIMEOUT_MINIMUM`, because otherwise none would ever be examined.
 pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
 
-/// This many hostnames may go in one request, whatever their share; beyond it, more than half of those as old is too
-/// much. The upgrades of ExternalDNS that emptied people's zones met instances with 6 to 13 hostnames.
-pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
-
 // Looks at the tunnels' connectors, beside all requests.
 
 /// The time between two looks. A connector applies a version within seconds, so one that has not applied it from one

@@ -60,8 +60,6 @@ pub struct Provider {
     writer: Writer,
     places: Mutex<Places>,
     said_notes: Mutex<Said<LogLine>>,
-    /// When the last loop began.
-    last_loop: Mutex<Option<i64>>,
     first_loop: Once,
 }
 
@@ -90,7 +88,6 @@ impl Provider {
             writer: Writer { client, clock, metrics, readings, is_dry_run, state },
             places: Mutex::default(),
             said_notes: Mutex::default(),
-            last_loop: Mutex::default(),
             first_loop: Once::new(),
         }
     }
@@ -133,8 +130,8 @@ impl Service for Provider {
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
-        lock(&self.places).show(&shown.endpoints);
-        self.begin_loop();
+        lock(&self.places).show(&shown.endpoints, self.writer.clock.unix_seconds());
+        self.say_first_loop();
         Ok(shown.endpoints)
     }
 

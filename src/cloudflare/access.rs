@@ -80,7 +80,7 @@ impl Client {
             AccessScope::Account(account) => ("accounts", account.as_str()),
             AccessScope::Zone(zone) => ("zones", zone.as_str()),
         };
-        let (mut applications, total): (Vec<Application>, f64) = self.list_and_total(
+        let (mut applications, total): (Vec<Application>, f64) = self.list(
             Resource::AccessApplications,
             &path(&[kind, id, "access", "apps"]),
             "",
@@ -106,7 +106,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<ReusablePolicy>, Error> {
         let path = path(&["accounts", account.as_str(), "access", "policies"]);
-        let policies: Vec<WirePolicy> =
+        let (policies, _): (Vec<WirePolicy>, f64) =
             self.list(Resource::AccessPolicies, &path, "", ITEMS_PER_PAGE, deadline)?;
         let mut policies: Vec<ReusablePolicy> =
             policies.into_iter().filter_map(WirePolicy::reusable).collect();
@@ -117,7 +117,7 @@ impl Client {
 
     /// The names of the account's tags.
     pub fn access_tags(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Box<str>>, Error> {
-        let tags: Vec<WireTag> =
+        let (tags, _): (Vec<WireTag>, f64) =
             self.list(Resource::AccessTags, &tags_path(account), "", ITEMS_PER_PAGE, deadline)?;
         Ok(tags.into_iter().map(|tag| tag.name).collect())
     }

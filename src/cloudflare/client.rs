@@ -241,21 +241,9 @@ impl Client {
         outcome
     }
 
-    /// Reads all pages of a list. `query` is empty or ends in `&`. Each page's bytes are freed before the next page is
-    /// read.
+    /// Reads all pages of a list, and the largest number of items that an answer says there are; 0 if none says it. `query`
+    /// is empty or ends in `&`. Each page's bytes are freed before the next page is read.
     pub(super) fn list<T: DeserializeOwned>(
-        &self,
-        resource: Resource,
-        path: &str,
-        query: &str,
-        per_page: u32,
-        deadline: Deadline,
-    ) -> Result<Vec<T>, Error> {
-        Ok(self.list_and_total(resource, path, query, per_page, deadline)?.0)
-    }
-
-    /// The same, with the largest number of items that an answer says there are; 0 if none says it.
-    pub(super) fn list_and_total<T: DeserializeOwned>(
         &self,
         resource: Resource,
         path: &str,

@@ -133,7 +133,7 @@ pub(super) fn seconds_of(instant: &str) -> Option<u32> {
 impl Client {
     /// Every record of a zone, ordered by id.
     pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
-        let mut records: Vec<Record> = self.list(
+        let (mut records, _): (Vec<Record>, f64) = self.list(
             Resource::Records,
             &path(&["zones", zone.as_str(), "dns_records"]),
             "",

@@ -108,7 +108,7 @@ impl TryFrom<WireTunnel> for Tunnel {
 impl Client {
     /// The account's tunnels that are not deleted, ordered by id.
     pub fn tunnels(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Tunnel>, Error> {
-        let mut tunnels: Vec<Tunnel> = self.list(
+        let (mut tunnels, _): (Vec<Tunnel>, f64) = self.list(
             Resource::Tunnels,
             &path(&["accounts", account.as_str(), "cfd_tunnel"]),
             // Without this, deleted tunnels come too.

@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Zone {
 impl Client {
     /// Every zone that the credentials can see, ordered by id.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
-        let mut zones: Vec<Zone> =
+        let (mut zones, _): (Vec<Zone>, f64) =
             self.list(Resource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
         sort_by(&mut zones, |a, b| a.id.cmp(&b.id));
         // A zone added between two page reads pushes another one onto the next page.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixture::policy;
 use crate::ingress::OriginRequest;
 
 fn read(given: &[(&str, &str)]) -> Result<Config, Vec<String>> {
@@ -23,10 +24,10 @@ fn with<'a>(variable: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
 #[test]
 fn a_token_and_a_tunnel_are_enough() {
     let config = read(&MINIMUM).expect("the minimum");
-    let policy = config.provider.policy;
-    let defaults = Policy { own_addresses: policy.own_addresses.clone(), ..Policy::new("default") };
+    let read = config.provider.policy;
+    let defaults = Policy { own_addresses: read.own_addresses.clone(), ..policy("default") };
     assert_eq!(
-        format!("{policy:?}"),
+        format!("{read:?}"),
         format!("{:?}", Policy { move_grace: Duration::from_secs(30), ..defaults })
     );
     assert_eq!(config.request_timeout, limits::REQUEST_TIMEOUT_DEFAULT);

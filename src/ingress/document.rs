@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 use super::edit::{EditRefusal, Owned, RuleEdit, apply};
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
-use crate::model::hostname::Hostname;
 
 const NOT_AN_OBJECT: &str = "the tunnel's configuration is not a JSON object";
 
@@ -57,11 +56,6 @@ impl Document {
     /// The rules in their order, including the catch-all.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
-    }
-
-    /// The rules for this hostname, with any path.
-    pub fn rules_of<'a>(&'a self, hostname: &Hostname) -> impl Iterator<Item = &'a Rule> {
-        self.rules.iter().filter(move |rule| rule.has_hostname(hostname))
     }
 
     /// The document's bytes. An absent or `null` document is `{}`.

@@ -49,10 +49,7 @@ pub struct Destination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedPolicy {
     pub id: Box<str>,
-    pub name: Box<str>,
     pub decision: Decision,
-    /// It belongs to the account, and others may use it too.
-    pub is_reusable: bool,
 }
 
 /// A reusable policy of the account.

@@ -41,22 +41,16 @@ pub(super) struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     done: Done,
-    /// The number of pieces of each hostname that are not written yet.
-    unwritten: BTreeMap<&'a str, usize>,
     /// The rules that are ours by the stamps that were read and written so far.
     own: OwnRules,
-    written_stamps: Written,
+    written: Written<'a>,
     /// The tunnels whose documents were read in this run, with the hostnames that these still have a rule of, though it
     /// was planned without.
     missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The hostnames whose stages are carried out now.
-    hosts: Vec<&'a HostPlan>,
-    /// Those of which nothing is written, because a tunnel cannot be.
+    /// The hostnames of which nothing is written, because a tunnel cannot be.
     unwritable: Vec<&'a HostPlan>,
-    /// The places to which something was sent.
-    places: BTreeSet<Place<'a>>,
-    /// Those of them whose work is not decided.
-    undecided_places: BTreeSet<Place<'a>>,
+    /// The places to which something was sent; false if their work is not decided.
+    places: BTreeMap<Place<'a>, bool>,
     /// The writes that looked for the bad pieces of a refused group.
     halving_writes: usize,
     /// The zones whose quota is used up, with the answer that said so.
@@ -119,14 +113,11 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
-            unwritten: inserted(plan.hosts.iter().map(|host| (&*host.hostname, steps(host).count()))),
             own: plan.own.clone(),
-            written_stamps: Written::default(),
+            written: Written::default(),
             missed: BTreeMap::new(),
-            hosts: Vec::new(),
             unwritable: Vec::new(),
-            places: BTreeSet::new(),
-            undecided_places: BTreeSet::new(),
+            places: BTreeMap::new(),
             halving_writes: 0,
             full_zones: BTreeMap::new(),
             record_counts,
@@ -142,8 +133,8 @@ impl<'a> Execution<'a> {
             self.plan.hosts.iter().partition(is_failing);
         let mut outcome = Ok(());
         for hosts in [others, failing] {
-            self.hosts = self.writable(hosts);
-            let ran = self.run_stages();
+            self.leave_out_unwritable(&hosts);
+            let ran = self.run_stages(&hosts);
             if ran.as_ref().is_err_and(ends_run) {
                 outcome = ran;
                 break;
@@ -154,43 +145,40 @@ impl<'a> Execution<'a> {
         if let Err(error) = &outcome {
             self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
-        for place in self.places.difference(&self.undecided_places) {
+        self.waiting_work.unfinished.clone_from(&self.done.dropped);
+        for (place, _) in self.places.iter().filter(|(_, is_decided)| **is_decided) {
             self.waiting_work.forget(place.key());
         }
         (self.done, outcome)
     }
 
-    /// The hostnames without those of tunnels whose last writes failed and that cannot be written now either. A new hostname has
+    /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. A new hostname has
     /// its record before its rule, and would take its name from a wildcard's record for nothing.
-    fn writable(&mut self, mut hosts: Vec<&'a HostPlan>) -> Vec<&'a HostPlan> {
-        let tunnels = |host: &'a HostPlan| host.edits.iter().map(|(tunnel, _)| tunnel);
-        let edited: BTreeSet<&TunnelId> = inserted(hosts.iter().copied().flat_map(tunnels));
-        for tunnel in edited {
-            if !self.waiting_work.is_failing(Place::Tunnel(tunnel).key()) {
-                continue;
-            }
-            let (edited, others): (Vec<_>, Vec<_>) =
-                hosts.iter().partition(|host| tunnels(host).any(|one| one == tunnel));
+    fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
+        let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
+        let mut failing: BTreeSet<&TunnelId> = inserted(edited);
+        failing.retain(|tunnel| self.waiting_work.is_failing(Place::Tunnel(tunnel).key()));
+        for tunnel in failing {
+            let mut edited = hosts.to_vec();
+            edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
             let Err(reason) = self.rewrite(tunnel, edited.len()) else { continue };
-            hosts = others;
             for host in edited {
                 self.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }
         }
-        hosts
     }
 
     /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
     /// hostnames go no further, and all others do.
-    fn run_stages(&mut self) -> Result<(), Error> {
+    fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         let mut outcome = Ok(());
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
-                self.leave_out_missed()?;
+                self.leave_out_missed(hosts);
             }
             let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for ((at, place), piece) in self.hosts.iter().copied().flat_map(steps) {
+            for ((at, place), piece) in hosts.iter().copied().flat_map(steps) {
                 if at == stage {
                     by_place.entry(place).or_default().push(piece);
                 }
@@ -202,10 +190,10 @@ impl<'a> Execution<'a> {
                 if pieces.is_empty() {
                     continue;
                 }
-                self.places.insert(place);
+                self.places.entry(place).or_insert(true);
                 let written = self.write_all((stage, place), &pieces);
                 if let Err(error) = &written {
-                    self.undecided_places.insert(place);
+                    self.places.insert(place, false);
                     if ends_run(error) {
                         return written;
                     }
@@ -218,24 +206,24 @@ impl<'a> Execution<'a> {
     }
 
     /// Before digests without a rule come off, leaves out hostnames with a rule that was not read.
-    fn leave_out_missed(&mut self) -> Result<(), Error> {
-        let mut hosts = self.hosts.clone();
-        hosts.retain(|host| {
-            let takes_off = !host.dead.is_empty() && !host.unstamp.is_empty();
-            takes_off && !self.done.dropped.contains(&host.hostname)
-        });
-        for (host, reason) in self.missed(&hosts)? {
+    fn leave_out_missed(&mut self, hosts: &[&'a HostPlan]) {
+        let mut hosts = hosts.to_vec();
+        hosts.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty() && !self.is_dropped(host));
+        for (host, reason) in self.missed(&hosts) {
             self.leave_out(&host.hostname, reason);
         }
-        Ok(())
+    }
+
+    fn is_dropped(&self, host: &HostPlan) -> bool {
+        self.done.dropped.contains(&host.hostname)
     }
 
     /// A write failed, whatever it was to write.
     fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
         let reason = self.failed(place, hostnames.len(), error);
-        let is_meant = |host: &&HostPlan| hostnames.contains(&*host.hostname);
-        self.leave_unwritten(self.plan.hosts.iter().filter(is_meant), &reason);
+        let plan = self.plan;
+        self.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
         self.done.fails_anew |= !memory.is_failing(place.key());
@@ -258,7 +246,7 @@ impl<'a> Execution<'a> {
             Place::Tunnel(tunnel) => {
                 let sent = self.send_edits(step, tunnel, pieces);
                 if let Ok(Sent::Barred(_)) = sent {
-                    self.undecided_places.insert(place);
+                    self.places.insert(place, false);
                     self.waiting_work.set_failing(place.key(), self.writer.clock.now());
                 }
                 sent
@@ -339,11 +327,10 @@ impl<'a> Execution<'a> {
 
     /// Leaves out the hostnames of which something is not written.
     fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
-        for HostPlan { hostname, .. } in hosts {
-            if self.unwritten.get(&**hostname).is_some_and(|pieces| *pieces > 0)
-                && !self.done.dropped.contains(hostname)
-            {
-                self.leave_out(hostname, reason.clone());
+        for host in hosts {
+            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contents.contains(&piece.content());
+            if !self.is_dropped(host) && !steps(host).all(is_written) {
+                self.leave_out(&host.hostname, reason.clone());
             }
         }
     }

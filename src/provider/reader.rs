@@ -174,12 +174,12 @@ impl SnapshotReader {
     ) -> Result<Snapshot, ReadError> {
         let failed = |error| ReadError::Cloudflare(task.to_string(), error);
         let mut part = Snapshot::default();
-        let (id, seen) = match task {
+        let (id, old) = match task {
             Task::Records(zone) => {
                 let records = self.client.records(&zone.id, deadline).map_err(failed)?;
-                let seen = self.newest().look_at(&records, self.clock.now());
+                let old = self.newest().look_at(&records, self.clock.now()).err();
                 part.zones.push(ZoneSnapshot::new((*zone).clone(), records));
-                (zone.id.as_str(), seen)
+                (zone.id.as_str(), old)
             }
             Task::Configuration(id) => {
                 let configuration = match self.client.configuration(account, id, deadline) {
@@ -192,16 +192,16 @@ impl SnapshotReader {
                 };
                 let document = Document::parse(configuration.config.as_deref())
                     .map_err(|error| ReadError::Document((*id).clone(), error))?;
-                let seen = self.newest().see(id, &configuration, Some(&document), self.clock.now());
+                let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
                 let mut tunnels = settings.tunnels().iter();
                 let is_local_tunnel = tunnels.any(|tunnel| tunnel.id == **id && tunnel.is_local);
                 let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
                 let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
                 part.tunnels.insert((*id).clone(), tunnel);
-                (id.as_str(), seen)
+                (id.as_str(), old)
             }
         };
-        if let Err(problem) = seen {
+        if let Some(problem) = old {
             part.old.insert(id.into(), format!("{task} cannot be read: {problem}").into());
         }
         Ok(part)

@@ -16,7 +16,6 @@ use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::health::Missing;
 use crate::observe::status::{Row, Status};
-use crate::ordered::inserted;
 use crate::provider::Provider;
 use crate::provider::memory::{Place, Places, Said};
 use crate::provider::writer::LastRequest;
@@ -87,36 +86,39 @@ impl View<'_> {
 
     /// The state of those places of a hostname that are neither published nor refused, if there are any.
     fn rest(&self, hostname: &str, stands: &dyn Fn(&Place) -> bool) -> Option<(&'static str, &str)> {
-        let refused: Vec<Option<&str>> = self
-            .refusals
-            .all()
-            .filter(|(refusal, _)| *refusal.hostname == *hostname)
-            .map(|(refusal, _)| refusal.set_identifier.as_deref())
-            .collect();
+        let refusals = self.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
+        let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused =
             |place: &Place| refused.iter().any(|path| path.is_none_or(|path| place.has_path(path)));
-        let mut sent = self.places.of(hostname).iter().filter(|place| place.is_sent());
-        sent.find(|place| (place.differs() || !stands(place)) && !is_refused(place))?;
-        let name = fingerprint([hostname]);
-        Some(match &self.request.failure {
-            _ if self.request.left.contains(&name) => (NEXT_TURN, IS_LEFT),
-            _ if self.request.asked.contains(&name) => (WRITTEN, IS_WRITTEN),
+        let is_open = |place: &&Place| place.is_sent() && (place.differs() || !stands(place));
+        let open = self.places.of(hostname).iter().filter(is_open).find(|place| !is_refused(place))?;
+        Some(self.state(open.hostname))
+    }
+
+    /// The state of what is neither published nor refused of a hostname.
+    fn state(&self, hostname: u64) -> (&'static str, &str) {
+        match &self.request.failure {
+            _ if self.request.left.contains(&hostname) => (NEXT_TURN, IS_LEFT),
+            _ if self.request.asked.contains(&hostname) => (WRITTEN, IS_WRITTEN),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
-        })
+        }
     }
 
     fn count(&self, status: &mut Status) {
-        let mut told: BTreeSet<u64> = inserted(self.request.asked.difference(&self.request.left).copied());
+        let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {
             *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
-            told.insert(fingerprint([&*refusal.hostname]));
+            refused.insert(fingerprint([&*refusal.hostname]));
         }
         for places in self.places.by_hostname() {
-            let mut sent = places.iter().filter(|place| place.is_sent());
-            status.wanted += usize::from(sent.clone().next().is_some());
-            match sent.find(|place| place.differs()) {
-                None => status.published += usize::from(places.iter().any(|place| place.is_sent())),
-                Some(open) => status.waiting += usize::from(!told.contains(&open.hostname)),
+            let sent = places.iter().filter(|place| place.is_sent());
+            let open = sent.map(|place| (place.differs(), place.hostname)).max();
+            status.wanted += usize::from(open.is_some());
+            match open {
+                Some((false, _)) => status.published += 1,
+                Some((_, name)) if refused.contains(&name) || self.state(name).0 == WRITTEN => {}
+                Some(_) => status.waiting += 1,
+                None => {}
             }
         }
     }
@@ -128,9 +130,8 @@ impl Provider {
         let (mut status, view) = (self.counts(), self.view());
         let mut rows: Vec<Row> = self.standstill().into_iter().collect();
         let Some(hostname) = hostname.map(hostname::normalize) else {
-            status.ok = rows.is_empty() && status.refused + status.waiting == 0;
             rows.extend(self.unasked_wildcards(None));
-            status.ok &= rows.iter().all(|row| row.state != MISTAKE);
+            status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
             let left_out = self.left_out(None);
             let count = rows.len() + status.refused + status.waiting + left_out.len();
             let names = view.places.unpublished().iter();
@@ -144,36 +145,30 @@ impl Provider {
         let refused = view.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(self.unasked_wildcards(Some(&hostname))));
         let standing = self.standing(&hostname);
-        let path_of = |one: &Published| one.path.as_deref().unwrap_or_default().to_owned();
-        let stands = |place: &Place| {
-            standing
-                .as_ref()
-                .is_none_or(|all| all.iter().any(|one| one.stands && place.has_path(&path_of(one))))
-        };
+        let is_there = |place: &Place, one: &Published| one.stands && place.has_path(&one.path);
+        let stands =
+            |place: &Place| standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(place, one)));
         let rest = view.rest(&hostname, &stands);
         rows.extend(rest.map(|(state, what)| row(&hostname, state, what.to_owned())));
         rows.extend(standing.iter().flatten().map(|one| {
-            let path = path_of(one);
             let mut places = view.places.of(&hostname).iter();
-            let is_published = one.stands && places.any(|place| place.has_path(&path) && !place.differs());
+            let is_published = places.any(|place| is_there(place, one) && !place.differs());
             let resource = one.resource.as_deref().map(str::to_owned);
             let state = if is_published { PUBLISHED } else { NOTE };
-            Row { path: Some(path), resource, ..row(&hostname, state, one.what.clone()) }
+            Row { path: Some(one.path.to_string()), resource, ..row(&hostname, state, one.what.clone()) }
         }));
         rows.extend(self.left_out(Some(&hostname)));
         if rows.iter().all(|row| row.state == NOTE) {
             rows.push(self.unsent(&hostname));
         }
         rows.extend(self.notes(&hostname));
-        let well = [PUBLISHED, WRITTEN, NO_SERVICE, LEFT_OUT, NOTE];
-        status.ok = rows.iter().all(|row| well.contains(&&*row.state));
+        status.ok = rows.iter().all(is_well);
         status.fill(rows.len(), rows);
         status
     }
 
-    /// Notes that a loop begins. The log has the counts of the first complete one.
-    pub(super) fn begin_loop(&self) {
-        *lock(&self.last_loop) = Some(self.writer.clock.unix_seconds());
+    /// A loop begins. The log has the counts of the first complete one.
+    pub(super) fn say_first_loop(&self) {
         if lock(&self.adjustments.sent).is_some() {
             self.first_loop.call_once(|| {
                 let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
@@ -193,8 +188,9 @@ impl Provider {
 
     fn counts(&self) -> Status {
         let without_service = lock(&self.adjustments.sent).as_ref().map_or(0, |sent| sent.unnamed);
-        let mut status = Status { loop_began: *lock(&self.last_loop), without_service, ..Status::default() };
-        self.view().count(&mut status);
+        let view = self.view();
+        let mut status = Status { loop_began: view.places.shown_at, without_service, ..Status::default() };
+        view.count(&mut status);
         status
     }
 
@@ -254,6 +250,10 @@ impl Provider {
         let said = [&self.said_notes, &self.adjustments.said_notes, &self.writer.state.said_notes];
         said.into_iter().flat_map(|said| lines(&lock(said), Some(hostname), NOTE)).collect()
     }
+}
+
+fn is_well(row: &Row) -> bool {
+    [PUBLISHED, WRITTEN, NO_SERVICE, LEFT_OUT, NOTE].contains(&&*row.state)
 }
 
 /// Lines of the log as rows.

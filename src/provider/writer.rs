@@ -174,14 +174,11 @@ impl Writer {
     }
 
     fn last_request(&self, changes: &Changes, plan: &Plan, done: &Done) -> LastRequest {
-        if self.is_dry_run {
-            return LastRequest { failure: Some(NOT_WRITTEN.to_owned()), ..LastRequest::default() };
-        }
-        let asked = changes.create.iter().chain(&changes.update_new);
-        let asked = asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)]));
+        let asked = changes.create.iter().chain(&changes.update_new).filter(|_| !self.is_dry_run);
+        let asked = inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
         let left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
-        let failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
-        LastRequest { asked: inserted(asked), left, failure }
+        let refused = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        LastRequest { asked, left, failure: refused.or(self.is_dry_run.then(|| NOT_WRITTEN.to_owned())) }
     }
 
     /// Logs what a dry run does not write.
@@ -351,7 +348,6 @@ impl Request<'_> {
         }
         self.write_applications(&mut plan);
         let (done, outcome) = self.execute(&plan, &snapshot);
-        self.waiting_work.unfinished.clone_from(&done.dropped);
         if !outcome.as_ref().is_err_and(ends_run) {
             self.remember(&plan, &done, &snapshot);
         }

@@ -50,15 +50,6 @@ pub struct Adjuster<'s> {
     said: SaidOf,
 }
 
-/// Brings the endpoints that ExternalDNS wants into canonical form.
-pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Snapshot>) -> Adjusted {
-    let mut adjuster = Adjuster::new(settings, snapshot);
-    for endpoint in endpoints {
-        adjuster.add(endpoint);
-    }
-    adjuster.finish()
-}
-
 impl<'s> Adjuster<'s> {
     pub fn new(settings: &'s Settings, snapshot: Option<&'s Snapshot>) -> Self {
         let access = snapshot.map_or(&AccessReading::NotAsked, |snapshot| &snapshot.access);

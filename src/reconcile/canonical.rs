@@ -64,11 +64,6 @@ impl Publication {
     pub fn path(&self) -> Option<&str> {
         self.rule.as_ref()?.path_text()
     }
-
-    /// True if its rule lets only requests with a token of Access pass.
-    pub fn requires_access(&self) -> bool {
-        self.rule.as_ref().is_some_and(|rule| rule.origin_request.requires_access())
-    }
 }
 
 /// One mistake in an endpoint.

@@ -55,6 +55,7 @@ fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
     use crate::ingress::{OriginRequest, Service};
     use crate::model::Hostname;
 
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_pattern_of_a_shell_is_told_from_an_expression() {
-        let policy = Policy::new("default");
+        let policy = fixture::policy("default");
         for (path, meant) in [
             ("/api/*", r#"did you mean webhook/tunnel-path-prefix "/api"?"#),
             ("/v1.0/api*", r#"did you mean webhook/tunnel-path-prefix "/v1.0/api"?"#),
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_no_public_authority_gives_is_told_unless_an_option_says_how_to_check_it() {
-        let policy = Policy::new("default");
+        let policy = fixture::policy("default");
         for (service, is_told) in [
             ("https://web.shop.svc:443", true),
             ("wss://web.shop.svc.cluster.local", true),
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn http2_is_told_to_do_nothing_without_tls_unless_it_is_everybodys_default() {
         let option = Some((OriginOption::Http2Origin, "true"));
-        let mut policy = Policy::new("default");
+        let mut policy = fixture::policy("default");
         assert!(hinted("", "http://web", option, &policy).ends_with("is not https://"));
         assert_eq!(hinted("", "https://web.example.org", option, &policy), "");
         policy.origin_defaults =

@@ -110,7 +110,6 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
-    sort_by(&mut entries, by_place);
     for entry in &mut entries {
         let protectors = Hostname::parse(&entry.hostname)
             .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));

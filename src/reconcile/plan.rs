@@ -87,11 +87,6 @@ pub struct Turn<'a> {
     pub held: &'a dyn Fn(&HostPlan) -> Vec<Refusal>,
 }
 
-impl Turn<'_> {
-    /// All hostnames.
-    pub const WHOLE: Self = Self { behind: None, most: usize::MAX, held: &|_| Vec::new() };
-}
-
 /// A hostname that may get its turn.
 enum Candidate {
     Wanted(Box<str>, HostRequest),

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::ingress::OriginRequest;
-use crate::limits;
 use crate::model::DomainFilter;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::service_template::ServiceTemplate;
@@ -48,30 +47,6 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The defaults of everything but the owner.
-    pub fn new(owner: &str) -> Self {
-        Self {
-            owner: owner.into(),
-            filter: DomainFilter::default(),
-            default_service: None,
-            publish_all: false,
-            origin_defaults: OriginRequest::default(),
-            ca_pools: Vec::new(),
-            own_addresses: Vec::new(),
-            mass_deletion_limit: limits::MASS_DELETION_LIMIT_DEFAULT,
-            move_grace: Duration::ZERO,
-            adopt: Adopt::default(),
-            namespace_guard: false,
-            cluster_domain: "cluster.local".into(),
-            access_guard: false,
-            default_access_policy: Vec::new(),
-            access_opt_out: true,
-            access_policies: None,
-        }
-    }
-}
-
-impl Policy {
     /// True if the settings alone make something depend on Access.
     pub fn needs_access(&self) -> bool {
         self.access_guard || self.names_access_policies()
@@ -99,6 +74,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::policy;
 
     #[test]
     fn access_is_needed_for_the_guard_and_for_every_setting_that_names_policies() {
@@ -106,7 +82,7 @@ mod tests {
             access_guard: is_guarded,
             default_access_policy: if default { vec!["staff".into()] } else { Vec::new() },
             access_policies: listed.then(|| vec!["staff".into()]),
-            ..Policy::new("default")
+            ..policy("default")
         };
         for (is_guarded, default, listed, names, needs) in [
             (false, false, false, false, false),

@@ -5,10 +5,13 @@ use crate::reconcile::Settings;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::snapshot::Snapshot;
 
+const NO_RULE: &str = "the record's comment names no rule that is there, which a loop repairs";
+
 /// One path of a published hostname, or its record alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    pub path: Option<Box<str>>,
+    /// Empty for the rule without one, and for the record alone.
+    pub path: Box<str>,
     /// The object that the record's comment names.
     pub resource: Option<Box<str>>,
     /// The service, the tunnel, the record, and the Access applications that protect it.
@@ -29,30 +32,18 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot, settings: &Settings) 
             if !protectors.is_empty() {
                 what += &format!("; protected by {protectors:?}");
             }
-            found.push(Published {
-                path: path.map(Into::into),
-                resource: stamp.resource.clone(),
-                what,
-                stands,
-            });
+            let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());
+            found.push(Published { path, resource, what, stands });
         };
         let rules = snapshot.rules_named(hostname, &stamp);
         if stamp.claims.record_only {
             add(None, true, "a record without a rule, as it is asked for".to_owned());
         } else if rules.is_empty() {
-            add(
-                None,
-                false,
-                "the record's comment names no rule that is there, which a loop repairs".to_owned(),
-            );
+            add(None, false, NO_RULE.to_owned());
         }
         for (tunnel, rule) in rules {
-            let stands = TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
-            add(
-                rule.path(),
-                stands,
-                format!("{:?} through tunnel {}", rule.service(), settings.name_of(tunnel)),
-            );
+            let what = format!("{:?} through tunnel {}", rule.service(), settings.name_of(tunnel));
+            add(rule.path(), TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel), what);
         }
     }
     found

@@ -18,7 +18,7 @@ use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURC
 use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
-use crate::reconcile::stamp::{Claims, Stamp};
+use crate::reconcile::stamp::Stamp;
 use crate::reconcile::wildcard;
 use crate::reconcile::{Note, Settings};
 
@@ -281,22 +281,14 @@ impl RecordView<'_> {
 
     /// True if the comment names rules that are not there, and can be written without them.
     fn claims_too_much(&self) -> bool {
-        self.standing_claims() != self.stamp.claims && self.has_room(None)
+        let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
+        standing != self.stamp.claims && self.has_room(None)
     }
 
     /// True if the comment has room without the digests of rules that are not there, and with a namespace.
     fn has_room(&self, namespace: Option<&str>) -> bool {
-        let stamp = self.stamp.claiming(self.standing_claims(), namespace);
-        stamp.render(self.zone.comment_max_bytes()).is_some()
-    }
-
-    /// What the stamp claims, without the digests of rules that are not there.
-    fn standing_claims(&self) -> Claims {
-        let hostname = Hostname::parse(&self.record.name);
-        hostname.map_or_else(
-            |_| self.stamp.claims.clone(),
-            |name| self.snapshot.standing_claims(&name, self.stamp),
-        )
+        let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
+        self.stamp.claiming(standing, namespace).render(self.zone.comment_max_bytes()).is_some()
     }
 
     fn endpoint_of_path(

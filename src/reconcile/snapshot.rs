@@ -309,8 +309,9 @@ impl Snapshot {
     }
 
     /// What the stamp of a hostname claims, without the digests that no rule has.
-    pub(super) fn standing_claims(&self, hostname: &Hostname, stamp: &Stamp) -> Claims {
-        let rules = self.rules_of(hostname).into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
+    pub(super) fn standing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
+        let rules = Hostname::parse(name).map(|hostname| self.rules_of(&hostname)).unwrap_or_default();
+        let rules = rules.into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
         let rules = inserted(rules.filter(|digest| stamp.claims.rules.contains(digest)));
         Claims { rules, ..stamp.claims }
     }

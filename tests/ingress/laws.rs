@@ -323,7 +323,7 @@ proptest! {
                 continue;
             }
             let (hostname, path) = (&wanted.hostname, wanted.path_text());
-            let rules: Vec<_> = edited.document.rules_of(hostname).filter(|rule| rule.is_for(hostname, path)).collect();
+            let rules: Vec<_> = edited.document.rules().iter().filter(|rule| rule.is_for(hostname, path)).collect();
             prop_assert_eq!(rules.len(), 1);
             let values = options::fields(&wanted.origin_request);
             let has_values = OriginOption::all().map(OriginOption::field).chain(["access"]).all(|field| {
@@ -405,8 +405,7 @@ proptest! {
 /// The only rule of `document` with the hostname and path of `rule`.
 fn the_one_like<'a>(document: &'a Document, rule: &Rule) -> Option<&'a Rule> {
     let hostname = Hostname::parse(rule.hostname()).ok().filter(|hostname| rule.has_hostname(hostname))?;
-    let rules: Vec<_> =
-        document.rules_of(&hostname).filter(|old| old.is_for(&hostname, rule.path())).collect();
+    let rules: Vec<_> = document.rules().iter().filter(|old| old.is_for(&hostname, rule.path())).collect();
     match rules[..] {
         [rule] => Some(rule),
         _ => None,

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, settings, tunnel_id};
 use test_support::harness::{Harness, published};
 
 const PROPERTIES_MAX: usize = 64;

@@ -17,6 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::observe::metrics::{Definition, Famil
 use serde_json::json;
 use test_support::clock::{ManualClock, eventually};
 use test_support::external_dns::Answer;
+use test_support::fake_cloudflare::MASS_DELETION_LIMIT_DEFAULT;
 use test_support::harness;
 use test_support::harness::{FOREIGN_DOCUMENT, Harness, Program, TOKEN, published};
 
@@ -366,7 +367,7 @@ fn a_scrape_shows_neither_a_secret_nor_a_hostname() {
 #[test]
 fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
     let fixture = Fixture::new(Harness::new(), &[]);
-    let many: Vec<Endpoint> = (0..limits::MASS_DELETION_LIMIT_DEFAULT + 1)
+    let many: Vec<Endpoint> = (0..MASS_DELETION_LIMIT_DEFAULT + 1)
         .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
         .collect();
     fixture.run_loop(&many);

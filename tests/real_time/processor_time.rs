@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjuster, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjuster;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
-use test_support::fake_cloudflare::settings;
+use test_support::fake_cloudflare::{adjust, settings};
 use test_support::harness::published;
 
 /// ExternalDNS ends if an answer takes 15 s, and anybody who may write a DNSEndpoint chooses its properties.

@@ -61,12 +61,8 @@ struct Written {
 impl Written {
     /// As the client reads it.
     fn read(&self, name: &str, audience: &str) -> Application {
-        let policy = |decision: &&str| AttachedPolicy {
-            id: (*decision).into(),
-            name: (*decision).into(),
-            decision: Decision::parse(decision),
-            is_reusable: true,
-        };
+        let policy =
+            |decision: &&str| AttachedPolicy { id: (*decision).into(), decision: Decision::parse(decision) };
         Application {
             audience: audience.into(),
             kind: match self.kind {

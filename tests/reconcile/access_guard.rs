@@ -30,12 +30,7 @@ pub(crate) fn application(name: &str, destinations: &[impl AsRef<str>], decision
         audience: format!("{name}-aud").into(),
         kind: ApplicationKind::SelfHosted,
         destinations: destinations.iter().map(|text| Destination::parse(text.as_ref())).collect(),
-        policies: Some(vec![AttachedPolicy {
-            id: "p1".into(),
-            name: "staff".into(),
-            decision,
-            is_reusable: true,
-        }]),
+        policies: Some(vec![AttachedPolicy { id: "p1".into(), decision }]),
         tags: Vec::new(),
         session_duration: None,
         created_unix_seconds: None,

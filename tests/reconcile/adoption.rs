@@ -6,11 +6,9 @@ mod writes;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, Plan, Turn, plan, tunnels_in_the_way,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan, tunnels_in_the_way};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
 use test_support::harness::published;
 
 const NAME: &str = "a.example.com";
@@ -384,8 +382,7 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     let (changes, snapshot, settings) =
         (cloudflare.changes(&desired), cloudflare.snapshot(), cloudflare.settings());
     let begun = processor_time();
-    let plan =
-        plan(&changes, &snapshot, &Earlier::default(), &Turn::WHOLE, &settings).expect("the owner is ours");
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE, &settings).expect("the owner is ours");
     let taken = processor_time() - begun;
     assert!(taken < Duration::from_secs(7), "{taken:?}");
     assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));

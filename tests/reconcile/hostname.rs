@@ -3,10 +3,10 @@
 use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Turn, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
 use test_support::harness::endpoint_of;
 
 const NAME: &str = "a.example.com";
@@ -229,7 +229,7 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
     let earlier = Earlier { is_preview: true, ..Earlier::default() };
     let (changes, settings) = (cloudflare.changes(&desired), cloudflare.settings());
     let previewed =
-        plan(&changes, &cloudflare.snapshot(), &earlier, &Turn::WHOLE, &settings).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE, &settings).expect("the owner is ours");
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
     let mut at_once = cloudflare.clone();
     at_once.apply(&previewed, usize::MAX);
@@ -256,8 +256,7 @@ fn a_move_of_a_record_without_a_date_is_not_waited_for() {
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
         let earlier = Earlier { unready, ..Earlier::default() };
         let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
-        let plan =
-            plan(&cloudflare.changes(&desired), &snapshot, &earlier, &Turn::WHOLE, &cloudflare.settings());
+        let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, &WHOLE, &cloudflare.settings());
         assert_eq!(labels(&plan.expect("the owner is ours")), [label]);
     }
 }

@@ -5,13 +5,12 @@ use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, OriginReques
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::model::{Record, hostname};
 use external_dns_cloudflare_tunnel_webhook::reconcile::heritage::Heritage;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Turn;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, plan};
 use proptest::prelude::*;
 
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, WHOLE, adjust, tunnel_id};
 
 pub(crate) const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -181,7 +180,7 @@ fn only_what_the_mode_allows_changed(
     after: &FakeCloudflare,
     desired: &[Endpoint],
 ) -> Result<(), TestCaseError> {
-    let adjusted = adjust::adjust(desired, &before.settings(), None).endpoints;
+    let adjusted = adjust(desired, &before.settings(), None).endpoints;
     let asked_for = |name: &str| adjusted.iter().any(|endpoint| endpoint.dns_name == name);
     let adopt = &before.adopt;
     let stamp_of = |name: &str| {
@@ -393,7 +392,7 @@ proptest! {
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
             let earlier = plan::Earlier::default();
-            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &Turn::WHOLE, &cloudflare.settings()).expect("the owner is ours")
+            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE, &cloudflare.settings()).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);
         cloudflare.apply(&plan, usize::MAX);

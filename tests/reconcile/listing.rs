@@ -352,8 +352,10 @@ fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_an
         let cloudflare = published_then(&endpoints, edit);
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let found = published_of(&hostname, &cloudflare.snapshot(), &cloudflare.settings());
-        let found: Vec<String> =
-            found.iter().map(|one| format!("{} {}", one.path.as_deref().unwrap_or("-"), one.what)).collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|one| format!("{} {}", if one.path.is_empty() { "-" } else { &one.path }, one.what))
+            .collect();
         assert_eq!(found, expected, "{label}");
     }
 }

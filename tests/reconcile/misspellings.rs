@@ -4,11 +4,10 @@
 //! plausible name of its own, and a name that is nothing like ours.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
 use test_support::harness::published;
 
 const HOSTNAME: &str = "a.example.com";

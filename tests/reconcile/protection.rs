@@ -13,8 +13,8 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
     AccessReading, AccessSnapshot, Unread,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
-use external_dns_cloudflare_tunnel_webhook::reconcile::{adjust, records};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
+use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, adjust, tunnel_id};
 use test_support::harness::endpoint;
 
 use crate::access_guard::application;
@@ -83,7 +83,7 @@ fn foreign(name: &str, destinations: &[&str]) -> Application {
 }
 
 fn attached(name: &str, decision: Decision) -> AttachedPolicy {
-    AttachedPolicy { id: name.into(), name: format!("{name}-name").into(), decision, is_reusable: true }
+    AttachedPolicy { id: name.into(), decision }
 }
 
 fn with(mut endpoint: Endpoint, property: &str, text: &str) -> Endpoint {
@@ -139,7 +139,7 @@ fn an_endpoint_that_says_nothing_any_more_stays_protected_and_is_told() {
         let before = cloudflare.clone();
         let silent = [at(NAME, prefix, "")];
         assert_rest(&cloudflare, &silent);
-        let adjusted = adjust::adjust(&silent, &cloudflare.settings(), Some(&cloudflare.snapshot()));
+        let adjusted = adjust(&silent, &cloudflare.settings(), Some(&cloudflare.snapshot()));
         assert_eq!(adjusted.unasked_protections, 1);
         assert!(adjusted.notes[0].to_string().contains("protected although nothing asks for it"));
         // Another service, and another tunnel.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, Turn, plan, rule_work};
-use test_support::fake_cloudflare::FakeCloudflare;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_work};
+use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::endpoint_of;
 
 fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
@@ -14,7 +14,7 @@ fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
 
 fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier) -> Plan {
     let changes = cloudflare.changes(desired);
-    plan(&changes, &cloudflare.snapshot(), earlier, &Turn::WHOLE, &cloudflare.settings()).expect("our owner")
+    plan(&changes, &cloudflare.snapshot(), earlier, &WHOLE, &cloudflare.settings()).expect("our owner")
 }
 
 /// The services of the rules that are written.

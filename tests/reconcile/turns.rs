@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     Earlier, HostPlan, Plan, Reason, Refusal, Turn, TurnEnd, plan,
 };
 use proptest::prelude::*;
-use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::{endpoint_of, published};
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -80,7 +80,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     let published: Vec<Endpoint> = NAMES.map(shop).to_vec();
     cloudflare.run_loop(&published, usize::MAX);
     let changes = cloudflare.changes(&published[..1]);
-    let turn = of(&cloudflare, &changes, &Turn { most: 2, ..Turn::WHOLE });
+    let turn = of(&cloudflare, &changes, &Turn { most: 2, ..WHOLE });
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
     assert!(turn.refusals.iter().all(|refusal| refusal.reason == Reason::MassDeletion));
 }

@@ -1,9 +1,9 @@
 //! A wildcard that a listener or a certificate may have named is published only by a word that means nothing else.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjusted;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
 use test_support::harness::{endpoint_of, endpoint_saying};
 
 const WILDCARD: &str = "*.example.com";

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Note;
-use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, adjust};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjusted;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::namespace_digest;
 use proptest::prelude::*;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
 use test_support::harness::endpoint_of;
 
 const HOST: &str = "a.example.com";

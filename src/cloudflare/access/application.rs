@@ -128,9 +128,8 @@ fn attached(found: &[Value]) -> Result<Vec<AttachedPolicy>, Unexpected> {
     sort_by(&mut policies, |one, other| one.precedence.cmp(&other.precedence));
     // Collected, they would keep the room that the longer form took.
     let mut attached = Vec::with_capacity(policies.len());
-    attached.extend(policies.into_iter().map(|WirePolicy { id, name, decision, reusable, .. }| {
-        AttachedPolicy { id, name, decision, is_reusable: reusable.unwrap_or_default() }
-    }));
+    attached
+        .extend(policies.into_iter().map(|WirePolicy { id, decision, .. }| AttachedPolicy { id, decision }));
     Ok(attached)
 }
 

@@ -111,12 +111,7 @@ fn an_application_is_read_as_cloudflare_writes_it() {
         r#"{"count":2,"page":1,"per_page":1000,"total_count":2,"total_pages":1}"#,
     )])
     .unwrap();
-    let policy = |id: &str, name: &str, decision, is_reusable| AttachedPolicy {
-        id: id.into(),
-        name: name.into(),
-        decision,
-        is_reusable,
-    };
+    let policy = |id: &str, decision| AttachedPolicy { id: id.into(), decision };
     let destination = |host: &str, path: &str| Destination { host: host.into(), path: path.into() };
     assert_eq!(
         read,
@@ -141,10 +136,7 @@ fn an_application_is_read_as_cloudflare_writes_it() {
                     destination("shop.example.com", "Admin/*"),
                     destination("*.shop.example.com", "")
                 ],
-                policies: Some(vec![
-                    policy("y1", "staff", Decision::Allow, true),
-                    policy("y2", "others", Decision::Deny, false),
-                ]),
+                policies: Some(vec![policy("y1", Decision::Allow), policy("y2", Decision::Deny),]),
                 tags: vec!["one".into(), "two".into()],
                 session_duration: Some("24h".into()),
                 created_unix_seconds: Some(1_767_225_600),
@@ -255,7 +247,7 @@ fn policies_that_are_not_told_are_not_the_same_as_none() {
         (r#"{"id":"y1","name":"n"}"#, Decision::Unknown),
     ] {
         let read = policies(&format!("[{policy}]")).unwrap();
-        assert_eq!((read[0].decision, read[0].is_reusable), (expected, false), "{policy}");
+        assert_eq!(read[0].decision, expected, "{policy}");
     }
 }
 

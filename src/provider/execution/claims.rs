@@ -5,7 +5,7 @@
 //! it would take the hostname from a wildcard's record, and another one has its comment again. A takeover that deleted
 //! records is not undone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use log::warn;
 
@@ -14,21 +14,22 @@ use super::{Execution, Sent};
 use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::provider::writes::tunnel_work;
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 use crate::reconcile::stamp::{Claims, Digest};
 
-/// What became of the stamps and rules of this run's hostnames.
+/// What became of this run's pieces.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// The records with a new stamp.
-    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
-    /// The rules that were written or removed.
-    edited: Vec<(Box<str>, TunnelId, Option<Box<str>>)>,
+pub(super) struct Written<'a> {
+    /// The contents of those that are done.
+    pub(super) contents: BTreeSet<u64>,
+    /// The hostnames with a new stamp, and its records.
+    pub(super) stamped: BTreeMap<Box<str>, Vec<RecordId>>,
     /// Hostnames of which nothing tells whether their rules were written.
-    uncertain: Vec<Box<str>>,
+    pub(super) uncertain: BTreeSet<&'a str>,
 }
 
-impl Written {
+impl Written<'_> {
     pub(super) fn note_stamps(&mut self, pieces: &[Piece<'_>], written: &[WrittenRecord]) {
         for piece in pieces {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
@@ -43,31 +44,18 @@ impl Written {
         }
     }
 
-    pub(super) fn note_edits<'e>(
-        &mut self,
-        tunnel: &TunnelId,
-        edits: impl Iterator<Item = (&'e str, &'e RuleEdit)>,
-    ) {
-        self.edited.extend(
-            edits.map(|(hostname, edit)| (hostname.into(), tunnel.clone(), edit.path().map(Into::into))),
-        );
-    }
-
-    pub(super) fn note_uncertain<'e>(&mut self, hostnames: impl Iterator<Item = &'e str>) {
-        self.uncertain.extend(hostnames.map(Into::into));
-    }
-
     /// What a hostname's stamp has to say; `None` if nothing tells, or if it says so already. A digest that it had before
     /// this request stays: its rule may be one that another instance is about to write, or that was not read.
     fn claims(&self, host: &HostPlan) -> Option<Claims> {
-        if self.uncertain.contains(&host.hostname) {
+        if self.uncertain.contains(&*host.hostname) {
             return None;
         }
         let mut done = host.claims.clone();
         done.rules.extend(&host.dead);
         let mut claims = done.clone();
-        let edits = host.edits.iter();
-        for (tunnel, edit) in edits.filter(|(tunnel, edit)| !self.has_edited(&host.hostname, tunnel, edit)) {
+        let is_done =
+            |(tunnel, edit): &&(TunnelId, RuleEdit)| self.contents.contains(&tunnel_work(tunnel, edit));
+        for (tunnel, edit) in host.edits.iter().filter(|edit| !is_done(edit)) {
             let digest = Digest::of(tunnel, edit.path());
             match edit {
                 RuleEdit::Put { replaces, .. } if *replaces || host.comments.named(&digest) => {}
@@ -81,22 +69,15 @@ impl Written {
         }
         (claims != done).then_some(claims)
     }
-
-    fn has_edited(&self, hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> bool {
-        self.edited
-            .iter()
-            .any(|(name, at, path)| **name == *hostname && at == tunnel && path.as_deref() == edit.path())
-    }
 }
 
 impl Execution<'_> {
     /// Corrects the stamps of hostnames whose rules were not written.
     pub(super) fn correct_stamps(&mut self) {
         let mut by_zone: BTreeMap<&ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
-        let dropped = self.plan.hosts.iter().filter(|host| self.done.dropped.contains(&host.hostname));
-        for host in dropped {
+        for host in self.plan.hosts.iter().filter(|host| self.is_dropped(host)) {
             let (Some(stamped), Some(claims)) =
-                (self.written_stamps.stamped.get(&host.hostname), self.written_stamps.claims(host))
+                (self.written.stamped.get(&host.hostname), self.written.claims(host))
             else {
                 continue;
             };
@@ -129,7 +110,7 @@ impl Execution<'_> {
         }
         let mut bare = self.unwritable.clone();
         bare.retain(|host| !host.without_tunnel.is_empty());
-        let missed = self.missed(&bare).unwrap_or_else(|_| Vec::new());
+        let missed = self.missed(&bare);
         for host in bare.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname)) {
             let operations = host.without_tunnel.iter().cloned();
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));

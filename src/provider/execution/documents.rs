@@ -5,9 +5,9 @@ use std::fmt::Display;
 use log::warn;
 
 use super::work::{Piece, Place};
-use super::{Execution, Sent, Step, ends_run};
-use crate::cloudflare::{Configuration, Error};
-use crate::ingress::{Document, EditRefusal, RuleEdit};
+use super::{Execution, Sent, Step};
+use crate::cloudflare::Error;
+use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
@@ -35,7 +35,9 @@ impl<'a> Execution<'a> {
         let edited = document.edit(&edits, &|rule| self.own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some((piece, _)) = work.get(*index) {
-                self.drop_conflicting(step, piece.hostname, refusal);
+                // A foreign rule has taken the place between the plan and this write.
+                self.leave_out(piece.hostname, Reason::Edit(refusal.to_string()));
+                self.note_what_is_left(step, piece.hostname, &|_| false);
             }
         }
         // This includes what is left of a hostname that was dropped meanwhile: it is in the document, so it is ours.
@@ -53,26 +55,21 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Done);
         }
         self.check_time()?;
-        let written = self.writer.client.put_configuration(
-            &self.resolved.account,
-            tunnel,
-            &edited.document.to_raw(),
-            self.deadline,
-        );
-        match written {
-            Ok(answer) => {
+        match self.put(tunnel, &edited.document, version_before) {
+            Ok(()) => {
                 self.done.is_answered = true;
                 self.note_edited(tunnel, &work);
-                self.note_written(tunnel, version_before, &answer, &effective);
+                for (piece, edit) in effective {
+                    self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                }
                 Ok(Sent::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
-                    self.written_stamps.note_uncertain(work.iter().map(|(piece, _)| piece.hostname));
+                    self.written.uncertain.extend(work.iter().map(|(piece, _)| piece.hostname));
                 }
-                let reason = |execution: &Self| execution.failed(step.1, pieces.len(), &error);
                 Ok(match self.judge(error.clone())? {
-                    Sent::Barred(_) => Sent::Barred(reason(self)),
+                    Sent::Barred(_) => Sent::Barred(self.failed(step.1, pieces.len(), &error)),
                     sent => sent,
                 })
             }
@@ -86,14 +83,10 @@ impl<'a> Execution<'a> {
     pub(super) fn rewrite(&mut self, tunnel: &TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
             |execution: &Self, error: &Error| execution.failed(Place::Tunnel(tunnel), hostnames, error);
-        let (document, _) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
-        let Self { writer, resolved, deadline, .. } = self;
-        match writer.client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline) {
-            Ok(written) => {
-                let _ = writer.readings.reader().newest().see(tunnel, &written, None, writer.clock.now());
-            }
+        let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
+        match self.put(tunnel, &document, version) {
             // What is said of the content is said of each rule, once it is sent.
-            Err(Error::Refused(_) | Error::Intercepted(_)) => {}
+            Ok(()) | Err(Error::Refused(_) | Error::Intercepted(_)) => {}
             Err(error) => return Err(failed(self, &error)),
         }
         self.waiting_work.forget(Place::Tunnel(tunnel).key());
@@ -102,28 +95,23 @@ impl<'a> Execution<'a> {
 
     /// The hostnames whose record or digests without a rule must not go, with the reasons: a tunnel has the rule, or cannot
     /// be read. A tunnel that was read in this run is not read again.
-    pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Result<Vec<(&'a HostPlan, Reason)>, Error> {
+    pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
-            let unread = match self.missed.get(tunnel) {
-                Some(_) => None,
-                None => match self.read_document(tunnel) {
-                    Ok(Ok((_, version))) => {
-                        (!self.missed.contains_key(tunnel)).then(|| put_back(tunnel, version))
-                    }
-                    Ok(Err(reason)) => Some(reason),
-                    Err(error) if ends_run(&error) => return Err(error),
-                    Err(error) => Some(unreadable(tunnel, &error)),
-                },
-            };
-            let is_missed = |host: &&&HostPlan| {
-                unread.is_some()
-                    || self.missed.get(tunnel).is_some_and(|names| names.contains(&host.hostname))
-            };
-            let reason = || unread.clone().unwrap_or_else(|| missed_in(tunnel));
-            missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, reason())));
+            let mut reason = missed_in(tunnel);
+            if !self.missed.contains_key(tunnel) {
+                match self.read_document(tunnel) {
+                    Ok(Ok(_)) if self.missed.contains_key(tunnel) => {}
+                    Ok(Ok((_, version))) => reason = put_back(tunnel, version),
+                    Ok(Err(unread)) => reason = unread,
+                    Err(error) => reason = unreadable(tunnel, &error),
+                }
+            }
+            let names = self.missed.get(tunnel);
+            let is_missed = |host: &&&HostPlan| names.is_none_or(|names| names.contains(&host.hostname));
+            missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, reason.clone())));
         }
-        Ok(missed)
+        missed
     }
 
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
@@ -143,10 +131,10 @@ impl<'a> Execution<'a> {
                 Ok(document) => document,
                 Err(error) => return Ok(Err(unreadable(tunnel, &error))),
             };
-            let mut newest = readings.reader().newest();
-            match newest.see(tunnel, &configuration, Some(&document), clock.now()) {
-                Ok(()) => {
-                    if newest.proves_absence(tunnel, configuration.version) {
+            let seen = readings.reader().newest().see(tunnel, &configuration, Some(&document), clock.now());
+            match seen {
+                Ok(proves_absence) => {
+                    if proves_absence {
                         self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     }
                     return Ok(Ok((document, configuration.version)));
@@ -159,29 +147,20 @@ impl<'a> Execution<'a> {
 
     /// The rules stand as they were to, and those that came are ours.
     fn note_edited(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        for (Piece { hostname, .. }, edit) in work {
+        for (piece, edit) in work {
             if let RuleEdit::Put { .. } = edit {
-                self.own.add(hostname, [Digest::of(tunnel, edit.path())]);
+                self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
             }
+            self.written.contents.insert(piece.content());
         }
-        self.written_stamps.note_edits(tunnel, work.iter().map(|(piece, edit)| (piece.hostname, *edit)));
     }
 
-    /// A foreign rule has taken the place between the plan and this write.
-    fn drop_conflicting(&mut self, step: Step<'a>, hostname: &str, refusal: &EditRefusal) {
-        self.leave_out(hostname, Reason::Edit(refusal.to_string()));
-        self.note_what_is_left(step, hostname, &|_| false);
-    }
-
-    fn note_written(
-        &mut self,
-        tunnel: &TunnelId,
-        version_before: i64,
-        written: &Configuration,
-        effective: &[Edit<'_>],
-    ) {
-        let name = self.resolved.settings.name_of(tunnel);
-        self.writer.metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
+    /// Writes a document in place of the version that was read.
+    fn put(&self, tunnel: &TunnelId, document: &Document, version_before: i64) -> Result<(), Error> {
+        let Self { writer: Writer { client, clock, metrics, readings, .. }, resolved, deadline, .. } = self;
+        let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline)?;
+        let name = resolved.settings.name_of(tunnel);
+        metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
             warn!(
                 tunnel:%;
@@ -189,14 +168,11 @@ impl<'a> Execution<'a> {
                  (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
                 written.version
             );
-            self.writer.metrics.update().add(Family::LostUpdates, &[], 1);
+            metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        let now = self.writer.clock.now();
         // A lower one says nothing against what was written.
-        let _ = self.writer.readings.reader().newest().see(tunnel, written, None, now);
-        for (piece, edit) in effective {
-            self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
-        }
+        let _ = readings.reader().newest().see(tunnel, &written, None, clock.now());
+        Ok(())
     }
 }
 

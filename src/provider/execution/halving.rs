@@ -60,11 +60,6 @@ impl<'a> Execution<'a> {
             match self.send(step, &sent)? {
                 Sent::Done => {
                     rest.pages = 0;
-                    for piece in &sent {
-                        if let Some(pieces) = self.unwritten.get_mut(piece.hostname) {
-                            *pieces = pieces.saturating_sub(1);
-                        }
-                    }
                     let doubled = rest.group.saturating_mul(2).max(1);
                     self.set_group(&mut rest, doubled);
                 }
@@ -159,7 +154,7 @@ impl<'a> Execution<'a> {
     fn leave_out_rest(&mut self, rest: &mut Rest<'a>, reason: &Reason) {
         if !rest.queue.is_empty() {
             self.leave_out_all(&pieces_of(&rest.queue), reason);
-            self.undecided_places.insert(rest.step.1);
+            self.places.insert(rest.step.1, false);
             rest.queue.clear();
         }
     }

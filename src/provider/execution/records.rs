@@ -38,10 +38,11 @@ impl Execution<'_> {
                 let now = self.writer.clock.now();
                 self.writer.readings.reader().newest().note_batch(&batch.deletes, &written, now);
                 self.done.is_answered = true;
+                self.written.contents.extend(pieces.iter().map(Piece::content));
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
                 if stage == Stage::Stamp {
-                    self.written_stamps.note_stamps(pieces, &written);
+                    self.written.note_stamps(pieces, &written);
                     for piece in pieces {
                         self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
                     }

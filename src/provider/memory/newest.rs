@@ -29,17 +29,17 @@ pub(crate) struct Newest {
 /// The newest configuration of a tunnel.
 #[derive(Debug)]
 struct Version {
-    number: i64,
+    /// Its number, and whether a read showed rules in it.
+    state: (i64, bool),
     seen_at: Instant,
-    /// A read showed rules in it.
-    has_rules: bool,
     /// It is believed only because nothing newer came for so long.
     is_doubtful: bool,
 }
 
 impl Newest {
     /// Notes a configuration that was answered to a write, or to a read which gave the document. One that is overtaken
-    /// by a newer state counts as old too: it is asked for once more.
+    /// by a newer state counts as old too: it is asked for once more. True if what the answer does not have does not stand
+    /// in the tunnel.
     ///
     /// # Errors
     /// What shows that the answer is old.
@@ -49,37 +49,31 @@ impl Newest {
         answer: &Configuration,
         read: Option<&Document>,
         now: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
             return Err(format!("the answer is about tunnel {other}"));
         }
         let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
-        let has_rules = read.is_some() && !is_empty;
-        let mut version = Version { number, seen_at: now, has_rules, is_doubtful: false };
-        if let Some(newest) = self.versions.get(tunnel) {
-            let (is_lower, is_same) = (number < newest.number, number == newest.number);
-            // Cloudflare may give versions in another form, which are not known.
-            if is_lower && number < 0 && !is_empty {
-                return Ok(());
-            }
-            let is_contradiction = is_same && number > 0 && newest.has_rules && is_empty;
-            let is_recent = now.saturating_duration_since(newest.seen_at) < VERSION_MAX_AGE;
-            if is_recent && is_contradiction {
-                return Err(format!("version {number} came without the rules that it had before"));
-            }
-            if is_recent && is_lower {
-                return Err(format!("version {number} came after version {}", newest.number));
-            }
-            version.is_doubtful = is_lower || is_contradiction || is_same && newest.is_doubtful;
-            version.has_rules |= is_same && newest.has_rules && !is_empty;
+        // Cloudflare may give versions in another form, which are not known.
+        if number < 0 && !is_empty {
+            return Ok(true);
         }
-        self.versions.insert(tunnel.clone(), version);
-        Ok(())
-    }
-
-    /// True if what this version does not have does not stand in the tunnel.
-    pub(crate) fn proves_absence(&self, tunnel: &TunnelId, number: i64) -> bool {
-        !self.versions.get(tunnel).is_some_and(|newest| newest.is_doubtful && newest.number == number)
+        let state = (number, number > 0 && read.is_some() && !is_empty);
+        let mut is_doubtful = false;
+        if let Some(Version { state: newest, seen_at, is_doubtful: was_doubtful }) = self.versions.get(tunnel)
+        {
+            let is_older = state < *newest;
+            if is_older && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE {
+                return Err(if number == newest.0 {
+                    format!("version {number} came without the rules that it had before")
+                } else {
+                    format!("version {number} came after version {}", newest.0)
+                });
+            }
+            is_doubtful = is_older || number == newest.0 && *was_doubtful;
+        }
+        self.versions.insert(tunnel.clone(), Version { state, seen_at: now, is_doubtful });
+        Ok(!is_doubtful)
     }
 
     /// Notes what a batch did, by its answer.
@@ -142,7 +136,7 @@ mod tests {
         seconds: u64,
         version: i64,
         has_rules: bool,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let now = start + Duration::from_secs(seconds);
         seen.see(&tunnel(), &answer(version), Some(&document(has_rules)), now)
     }
@@ -167,20 +161,20 @@ mod tests {
             (1_107, 9, false, None),
             (1_108, 8, true, Some("version 8 came after version 9")),
         ] {
-            let expected = old.map_or(Ok(()), |text| Err(text.to_owned()));
-            assert_eq!(read(&mut seen, start, seconds, version, has_rules), expected, "after {seconds} s");
+            let old = old.map(str::to_owned);
+            assert_eq!(read(&mut seen, start, seconds, version, has_rules).err(), old, "after {seconds} s");
         }
         let mut first = Newest::default();
         for has_rules in [true, false] {
-            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(()), "the first write may give 0");
+            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(true), "the first write may give 0");
         }
     }
 
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Ok(()));
-        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(()));
+        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Ok(true));
+        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(true));
         assert!(read(&mut seen, start, 3, 3, true).is_err());
     }
 
@@ -206,8 +200,7 @@ mod tests {
             (1_203, 7, false, false),
             (1_204, 8, false, true),
         ] {
-            assert_eq!(read(&mut seen, start, seconds, version, has_rules), Ok(()), "after {seconds} s");
-            assert_eq!(seen.proves_absence(&tunnel(), version), proves, "after {seconds} s");
+            assert_eq!(read(&mut seen, start, seconds, version, has_rules), Ok(proves), "after {seconds} s");
         }
     }
 
@@ -251,7 +244,7 @@ mod tests {
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Ok(()));
+            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Ok(true));
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Places {
     places: Vec<Place>,
     /// The first of the hostnames that were not published as they were sent.
     unpublished: Vec<Box<str>>,
+    /// When the last reading was shown, with which a loop begins; in seconds since 1970.
+    pub(crate) shown_at: Option<i64>,
 }
 
 /// An endpoint, in 16 bytes.
@@ -68,8 +70,9 @@ impl Places {
     }
 
     /// Notes what ExternalDNS is shown.
-    pub(crate) fn show(&mut self, endpoints: &[Endpoint]) {
+    pub(crate) fn show(&mut self, endpoints: &[Endpoint], now: i64) {
         self.mark(endpoints, SHOWN);
+        self.shown_at = Some(now);
     }
 
     /// The places of a hostname.
@@ -129,7 +132,7 @@ mod tests {
         places.send(&[a.clone(), b]);
         assert_eq!(states(&places, "a"), [(true, true)]);
         assert_eq!(places.unpublished(), ["a".into(), "b".into()]);
-        places.show(std::slice::from_ref(&a));
+        places.show(std::slice::from_ref(&a), 0);
         assert_eq!((states(&places, "a"), states(&places, "b")), (vec![(true, false)], vec![(true, true)]));
         places.send(&[changed, endpoint("a", "^/x", "http://a")]);
         let mut of_a = states(&places, "a");
@@ -148,12 +151,12 @@ mod tests {
         let mut places = Places::default();
         for _ in 0..3 {
             places.send(&all);
-            places.show(&all);
+            places.show(&all, 0);
         }
         assert_eq!((places.places.len(), places.by_hostname().count()), (60_000, 60_000));
         assert!(places.places.capacity() * size_of::<Place>() <= 1_000_000);
         places.send(&[]);
-        places.show(&[]);
+        places.show(&[], 0);
         assert_eq!((places.places.capacity(), places.unpublished.len()), (0, 0));
     }
 }

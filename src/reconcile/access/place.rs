@@ -229,12 +229,7 @@ mod tests {
     /// As this program makes it, for the owner `default`.
     fn application(hostname: &str, path: &str) -> Application {
         let place = place(hostname, path);
-        let policy = |id: &str| AttachedPolicy {
-            id: id.into(),
-            name: id.into(),
-            decision: Decision::Allow,
-            is_reusable: true,
-        };
+        let policy = |id: &str| AttachedPolicy { id: id.into(), decision: Decision::Allow };
         Application {
             id: "id".into(),
             name: place.application_name("default").into(),

@@ -3,18 +3,27 @@ mod laws;
 mod size_limits;
 
 use super::*;
+use crate::fixture::policy;
 use crate::ingress::OriginOption;
 use crate::ingress::origin_option::OriginValue;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Labels, Property};
+use crate::reconcile::ConfiguredTunnel;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::INVALID;
 use crate::reconcile::service_template::ServiceTemplate;
-use crate::reconcile::{ConfiguredTunnel, Policy};
 
 const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 const ELSEWHERE: &str = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Snapshot>) -> Adjusted {
+    let mut adjuster = Adjuster::new(settings, snapshot);
+    for endpoint in endpoints {
+        adjuster.add(endpoint);
+    }
+    adjuster.finish()
+}
 
 fn settings() -> Settings {
     let tunnel = |id: &str, name: &str| ConfiguredTunnel {
@@ -22,7 +31,7 @@ fn settings() -> Settings {
         name: name.into(),
         is_local: false,
     };
-    Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+    Settings::new(policy("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
 fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -> Endpoint {
@@ -276,7 +285,7 @@ fn true_is_the_default_tunnel_unless_a_tunnel_is_called_so() {
     assert_eq!(target(&settings(), &format!("{OFFICE}.cfargotunnel.com")), None, "two tunnels are named");
     let mut tunnels = settings().tunnels().to_vec();
     tunnels[1].name = "true".into();
-    let called = Settings::new(Policy::new("default"), tunnels.remove(0), tunnels);
+    let called = Settings::new(policy("default"), tunnels.remove(0), tunnels);
     assert_eq!(target(&called, "lb.test"), Some(format!("{OFFICE}.cfargotunnel.com")));
 }
 

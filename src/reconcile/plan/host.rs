@@ -96,9 +96,7 @@ pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) 
         return refused(Reason::NoZone);
     };
     let host = Host::of(situation, zone, hostname, request);
-    if !snapshot.old.is_empty()
-        && let Some(problem) = host.old_answer(request)
-    {
+    if let Some(problem) = host.old_answer(request) {
         return refused(Reason::Undecided(problem.into()));
     }
     let decision = decide(host, request);
@@ -168,9 +166,9 @@ impl<'a> Host<'a> {
     /// may have a rule of it, that its visitors are led to, or that an endpoint asks for.
     fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
         let snapshot = self.snapshot();
+        snapshot.old.keys().next()?;
         let rules = snapshot.rules_of(&self.hostname);
-        let stands = |digest: &Digest| rules.iter().any(|(id, rule)| Digest::of(id, rule.path()) == *digest);
-        let may_hide_rule = !self.stamp.iter().flat_map(|stamp| &stamp.claims.rules).all(stands);
+        let may_hide_rule = !comment::dead(self, &[]).is_empty();
         let led_to = snapshot.led_to(self.name());
         let wishes = request.wanted.iter().filter_map(|one| Some(&one.publication.as_ref().ok()?.tunnel));
         let tunnels = rules.iter().map(|(id, _)| *id).chain(wishes).chain(&led_to).map(TunnelId::as_str);

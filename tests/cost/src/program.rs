@@ -87,7 +87,8 @@ impl Service for Program {
                 changes.add(list, endpoint);
             }
         })?;
-        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &Turn::WHOLE, &self.settings)
+        let turn = Turn { behind: None, most: usize::MAX, held: &|_| Vec::new() };
+        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &turn, &self.settings)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

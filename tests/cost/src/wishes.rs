@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
+use external_dns_cloudflare_tunnel_webhook::reconcile::Settings;
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjuster;
 use external_dns_cloudflare_tunnel_webhook::reconcile::canonical::{OWNER_LABEL, TUNNEL_SERVICE};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, adjust};
 
 use crate::Outcome;
 use crate::world::{OWNER, ZONE, api_service, has_path, hostname, published, resource, service};
@@ -128,7 +129,11 @@ pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
     let new = |number: usize| endpoint(number, &format!("new-{number}.{ZONE}"));
     let of = |endpoints: String| -> Outcome<Vec<Endpoint>> {
         let endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
-        Ok(adjust::adjust(&endpoints, settings, None).endpoints)
+        let mut adjuster = Adjuster::new(settings, None);
+        for endpoint in &endpoints {
+            adjuster.add(endpoint);
+        }
+        Ok(adjuster.finish().endpoints)
     };
     let standing =
         |numbers: std::ops::Range<usize>| of(list(numbers.map(|number| endpoint(number, &hostname(number)))));

@@ -2,7 +2,9 @@
 //! records and 1,000 rules, of which 900 are the program's, for 700 hostnames.
 
 use std::fmt::Write;
+use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::model::{AccountId, Record, TunnelId, Zone, ZoneId, ZonePlan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -58,7 +60,14 @@ fn tunnel() -> TunnelId {
 
 pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
-    Settings::new(Policy::new(OWNER), tunnel, Vec::new())
+    let given = [("CF_API_TOKEN", "token"), ("CF_TUNNEL_ID", "home"), ("OWNER_ID", OWNER)];
+    let given = given.map(|(variable, text)| (variable.to_owned(), text.to_owned()));
+    let policy = Config::read(&given.into()).expect("the minimum").provider.policy;
+    Settings::new(
+        Policy { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy },
+        tunnel,
+        Vec::new(),
+    )
 }
 
 /// What the API answers.

@@ -2,7 +2,9 @@
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Turn, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, plan};
+
+use test_support::fake_cloudflare::WHOLE;
 
 use super::*;
 
@@ -104,7 +106,7 @@ fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
     let changes = cloudflare.changes(&[at(NAME, "", ""), path]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
-    let plan = plan(&changes, &snapshot, &Earlier::default(), &Turn::WHOLE, &cloudflare.settings());
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE, &cloudflare.settings());
     let plan = plan.expect("they are of our owner");
     assert_eq!((labels(&plan), plan.work.len()), (vec!["local_tunnel", "waiting"], 1));
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
-use external_dns_cloudflare_tunnel_webhook::limits::MASS_DELETION_LIMIT_DEFAULT;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
 };
@@ -21,6 +21,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, plan,
@@ -28,9 +29,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{
-    ConfiguredTunnel, Policy, Settings, adjust, records,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Policy, Settings, records};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -40,6 +39,12 @@ pub const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";
 /// A zone inside the other, where there is one.
 pub const INNER_ZONE: &str = "a.example.com";
 pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
+
+/// That of `MASS_DELETION_LIMIT`.
+pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
+
+/// All hostnames at once.
+pub const WHOLE: Turn<'static> = Turn { behind: None, most: usize::MAX, held: &|_| Vec::new() };
 
 /// So many seconds after the last write the next plan is made: past the grace, and within the patience.
 const AFTER_WRITES: usize = 60;
@@ -71,10 +76,18 @@ fn zone_of(zones: &[&'static str], pending: &BTreeSet<&str>, name: &str) -> &'st
     zones.find(|zone| hostname::is_within(name, zone)).expect("every record is in a zone")
 }
 
+/// The defaults of everything but the owner, and no grace.
+pub fn policy(owner: &str) -> Policy {
+    let given = [("CF_API_TOKEN", "token"), ("CF_TUNNEL_ID", "home"), ("OWNER_ID", owner)];
+    let given = given.map(|(variable, text)| (variable.to_owned(), text.to_owned()));
+    let policy = Config::read(&given.into()).expect("the minimum").provider.policy;
+    Policy { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy }
+}
+
 pub fn settings() -> Settings {
     let tunnel =
         |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
-    Settings::new(Policy::new("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+    Settings::new(policy("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
 /// A zone, perhaps with another one inside it, two tunnels, and the registry of ExternalDNS.
@@ -121,6 +134,15 @@ pub struct FakeCloudflare {
     pub origin_defaults: OriginRequest,
     pub default_service: Option<ServiceTemplate>,
     pub publish_all: bool,
+}
+
+/// Brings the endpoints that ExternalDNS wants into canonical form.
+pub fn adjust(endpoints: &[Endpoint], settings: &Settings, snapshot: Option<&Snapshot>) -> Adjusted {
+    let mut adjuster = Adjuster::new(settings, snapshot);
+    for endpoint in endpoints {
+        adjuster.add(endpoint);
+    }
+    adjuster.finish()
 }
 
 impl FakeCloudflare {
@@ -444,7 +466,7 @@ impl FakeCloudflare {
 
     /// What `POST /adjustendpoints` answers.
     pub fn adjusted(&self, desired: &[Endpoint]) -> Vec<Endpoint> {
-        adjust::adjust(desired, &self.settings(), Some(&self.snapshot())).endpoints
+        adjust(desired, &self.settings(), Some(&self.snapshot())).endpoints
     }
 
     /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
@@ -456,7 +478,7 @@ impl FakeCloudflare {
     pub fn plan_after(&self, changes: &Changes, seconds: usize) -> Plan {
         let date_unix_seconds = i64::try_from(self.writes + seconds).ok();
         let (snapshot, settings) = (Snapshot { date_unix_seconds, ..self.snapshot() }, self.settings());
-        plan(changes, &snapshot, &self.earlier(), &Turn::WHOLE, &settings).expect("the owner is ours")
+        plan(changes, &snapshot, &self.earlier(), &WHOLE, &settings).expect("the owner is ours")
     }
 
     fn earlier(&self) -> Earlier {
@@ -521,7 +543,7 @@ impl FakeCloudflare {
         let attached = texts("policies", &|one| text(&one["id"])).into_iter().map(|id| {
             let policy =
                 self.policies.iter().find(|policy| policy.id == id).expect("12130: policy not found");
-            AttachedPolicy { id, name: policy.name.clone(), decision: policy.decision, is_reusable: true }
+            AttachedPolicy { id, decision: policy.decision }
         });
         Application {
             id: id.into(),

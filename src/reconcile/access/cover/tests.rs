@@ -19,7 +19,7 @@ fn application(name: &str, destinations: &[&str]) -> Application {
 }
 
 fn policy(decision: Decision) -> AttachedPolicy {
-    AttachedPolicy { id: "p".into(), name: "p".into(), decision, is_reusable: true }
+    AttachedPolicy { id: "p".into(), decision }
 }
 
 fn bypass(name: &str, destinations: &[&str]) -> Application {

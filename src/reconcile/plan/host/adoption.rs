@@ -72,7 +72,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
         stamp
     });
     stamp.owner = owner.into();
-    stamp.claims = host.snapshot().standing_claims(&host.hostname, &stamp);
+    stamp.claims = host.snapshot().standing_claims(host.name(), &stamp);
     stamp
 }
 

@@ -82,7 +82,7 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &
 /// The digests of the stamp that no rule has, and that no rule which comes will have.
 pub(super) fn dead(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
-    let mut stays = host.snapshot().standing_claims(&host.hostname, stamp).rules;
+    let mut stays = host.snapshot().standing_claims(host.name(), stamp).rules;
     stays.extend(desired.iter().filter_map(Desired::digest));
     stamp.claims.rules.difference(&stays).copied().collect()
 }

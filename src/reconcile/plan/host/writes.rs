@@ -54,8 +54,7 @@ pub(super) fn host_plan(
     let is_early = !dead.is_empty() && host.is_stamped_lately();
     let dead = if is_early { BTreeSet::new() } else { dead };
     let first = comment::claims_with(host, desired, withdrawn);
-    let mut last = first.clone();
-    last.rules.retain(|digest| !dead.contains(digest));
+    let mut last = Claims { rules: &first.rules - &dead, ..first };
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
@@ -152,15 +151,11 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
 
 /// True if nothing of the hostname is left.
 fn ends(Decision { host, desired, withdrawn, .. }: &Decision<'_, '_>) -> bool {
-    let claims = comment::claims_with(host, desired, withdrawn);
-    let mut stays = claims.rules;
-    comment::dead(host, desired).iter().for_each(|digest| _ = stays.remove(digest));
-    for (tunnel, rule) in
-        host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()))
-    {
-        stays.remove(&Digest::of(tunnel, rule.path()));
-    }
-    desired.is_empty() && !withdrawn.is_empty() && !claims.record_only && stays.is_empty()
+    let mut claims = comment::claims_with(host, desired, withdrawn);
+    claims.rules = &claims.rules - &comment::dead(host, desired);
+    let goes = host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()));
+    goes.for_each(|(tunnel, rule)| _ = claims.rules.remove(&Digest::of(tunnel, rule.path())));
+    desired.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
 
 fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead, is_overdue: bool) -> Leaving<'a> {
