@@ -52,6 +52,20 @@ const NEIGHBOURS: usize = 1_000;
 const RECORDS: usize = 5_000;
 const RULES: usize = 1_000;
 
+/// The most applications of an account, beside so many hostnames.
+const LOGINS: usize = 500;
+const HOSTNAMES_WITH_LOGINS: [usize; 2] = [1_000, 5_000];
+/// What a loop may cost with logins, as a multiple of the same without one.
+const LOGINS_AIM: f64 = 3.0;
+/// A request makes as many applications as its time allows.
+const PUBLISHING_LOOPS: usize = 30;
+const LOOPS: u32 = 5;
+const POLICY: &str = "staff";
+
+/// Endpoints of one hostname, and what so many more may cost for each.
+const ENDPOINTS_OF_ONE: [usize; 2] = [4_000, 16_000];
+const ENDPOINTS_AIM: f64 = 2.0;
+
 /// A program that has not answered after so long will not.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The answer to one request; above the program's own deadline.
@@ -74,6 +88,8 @@ fn main() -> Outcome<()> {
     connections(&binary, &mut table)?;
     adjust(&binary, &mut table)?;
     one_loop(&binary, &mut table)?;
+    logins(&binary, &mut table)?;
+    one_hostname(&binary, &mut table)?;
     print!("{}", table.text);
     Ok(())
 }
@@ -265,6 +281,130 @@ fn one_loop(binary: &Path, table: &mut Table) -> Outcome<()> {
     table.memory(&label, &program, LOOP_AIM_KIB)
 }
 
+/// Loops over many hostnames, of which many have a login, beside the same without one.
+fn logins(binary: &Path, table: &mut Table) -> Outcome<()> {
+    for hostnames in HOSTNAMES_WITH_LOGINS {
+        let plain = loop_of(binary, hostnames, 0)?;
+        let protected = loop_of(binary, hostnames, LOGINS)?;
+        let parts = ["GET /records", "POST /adjustendpoints", "POST /records of one change"];
+        for ((part, plain), protected) in parts.into_iter().zip(plain).zip(protected) {
+            let what = format!(
+                "CPU time of {part}, {hostnames} hostnames, {LOGINS} with a login (without: {})",
+                milliseconds(plain)
+            );
+            table.line(&what, &milliseconds(protected), &milliseconds(plain.mul_f64(LOGINS_AIM)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The CPU time of each part of a loop, over hostnames that the program has published.
+fn loop_of(binary: &Path, hostnames: usize, logins: usize) -> Outcome<[Duration; 3]> {
+    let account = Account::with_records(0)?;
+    account.emulator.set_up_access("figures");
+    account
+        .emulator
+        .add_policy(&json!({
+            "name": POLICY,
+            "decision": "allow",
+            "include": [{ "email": { "email": "jo@example.com" } }],
+        }))
+        .map_err(|refusal| format!("{refusal:?}"))?;
+    let mut wanted = endpoints(hostnames);
+    for endpoint in wanted.as_array_mut().into_iter().flatten().take(logins) {
+        let properties = endpoint.get_mut("providerSpecific").and_then(Value::as_array_mut);
+        properties
+            .into_iter()
+            .for_each(|all| all.push(json!({ "name": "webhook/access-policy", "value": POLICY })));
+    }
+    let mut program = Program::start(binary, &account)?;
+    let list = |answer: Vec<u8>| -> Outcome<Vec<Value>> { Ok(serde_json::from_slice(&answer)?) };
+    let mut published = 0;
+    for _ in 0..PUBLISHING_LOOPS {
+        let present = list(program.get("/records")?)?;
+        published = present.len();
+        if published == hostnames {
+            break;
+        }
+        let adjusted = list(program.post("/adjustendpoints", &wanted)?)?;
+        let is_new = |one: &Value| present.iter().all(|present| present["dnsName"] != one["dnsName"]);
+        let create: Vec<&Value> = adjusted.iter().filter(|one| is_new(one)).collect();
+        // While applications are made it is answered 503. A fresh process has all the calls of a window.
+        let _ = program.post("/records", &json!({ "create": create }));
+        program = Program::start(binary, &account)?;
+        thread::sleep(SETTLING);
+    }
+    if published != hostnames {
+        return Err(format!("{published} of {hostnames} hostnames were published").into());
+    }
+    let mut times = [Duration::ZERO; 3];
+    for number in 0..LOOPS {
+        let begun = program.cpu_time()?;
+        program.get("/records")?;
+        let shown = program.cpu_time()?;
+        let adjusted = list(program.post("/adjustendpoints", &wanted)?)?;
+        let adjusted_at = program.cpu_time()?;
+        let last = format!("shop-{}.example.com", hostnames - 1);
+        let mut old =
+            adjusted.into_iter().find(|one| one["dnsName"] == *last).ok_or("a hostname is missing")?;
+        let labels = old.get_mut("labels").and_then(Value::as_object_mut);
+        labels.ok_or("no labels")?.insert("owner".to_owned(), "default".into());
+        let mut new = old.clone();
+        for property in properties_of(&mut new) {
+            if property["name"] == "webhook/tunnel-service" {
+                *property.get_mut("value").ok_or("a property without a value")? =
+                    format!("http://other-{number}.shop.svc:8080").into();
+            }
+        }
+        let changes_begun = program.cpu_time()?;
+        program.post("/records", &json!({ "updateOld": [old], "updateNew": [new] }))?;
+        let done = program.cpu_time()?;
+        let parts = [shown - begun, adjusted_at - shown, done - changes_begun];
+        for (time, part) in times.iter_mut().zip(parts) {
+            *time += part / LOOPS;
+        }
+    }
+    Ok(times)
+}
+
+fn properties_of(endpoint: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let properties = endpoint.get_mut("providerSpecific").and_then(Value::as_array_mut);
+    properties.into_iter().flatten()
+}
+
+/// Many endpoints of one hostname, a hundred of each object.
+fn one_hostname(binary: &Path, table: &mut Table) -> Outcome<()> {
+    let mut least = None;
+    for count in ENDPOINTS_OF_ONE {
+        let account = Account::with_records(0)?;
+        let program = Program::start(binary, &account)?;
+        let wanted: Value = (0..count).map(|number| json!({
+            "dnsName": "shop.example.com",
+            "recordType": "CNAME",
+            "targets": ["http://shop.shop.svc:8080"],
+            "labels": { "resource": format!("crd/shop/shop-{}", number / 100) },
+            "providerSpecific": [{ "name": "webhook/tunnel-path-prefix", "value": format!("/part-{number}") }],
+        })).collect();
+        program.get("/records")?;
+        let adjusted: Value = serde_json::from_slice(&program.post("/adjustendpoints", &wanted)?)?;
+        let begun = program.cpu_time()?;
+        program.post("/records", &json!({ "create": adjusted }))?;
+        let took = program.cpu_time()? - begun;
+        let of_each = took.as_secs_f64() / count as f64;
+        let aim = least.map_or_else(
+            || "-".to_owned(),
+            |least: f64| milliseconds(Duration::from_secs_f64(least * ENDPOINTS_AIM * count as f64)),
+        );
+        least.get_or_insert(of_each);
+        table.line(
+            &format!("CPU time of POST /records with {count} endpoints of one hostname"),
+            &milliseconds(took),
+            &aim,
+        )?;
+    }
+    Ok(())
+}
+
 fn is_shop(name: &str) -> bool {
     name.starts_with("shop-")
 }
@@ -350,7 +490,7 @@ impl Account {
     /// The zone holds so many records of somebody else's.
     fn with_records(count: usize) -> Outcome<Self> {
         let emulator = Emulator::start();
-        emulator.add_token(Token::full(Self::TOKEN));
+        emulator.add_token(Token::with_access(Self::TOKEN));
         let zone = emulator.add_zone("example.com", Plan::Pro);
         let tunnel = emulator.add_tunnel("figures");
         emulator.edit(|cloudflare| -> Outcome<()> {

@@ -192,6 +192,10 @@ pub const ENDPOINT_PROPERTIES_MAX: usize = 64;
 /// Rules that one object publishes on one hostname. Each takes all properties that apply to all of them.
 pub const ENDPOINT_GROUPS_MAX: usize = 64;
 
+/// Paths of one hostname in one object. A comment of 500 bytes has room for some 150 rules, and a DNSEndpoint may hold
+/// thousands of endpoints, each of which would be compared with what stands.
+pub const HOSTNAME_PATHS_MAX: usize = 200;
+
 /// Notes about endpoints in one answer of adjust. These lead to the others.
 pub const NOTES_MAX: usize = 200;
 

@@ -59,19 +59,23 @@ pub struct Rule {
     folded_hostname: Option<Box<str>>,
     path: Option<Box<str>>,
     service: Box<str>,
+    access: Option<Box<Access>>,
 }
 
 impl Rule {
     /// Reads what cloudflared would read. A rule that cloudflared could not read matches nothing, and is no reason to
     /// fail here.
     pub(super) fn parse(raw: Box<RawValue>) -> Self {
+        let object = RawObject::parse(&raw);
         let read = |name| -> Option<Box<str>> {
-            match RawObject::parse(&raw)?.last_value(name) {
+            match object.as_ref()?.last_value(name) {
                 Some(value) => text(value).map(Into::into),
                 None => Some("".into()),
             }
         };
         let (hostname, path, service) = (read("hostname"), read("path"), read("service"));
+        let origin = object.as_ref().and_then(|object| object.nested("originRequest"));
+        let access = origin.and_then(|origin| origin_request::access_in(&origin)).map(Box::new);
         let is_readable = hostname.is_some() && path.is_some() && service.is_some();
         let hostname = hostname.unwrap_or_default();
         let folded_hostname = Some(fold(&hostname)).filter(|folded| **folded != *hostname).map(Into::into);
@@ -81,6 +85,7 @@ impl Rule {
             folded_hostname,
             path: path.filter(|path| !path.is_empty()),
             service: service.unwrap_or_default(),
+            access,
             raw,
         }
     }
@@ -197,13 +202,13 @@ impl Rule {
     }
 
     /// What it asks of Access: cloudflared passes on only requests with a token of these applications, if one is required.
-    pub fn access(&self) -> Option<Access> {
-        origin_request::access_in(&self.origin()?)
+    pub fn access(&self) -> Option<&Access> {
+        self.access.as_deref()
     }
 
     /// True if cloudflared passes on only requests with a token of Access.
     pub fn requires_access(&self) -> bool {
-        self.access().is_some_and(|access| access.is_required())
+        self.access().is_some_and(Access::is_required)
     }
 
     /// The canonical properties of its options.

@@ -113,7 +113,7 @@ impl<'a> Execution<'a> {
             plan,
             snapshot,
             done: Done::default(),
-            own: plan.own.clone(),
+            own: OwnRules::clone(&plan.own),
             written: Written::default(),
             missed: BTreeMap::new(),
             unwritable: Vec::new(),

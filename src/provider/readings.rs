@@ -68,15 +68,14 @@ impl Readings {
     }
 
     fn count(&self, snapshot: &Snapshot, settings: &Settings) {
-        let own = snapshot.own_rules(settings);
         let mut values = self.metrics.update();
         values.set(Family::LastRead, &[], self.clock.unix_seconds());
         for (id, tunnel) in &snapshot.tunnels {
             let name = settings.name_of(id);
             values.set(Family::ConfigurationVersion, &[name], tunnel.version);
-            let rules = tunnel.document.rules();
-            let owned = rules.iter().filter(|rule| own.has(id, rule)).count();
-            for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules.len() - owned]) {
+            let rules = tunnel.document.rules().len();
+            let owned = snapshot.own_rules_standing(settings).filter(|(tunnel, _)| *tunnel == id).count();
+            for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
                 values.set(Family::Rules, &[name, ownership], count as i64);
             }
         }

@@ -223,7 +223,7 @@ impl Writer {
     pub(super) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
         let mut known = lock(&self.state.left_applications);
-        *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(&left.place))));
+        *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
     /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
@@ -236,7 +236,7 @@ impl Writer {
         let _turn = lock(&self.state.waiting_work);
         let known = lock(&self.state.left_applications).clone();
         lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
-        let is_known = |left: &Unneeded<'_>| known.get(&left.place) == Some(&true);
+        let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
         self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
     }
 
@@ -248,7 +248,7 @@ impl Writer {
                 left.retain(is_such);
                 let left: Vec<ApplicationWork> = left
                     .into_iter()
-                    .map(|left| ApplicationWork::delete(left.place, left.application))
+                    .map(|left| ApplicationWork::delete(left.place.clone(), left.application))
                     .collect();
                 let time = deadline.remaining(&*self.clock);
                 let results = self.carry_out(&left, resolved, deadline, time);
@@ -368,7 +368,7 @@ impl Request<'_> {
             // Cloudflare asks for them before those whose tokens the rules want that answer now.
             let clock = &*self.writer.clock;
             let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
-            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(&left.place);
+            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
             self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
         }
         concluded.map(|()| false)
@@ -376,16 +376,14 @@ impl Request<'_> {
 
     /// The places of our applications whose rules this request removed.
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
-        let owner = &self.resolved.settings.policy.owner;
-        let ours = snapshot.access.applications().iter();
-        let places = ours.filter_map(|one| Place::of_application(one, owner));
-        let is_removed = |place: &Place| {
+        let places = snapshot.protections(&self.resolved.settings).ours().map(|(place, _)| place);
+        let is_removed = |place: &&Place| {
             let host = plan.host(place.hostname()).filter(|host| !done.dropped.contains(&host.hostname));
             let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
             edits
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
         };
-        places.filter(is_removed).collect()
+        places.filter(is_removed).cloned().collect()
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, Failure> {

@@ -9,6 +9,7 @@ pub mod gate;
 pub mod guard;
 pub mod opening;
 pub mod place;
+pub mod protections;
 pub mod reading;
 pub mod standing;
 pub mod wish;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::{fingerprint, quoted};
-use crate::ordered::sort_by;
+use crate::ordered::{self, inserted, sort_by};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::words;
 use crate::reconcile::canonical::{
@@ -133,6 +133,9 @@ fn hold_together(endpoints: &mut [Endpoint]) {
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
     for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
+        if on_host.len() > limits::HOSTNAME_PATHS_MAX {
+            refuse_excess(on_host);
+        }
         let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
         for at_place in on_host.chunk_by_mut(is_one_place) {
             if at_place.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
@@ -146,6 +149,17 @@ fn hold_together(endpoints: &mut [Endpoint]) {
         }
         invalidate(on_host, |endpoint| causes.get(resource_of(endpoint)));
     }
+}
+
+/// Makes the endpoints of each object invalid that has too many for the hostname.
+fn refuse_excess(on_host: &mut [Endpoint]) {
+    let mut objects: Vec<Box<str>> = on_host.iter().map(|endpoint| resource_of(endpoint).into()).collect();
+    ordered::sort(&mut objects);
+    let excess = objects.chunk_by(|one, other| one == other);
+    let excess = excess.filter(|same| same.len() > limits::HOSTNAME_PATHS_MAX);
+    let problems = excess.filter_map(|same| Some((same.first()?.clone(), too_many_paths(same.len()))));
+    let problems: BTreeMap<Box<str>, String> = inserted(problems);
+    invalidate(on_host, |endpoint| problems.get(resource_of(endpoint)));
 }
 
 /// Gives the valid ones of the endpoints the problem that is found for each.
@@ -175,6 +189,13 @@ const SAME_PATH: &str =
 /// True if the endpoint says that it is not meant for a tunnel.
 pub fn opts_out(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
+}
+
+fn too_many_paths(count: usize) -> String {
+    format!(
+        "the object has {count} paths of the hostname: at most {} are read, and a record's comment has room for fewer",
+        limits::HOSTNAME_PATHS_MAX
+    )
 }
 
 fn too_long() -> String {

@@ -100,7 +100,7 @@ impl State {
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     let own = snapshot.own_rules(settings);
-    let unneeded = answering::unneeded(snapshot, &own, settings).into_iter();
+    let unneeded = answering::unneeded(snapshot, settings).into_iter();
     let left = unneeded.map(|one| left_application(one.application));
     let shown = records(snapshot, settings).endpoints;
     let mut entries: Vec<Entry> =
@@ -112,7 +112,7 @@ pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
     }
     for entry in &mut entries {
         let protectors = Hostname::parse(&entry.hostname)
-            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
+            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot, settings));
         entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
     }
     entries.extend(left);

@@ -12,6 +12,7 @@ mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::sync::Arc;
 
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
@@ -63,7 +64,7 @@ pub struct Plan {
     /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
-    pub own: OwnRules,
+    pub own: Arc<OwnRules>,
     /// The rules that become ours with their stamps.
     pub taken_over: OwnRules,
     /// Hostnames that are left to later requests, without a look at what they need.
@@ -209,11 +210,10 @@ pub fn plan(
     turn: &Turn<'_>,
     settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
-    let own = snapshot.own_rules(settings);
-    let judge = Judge { snapshot, settings, own: &own, earlier };
+    let judge = Judge { snapshot, settings, earlier };
     let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, &snapshot.access, settings)?);
-    let owned = snapshot.owned(&own);
-    let situation = Situation { snapshot, settings, earlier, own: &own, owned: &owned };
+    let owned = snapshot.owned(settings);
+    let situation = Situation { snapshot, settings, earlier, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
@@ -238,7 +238,7 @@ pub fn plan(
         (&one.place, one.content_key()).cmp(&(&other.place, other.content_key()))
     });
     plan.work.dedup();
-    Ok(Plan { own, ..plan })
+    Ok(Plan { own: snapshot.own_rules(settings), ..plan })
 }
 
 impl RecordOperation {

@@ -28,7 +28,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot, settings: &Settings) 
         let mut add = |path: Option<&str>, stands, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.kind, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
-            let protectors = protectors(hostname, path, snapshot);
+            let protectors = protectors(hostname, path, snapshot, settings);
             if !protectors.is_empty() {
                 what += &format!("; protected by {protectors:?}");
             }

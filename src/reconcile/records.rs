@@ -17,7 +17,7 @@ use crate::reconcile::access::words;
 use crate::reconcile::canonical::{self, DRIFT, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL, TUNNEL_SERVICE};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::snapshot::{OwnRules, Snapshot, ZONE_ACTIVE, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::wildcard;
 use crate::reconcile::{Note, Settings};
@@ -52,8 +52,7 @@ pub struct Shown {
 
 /// Everything in `snapshot` that is ours.
 pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
-    let own = snapshot.own_rules(settings);
-    let owned = snapshot.owned(&own);
+    let owned = snapshot.owned(settings);
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
@@ -68,8 +67,7 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            let view =
-                RecordView { snapshot, settings, own: &own, owned: &owned, zone, record, stamp: &stamp };
+            let view = RecordView { snapshot, settings, owned: &owned, zone, record, stamp: &stamp };
             let mut endpoints = view.endpoints();
             match view.lacks_namespace() {
                 Ok(false) => {}
@@ -81,12 +79,12 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             shown.endpoints.extend(endpoints);
         }
     }
-    let unneeded = answering::unneeded(snapshot, &own, settings);
+    let unneeded = answering::unneeded(snapshot, settings);
     shown.unneeded_applications = unneeded.len();
     shown.notes.extend(answering::notes(&unneeded, snapshot, settings));
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
-    shown.notes.extend(unreachable_rules(snapshot, &own, &owned));
+    shown.notes.extend(unreachable_rules(snapshot, settings, &owned));
     sort_by(&mut shown.endpoints, |a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
@@ -163,10 +161,10 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
 /// Rules of ours that get no request, because a rule in front takes them all.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
-    own: &'s OwnRules,
+    settings: &'s Settings,
     owned: &'s BTreeMap<&'s TunnelId, Owned<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
-    snapshot.own_rules_standing(own).filter_map(|(tunnel, rule)| {
+    snapshot.own_rules_standing(settings).filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.named());
@@ -226,7 +224,6 @@ pub(super) fn properties_of_standing(
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
-    own: &'a OwnRules,
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     zone: &'a ZoneSnapshot,
     record: &'a Record,
@@ -249,7 +246,7 @@ impl RecordView<'_> {
         let Ok(hostname) = hostname else {
             return endpoints;
         };
-        let mut rules = self.snapshot.own_rules_of(&hostname, self.own);
+        let mut rules = self.snapshot.own_rules_of(&hostname, self.settings);
         sort_by(&mut rules, |(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         endpoints.extend(by_path.filter_map(|rules| {
@@ -328,7 +325,8 @@ impl RecordView<'_> {
 
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {
         !self.settings.policy.access_guard
-            || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
+            || hostname
+                .is_some_and(|hostname| guard::required(hostname, None, self.snapshot, self.settings).is_ok())
     }
 
     fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {

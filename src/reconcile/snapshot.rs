@@ -4,12 +4,14 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::ordered::{inserted, sort_by};
 use crate::reconcile::Settings;
+use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
@@ -41,6 +43,24 @@ pub struct Snapshot {
     pub old: BTreeMap<Box<str>, Box<str>>,
     /// The time at Cloudflare when it was read, in seconds since 1970; `None` if no answer told it.
     pub date_unix_seconds: Option<i64>,
+    /// What was made of all this.
+    pub index: Index,
+}
+
+/// What is made of a snapshot once, when it is first asked for, with the one settings of the program. A copy of the
+/// snapshot may be changed, so it makes its own.
+#[derive(Debug, Default)]
+pub struct Index {
+    own: OnceLock<Arc<OwnRules>>,
+    /// The places of our rules in the document of each tunnel, in the order of the tunnels.
+    own_places: OnceLock<Vec<BTreeSet<usize>>>,
+    protections: OnceLock<ProtectionIndex>,
+}
+
+impl Clone for Index {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// One zone and its records.
@@ -91,7 +111,7 @@ impl ZoneSnapshot {
     }
 
     /// The records of a name and of those below it.
-    fn records_within(&self, name: &str) -> &[Record] {
+    pub(super) fn records_within(&self, name: &str) -> &[Record] {
         let start = self.records.partition_point(|record| in_tree_order(&record.name, name).is_lt());
         let rest = self.records.get(start..).unwrap_or_default();
         let length = rest.partition_point(|record| hostname::is_within(&record.name, name));
@@ -269,19 +289,21 @@ impl Snapshot {
     }
 
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
-    pub fn owned(&self, own: &OwnRules) -> BTreeMap<&TunnelId, Owned<'_>> {
+    pub fn owned(&self, settings: &Settings) -> BTreeMap<&TunnelId, Owned<'_>> {
+        let own = self.own_rules(settings);
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
         )
     }
 
-    /// The rules of a hostname that are ours, with their tunnels.
-    pub(super) fn own_rules_of<'s>(
-        &'s self,
-        hostname: &Hostname,
-        own: &OwnRules,
-    ) -> Vec<(&'s TunnelId, &'s Rule)> {
-        self.rules_of(hostname).into_iter().filter(|(id, rule)| own.has(id, rule)).collect()
+    /// Our rules of a hostname, with their tunnels.
+    pub(super) fn own_rules_of(&self, hostname: &Hostname, settings: &Settings) -> Vec<(&TunnelId, &Rule)> {
+        let own = self.own_places(settings).iter().zip(&self.tunnels);
+        let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
+            let places = tunnel.places_of(hostname).filter(|(place, _)| own.contains(place));
+            places.map(move |(_, rule)| (id, rule))
+        });
+        of_tunnel.collect()
     }
 
     /// The rules of a hostname that a stamp names. A digest that several of its rules have names none of them. This alone
@@ -293,10 +315,12 @@ impl Snapshot {
     ) -> Vec<(&'s TunnelId, &'s Rule)> {
         let rules = self.rules_of(hostname).into_iter();
         let rules: Vec<_> = rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect();
-        let is_named = |digest: &Digest| {
-            stamp.claims.rules.contains(digest)
-                && rules.iter().filter(|(other, _)| other == digest).count() == 1
-        };
+        let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
+        for (digest, _) in &rules {
+            let of = if once.insert(*digest) { continue } else { &mut twice };
+            of.insert(*digest);
+        }
+        let is_named = |digest: &Digest| stamp.claims.rules.contains(digest) && !twice.contains(digest);
         rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
     }
 
@@ -322,31 +346,50 @@ impl Snapshot {
         records.any(|record| self.own_stamp(record, settings).is_some_and(|stamp| stamp.claims.is_protected))
     }
 
-    /// The rules that are ours, with their tunnels.
-    pub(super) fn own_rules_standing<'s>(
-        &'s self,
-        own: &'s OwnRules,
-    ) -> impl Iterator<Item = (&'s TunnelId, &'s Rule)> {
-        let rules = self
-            .tunnels
-            .iter()
-            .flat_map(|(id, tunnel)| tunnel.document.rules().iter().map(move |rule| (id, rule)));
-        rules.filter(|(id, rule)| own.has(id, rule))
+    /// All rules that are ours, with their tunnels.
+    pub fn own_rules_standing(&self, settings: &Settings) -> impl Iterator<Item = (&TunnelId, &Rule)> {
+        self.own_places(settings).iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
+            own.iter().filter_map(move |place| Some((id, tunnel.document.rules().get(*place)?)))
+        })
     }
 
-    /// The rules that our stamps name.
-    pub fn own_rules(&self, settings: &Settings) -> OwnRules {
-        let mut own = OwnRules::default();
-        for zone in &self.zones {
-            for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-                let stamp = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name));
-                if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
-                    let rules = self.rules_named(&hostname, &stamp).into_iter();
-                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
+    fn own_places(&self, settings: &Settings) -> &[BTreeSet<usize>] {
+        self.index.own_places.get_or_init(|| {
+            let own = self.own_rules(settings);
+            let places = self.tunnels.iter().map(|(id, tunnel)| {
+                let rules = tunnel.document.rules().iter().enumerate();
+                inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(place, _)| place))
+            });
+            places.collect()
+        })
+    }
+
+    /// The applications of Access, and what each stands over.
+    pub fn protections<'s>(&'s self, settings: &Settings) -> Protections<'s> {
+        let applications = self.access.applications();
+        let index = self.index.protections.get_or_init(|| {
+            let rules = self.own_rules_standing(settings).map(|(_, rule)| rule);
+            ProtectionIndex::of(applications, rules, &settings.policy.owner)
+        });
+        Protections::new(applications, index)
+    }
+
+    /// The digests of the rules that our stamps name.
+    pub fn own_rules(&self, settings: &Settings) -> Arc<OwnRules> {
+        let own = self.index.own.get_or_init(|| {
+            let mut own = OwnRules::default();
+            for zone in &self.zones {
+                for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
+                    let stamp = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name));
+                    if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
+                        let rules = self.rules_named(&hostname, &stamp).into_iter();
+                        own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
+                    }
                 }
             }
-        }
-        own
+            own.into()
+        });
+        Arc::clone(own)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::locks::lock;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
 use crate::provider::reader::in_parallel;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
 pub(crate) const APPLICATIONS_READ: &str =
@@ -94,7 +94,8 @@ impl AccessReader {
         let deadline = Deadline::after(source.clock, patience);
         let reading = self.try_read(source, deadline).map_or_else(AccessReading::Failed, AccessReading::Read);
         if let Some(access) = reading.read() {
-            let has_ours = access.applications.iter().any(|one| place::is_ours(one, source.owner));
+            let has_ours =
+                access.applications.iter().any(|one| Place::of_application(one, source.owner).is_some());
             self.has_ours.store(has_ours, Ordering::Relaxed);
         }
         reading

@@ -11,7 +11,7 @@ use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::snapshot::{OwnRules, Snapshot, TunnelSnapshot, claims_place};
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, claims_place};
 use crate::reconcile::{Note, Settings};
 
 /// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
@@ -20,7 +20,7 @@ const AGE_MIN: i64 = 600;
 /// An application of ours that nothing of ours relies on.
 #[derive(Clone, Debug)]
 pub struct Unneeded<'s> {
-    pub place: Place,
+    pub place: &'s Place,
     pub application: &'s Application,
     /// It keeps out visitors who have a login, and closes nothing.
     pub is_replaced: bool,
@@ -29,20 +29,17 @@ pub struct Unneeded<'s> {
 }
 
 /// Our applications that nothing of ours relies on, and that are older than `AGE_MIN` or keep out visitors with a login.
-pub fn unneeded<'s>(snapshot: &'s Snapshot, own: &OwnRules, settings: &Settings) -> Vec<Unneeded<'s>> {
+pub fn unneeded<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
     let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
         age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN)
     };
-    let unneeded = snapshot.access.applications().iter().filter_map(|application| {
-        let place = Place::of_application(application, &settings.policy.owner)?;
-        let relies =
-            |rule: &Rule| rule.access().is_some_and(|access| standing::accepts(&access, application));
-        let mut rules = snapshot.own_rules_standing(own);
-        if rules.any(|(_, rule)| relies(rule)) || is_claimed(&place, snapshot, settings) {
+    let protections = snapshot.protections(settings);
+    let unneeded = protections.ours().filter_map(|(place, application)| {
+        if protections.is_asked_for(application) || is_claimed(place, snapshot, settings) {
             return None;
         }
-        let is_replaced = is_replaced(&place, application, snapshot, settings);
+        let is_replaced = is_replaced(place, application, snapshot, settings);
         if is_young(application) && !is_replaced {
             return None;
         }
@@ -56,8 +53,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot, own: &OwnRules, settings: &Settings)
 
 /// Those that can go: nothing answers for their place, all of which was read.
 pub fn removable<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
-    let own = snapshot.own_rules(settings);
-    let mut left = unneeded(snapshot, &own, settings);
+    let mut left = unneeded(snapshot, settings);
     left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
         let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
         answering.is_none() && is_dated && is_in_sight(place, snapshot, settings)
@@ -76,7 +72,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot, se
             let Ok(hostname) = Hostname::parse(name) else { return false };
             let over = Standing::of(&hostname, snapshot, settings).over(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
-            next.zip(rule.access()).is_some_and(|(next, access)| standing::accepts(&access, next))
+            next.zip(rule.access()).is_some_and(|(next, access)| standing::accepts(access, next))
         };
         rules.filter(|rule| is_served(rule)).map(wants_another).collect::<Vec<_>>()
     });
@@ -109,10 +105,7 @@ pub(in crate::reconcile) fn notes(
         );
         Some(note(place, text))
     });
-    let ours = snapshot.access.applications().iter();
-    let mut places: Vec<Place> =
-        ours.filter_map(|one| Place::of_application(one, &settings.policy.owner)).collect();
-    sort(&mut places);
+    let places: Vec<&Place> = snapshot.protections(settings).ours().map(|(place, _)| place).collect();
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
     let twice = twice.flatten().map(|place| {
         let text = "there are several Access applications of ours for";
@@ -132,7 +125,9 @@ fn is_claimed(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
 fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let mut names = vec![place.hostname()];
     if place.hostname().starts_with('*') {
-        let records = snapshot.zones.iter().flat_map(|zone| zone.records()).map(|record| &*record.name);
+        let domain = place.hostname().split_once('.').map_or("", |(_, domain)| domain);
+        let records = snapshot.zones.iter().flat_map(|zone| zone.records_within(domain));
+        let records = records.map(|record| &*record.name);
         let documents = snapshot.tunnels.values().map(|tunnel| &tunnel.document);
         let rules = documents.flat_map(|document| document.rules()).map(Rule::folded_hostname);
         names.extend(records.chain(rules).filter(|name| place.is_over(name)));

@@ -16,6 +16,7 @@ use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind};
 use crate::ordered::sort;
 use requests::Requests;
+pub(super) use requests::literal_end;
 
 /// What Access does for visitors of a hostname, or of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,10 +87,14 @@ impl fmt::Display for Gap {
 /// Judges all requests that a rule takes.
 ///
 /// Any path but a prefix may match anywhere, and so needs an application for the whole hostname.
-pub fn cover(applications: &[Application], hostname: &Hostname, path: Option<&PathPattern>) -> Cover {
+pub fn cover<'a>(
+    applications: impl IntoIterator<Item = &'a Application>,
+    hostname: &Hostname,
+    path: Option<&PathPattern>,
+) -> Cover {
     let prefix = path.and_then(PathPattern::prefix);
     let requests = Requests::new(hostname, prefix.as_deref());
-    let met = requests.applications(applications);
+    let met = requests.applications(applications.into_iter());
     if let Some(gap) = met.iter().filter_map(|application| gap(application)).min() {
         return Cover::Open(gap);
     }

@@ -11,12 +11,12 @@ use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
-use crate::reconcile::access::standing::{self, Standing};
+use crate::reconcile::access::standing::Standing;
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::{Earlier, Reason};
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 
 /// Cloudflare's limit for an account, unless an enterprise agreed on more.
 pub const APPLICATIONS_MAX: usize = 500;
@@ -93,7 +93,6 @@ pub(in crate::reconcile) enum Besides {
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
     pub(in crate::reconcile) settings: &'a Settings,
-    pub(in crate::reconcile) own: &'a OwnRules,
     pub(in crate::reconcile) earlier: &'a Earlier,
     pub(in crate::reconcile) wishes: &'a Wishes,
 }
@@ -140,7 +139,7 @@ impl Gate<'_> {
                 "its Access application was asked for, and lists may not show it yet".into(),
             ));
         }
-        let other = place::in_the_way(&place, &access.applications, owner);
+        let other = self.snapshot.protections(self.settings).in_the_way(&place);
         let takes_over =
             |other: &&Application| self.settings.policy.adopt.access && place::stands_over(other, &place);
         let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
@@ -180,7 +179,7 @@ impl Gate<'_> {
         publication: Publication,
         standing: Standing<'_>,
     ) -> Result<(Publication, Besides), Reason> {
-        match guard::required(&publication.hostname, publication.path(), self.snapshot) {
+        match guard::required(&publication.hostname, publication.path(), self.snapshot, self.settings) {
             Ok(_) if publication.access == AccessWish::Open => {
                 let over = standing.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
@@ -224,8 +223,7 @@ impl Gate<'_> {
         let Some(first) = over.first() else {
             return Ok(Besides::Opening { work: None, is_last: true, is_open: is_alone });
         };
-        let mut rules = self.snapshot.own_rules_standing(self.own).filter_map(|(_, rule)| rule.access());
-        let is_asked_for = rules.any(|access| standing::accepts(&access, first));
+        let is_asked_for = self.snapshot.protections(self.settings).is_asked_for(first);
         let place = Place::of_application(first, &self.settings.policy.owner).filter(|_| !is_asked_for);
         let work = place.map(|place| ApplicationWork::delete(place, first));
         let is_last = work.is_some() && over.len() == 1;

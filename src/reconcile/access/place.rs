@@ -62,10 +62,15 @@ impl Place {
 
     /// The place that one of our applications was made for, whatever its destinations are now.
     pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
-        let name = application.name.strip_suffix(&name_suffix(owner))?;
+        has_tag(application, &tag(owner)).then(|| Self::named(&application.name, owner)).flatten()
+    }
+
+    /// The place in the name of an application of ours.
+    pub(super) fn named(name: &str, owner: &str) -> Option<Self> {
+        let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
-        is_ours(application, owner).then(|| Self { hostname: hostname.into(), prefix })
+        Some(Self { hostname: hostname.into(), prefix })
     }
 
     pub fn hostname(&self) -> &str {
@@ -124,29 +129,8 @@ pub fn tag(owner: &str) -> String {
     format!("{TAG_PREFIX}{}", stamp::owner_digest(owner))
 }
 
-/// True if the application is kept for one of our places, wanted or not.
-pub fn is_ours(application: &Application, owner: &str) -> bool {
-    let tag = tag(owner);
-    application.tags.iter().any(|one| **one == *tag) && application.name.ends_with(&name_suffix(owner))
-}
-
-/// True if the application is ours and was made for the place, whatever its destinations are now.
-pub fn is_of(application: &Application, place: &Place, owner: &str) -> bool {
-    is_ours(application, owner) && *application.name == *place.application_name(owner)
-}
-
-/// An application of another owner, or ours of another place, that has one of the place's destinations.
-pub fn in_the_way<'a>(
-    place: &Place,
-    applications: &'a [Application],
-    owner: &str,
-) -> Option<&'a Application> {
-    let wanted = place.destinations();
-    applications.iter().find(|application| {
-        !is_of(application, place, owner)
-            && application.kind != ApplicationKind::Unrelated
-            && application.destinations.iter().any(|destination| wanted.contains(destination))
-    })
+pub(super) fn has_tag(application: &Application, tag: &str) -> bool {
+    application.tags.iter().any(|one| **one == *tag)
 }
 
 /// True if the application protects the place, whatever its policies are.
@@ -164,7 +148,7 @@ pub fn lets_past(application: &Application) -> bool {
 /// True if the application is ours and as wanted.
 pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
-    is_of(application, place, owner)
+    Place::of_application(application, owner).as_ref() == Some(place)
         && stands_over(application, place)
         && application.policies.is_some()
         && present.eq(wish.policies.iter().map(NamedPolicy::text))
@@ -220,6 +204,7 @@ pub fn body(
 mod tests {
     use super::*;
     use crate::model::access::{AttachedPolicy, Decision};
+    use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 
     fn place(hostname: &str, path: &str) -> Place {
         let path = Some(path).filter(|path| !path.is_empty());
@@ -252,12 +237,11 @@ mod tests {
             "a.example.com/api (ExternalDNS default)"
         );
         let one = application("a.example.com", "^/api(/|$)");
-        assert!(is_ours(&one, "default") && !is_ours(&one, "other"));
         assert_eq!(Place::of_application(&one, "default"), Some(place("a.example.com", "^/api(/|$)")));
         assert_eq!(Place::of_application(&one, "other"), None);
         let renamed = Application { name: "mine".into(), ..one.clone() };
         let untagged = Application { tags: Vec::new(), ..one };
-        assert!(!is_ours(&renamed, "default") && !is_ours(&untagged, "default"));
+        assert_eq!([renamed, untagged].map(|one| Place::of_application(&one, "default")), [None, None]);
     }
 
     #[test]
@@ -303,7 +287,9 @@ mod tests {
             ("unrelated", theirs(ApplicationKind::Unrelated, &own), false, false),
         ] {
             let one = std::slice::from_ref(&application);
-            assert_eq!(in_the_way(&api, one, "default").is_some(), is_in_the_way, "{label}");
+            let index = ProtectionIndex::of(one, std::iter::empty(), "default");
+            let other = Protections::new(one, &index).in_the_way(&api);
+            assert_eq!(other.is_some(), is_in_the_way, "{label}");
             assert_eq!(stands_over(&application, &api), is_over, "{label}");
         }
     }

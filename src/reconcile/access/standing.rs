@@ -1,14 +1,12 @@
 //! What protects a hostname as it stands: Access applications, and the checks of rules.
 
-use std::cmp::Reverse;
-
 use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule};
-use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::access::Application;
 use crate::model::{Hostname, TunnelId};
-use crate::ordered::sort_by;
 use crate::reconcile::Settings;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::protections::Protections;
 use crate::reconcile::access::reading::AccessSnapshot;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -33,64 +31,48 @@ impl<'a> Standing<'a> {
         self.snapshot.access.read()
     }
 
-    fn owner(self) -> &'a str {
-        &self.settings.policy.owner
+    fn protections(self) -> Protections<'a> {
+        self.snapshot.protections(self.settings)
     }
 
     /// The application of ours that was made for the path. Of several, the one that a rule names counts.
     pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
         let place = Place::of(self.hostname, path).ok()?;
-        let applications = self.access()?.applications.iter();
-        let mut all = applications.filter(|one| place::is_of(one, &place, self.owner()));
-        let named: Vec<Access> = self.rules_at(path).filter_map(|(_, rule)| rule.access()).collect();
-        let is_named = |one: &&Application| named.iter().any(|access| accepts(access, one));
-        all.clone().find(is_named).or_else(|| all.next())
-    }
-
-    /// The applications of ours that ask every visitor of the path for a login, the most specific one first. One that
-    /// lets visitors past and one of another owner hide the less specific ones.
-    pub(in crate::reconcile) fn over(self, path: Option<&str>) -> Vec<&'a Application> {
-        let is_closed = |one: &&Application| {
-            let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
-            asks && place::is_ours(one, self.owner())
+        let all = || self.protections().ours_of(&place);
+        let is_named = |one: &&Application| {
+            let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access());
+            checks.any(|access| accepts(access, one))
         };
-        self.all_over(path).into_iter().take_while(is_closed).collect()
+        all().find(is_named).or_else(|| all().next())
     }
 
-    /// The applications of all owners that every visitor of the path meets, the most specific one first.
+    /// As [`Protections::over`].
+    pub(in crate::reconcile) fn over(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.protections().over(self.hostname.as_str(), path)
+    }
+
+    /// As [`Protections::all_over`].
     pub(super) fn all_over(self, path: Option<&str>) -> Vec<&'a Application> {
-        let prefix = path.and_then(|path| PathPattern::parse(path).ok()?.prefix());
-        let related = self.snapshot.access.applications().iter();
-        let mut over: Vec<_> = related
-            .filter(|one| one.kind != ApplicationKind::Unrelated)
-            .filter_map(|one| {
-                let ranks =
-                    one.destinations.iter().filter_map(|one| rank(one, self.hostname, prefix.as_deref()));
-                Some((Reverse(ranks.max()?), one))
-            })
-            .collect();
-        sort_by(&mut over, |(one, _), (other, _)| one.cmp(other));
-        over.into_iter().map(|(_, application)| application).collect()
+        self.protections().all_over(self.hostname.as_str(), path)
     }
 
     /// True if the comment has to say that an application of ours protects something of the hostname. A mark that `stands`
     /// stays while nothing is known, and while a rule asks for a token that no application gives: so its loss is told after
     /// a restart, too.
     pub(in crate::reconcile) fn has_mark(self, stands: bool) -> bool {
-        let Some(AccessSnapshot { applications, .. }) = self.access() else { return stands };
-        let is_over = |one: &Application| {
-            let place = Place::of_application(one, self.owner());
-            place.is_some_and(|place| place.is_over(self.hostname.as_str()))
-        };
+        if self.access().is_none() {
+            return stands;
+        }
         let mut rules = self.snapshot.rules_of(self.hostname).into_iter();
-        applications.iter().any(is_over) || stands && rules.any(|(_, rule)| self.is_cut_off(rule))
+        self.protections().is_any_over(self.hostname.as_str())
+            || stands && rules.any(|(_, rule)| self.is_cut_off(rule))
     }
 
     /// True if the rule asks for a token that no application gives, so that it refuses every visitor.
     pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
-        let check = rule.access().filter(Access::is_required);
+        let check = rule.access().filter(|check| check.is_required());
         check.zip(self.access()).is_some_and(|(check, access)| {
-            let accepts = |application: &Application| accepts(&check, application);
+            let accepts = |application: &Application| accepts(check, application);
             // Nothing is known of another team's applications.
             check.is_of(&access.team) && !access.applications.iter().any(accepts)
         })
@@ -110,7 +92,8 @@ impl<'a> Standing<'a> {
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
-        let checks = at.chain(self.answering(path)).filter_map(Rule::access).filter(Access::is_required);
+        let checks = at.chain(self.answering(path)).filter_map(Rule::access);
+        let checks = checks.filter(|check| check.is_required()).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
@@ -120,12 +103,10 @@ impl<'a> Standing<'a> {
         path: Option<&str>,
         tunnel: Option<&TunnelId>,
     ) -> Option<&'a Rule> {
-        let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings).into_iter().next()?;
-        let led_to = TunnelId::from_hostname(&own.record.content);
-        let rules = self.snapshot.rules_named(self.hostname, &own.stamp).into_iter();
-        let rules =
-            rules.filter(|(id, rule)| rule.path() == path && tunnel.is_none_or(|tunnel| *id == tunnel));
-        rules.max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
+        let mut rules = self.snapshot.own_rules_of(self.hostname, self.settings);
+        rules.retain(|(id, rule)| rule.path() == path && tunnel.is_none_or(|tunnel| *id == tunnel));
+        let led_to = (rules.len() > 1).then(|| self.snapshot.led_to(self.hostname.as_str())).flatten();
+        rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
     }
 
     /// True if our record is published alone.
@@ -161,19 +142,5 @@ pub(super) fn accepts(access: &Access, application: &Application) -> bool {
 
 /// True if a rule requires a token, and takes none of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access().is_some_and(|access| access.is_required() && !accepts(&access, application))
-}
-
-/// How specific a destination is that takes every request for a path: an exact host comes before a wildcard, then a
-/// longer path counts. `None` if it does not take them all. Only the whole host takes all of an expression.
-fn rank(
-    Destination { host, path }: &Destination,
-    hostname: &Hostname,
-    prefix: Option<&str>,
-) -> Option<(bool, usize, usize)> {
-    let is_exact = **host == *hostname.as_str();
-    let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
-    let takes_path = above.is_empty()
-        || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
-    (place::takes_host(host, hostname.as_str()) && takes_path).then_some((is_exact, host.len(), above.len()))
+    rule.access().is_some_and(|access| access.is_required() && !accepts(access, application))
 }

@@ -28,19 +28,19 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
             // No endpoint can ask for an application without a policy, which refuses every visitor.
             words.clear();
         }
-        return (words, is_whole && protects && access == Some(required));
+        return (words, is_whole && protects && access == Some(&required));
     }
     if standing.settings.policy.access_guard {
         // What the guard asks for by itself is no difference from what is wanted.
-        let required = guard::required(standing.hostname, path, standing.snapshot).ok();
-        return (Vec::new(), required.is_some() && access == required);
+        let required = guard::required(standing.hostname, path, standing.snapshot, standing.settings).ok();
+        return (Vec::new(), required.is_some() && access == required.as_ref());
     }
     let over = standing.over(path).into_iter().next();
-    let own = access.clone().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
+    let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
     let is_asked_for = over.zip(standing.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => standing::accepts(access, one),
         // It is of this application alone, and so of its team.
-        _ => access == Some(Access::required(&read.team, vec![one.audience.clone()])),
+        _ => access == Some(&Access::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
     let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();

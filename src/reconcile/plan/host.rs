@@ -15,11 +15,12 @@ use std::time::Duration;
 use crate::ingress::{Owned, Rule, RuleEdit};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::ordered::sort_by;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal};
-use crate::reconcile::snapshot::{OwnRules, Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
 
@@ -35,8 +36,6 @@ pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
     pub(super) earlier: &'a Earlier,
-    /// The rules that are ours.
-    pub(super) own: &'a OwnRules,
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
 }
@@ -68,6 +67,8 @@ struct Host<'a> {
     foreign_records: Vec<&'a Record>,
     /// The stamp of `records`.
     stamp: Option<Stamp>,
+    /// All rules by their digests, ours and foreign ones.
+    standing: Vec<(Digest, Placed<'a>)>,
     /// Our rules, and those that are taken over.
     rules: Vec<Placed<'a>>,
     /// Those of `records` that are foreign until the stamp is written.
@@ -136,7 +137,7 @@ impl<'a> Host<'a> {
         hostname: Hostname,
         request: &'a HostRequest,
     ) -> Self {
-        let Situation { snapshot, settings, own, .. } = situation;
+        let Situation { snapshot, settings, .. } = situation;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
@@ -147,13 +148,18 @@ impl<'a> Host<'a> {
             first.claims.merge(&other.claims);
             first
         });
-        let rules = snapshot.own_rules_of(&hostname, own);
+        let rules = snapshot.own_rules_of(&hostname, settings);
+        let standing = snapshot.rules_of(&hostname).into_iter();
+        let standing = standing.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
+        let mut standing: Vec<(Digest, Placed<'a>)> = standing.collect();
+        sort_by(&mut standing, |(one, _), (other, _)| one.cmp(other));
         Self {
             situation,
             zone,
             records,
             foreign_records,
             stamp,
+            standing,
             rules,
             adopted_records: Vec::new(),
             adopted_rules: Vec::new(),

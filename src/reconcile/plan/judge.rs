@@ -9,11 +9,10 @@ use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{APPLICATIONS_MAX, ApplicationOperation, Besides, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
-use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 
 /// With the namespace guard, one namespace does not get all applications of the account.
 const NAMESPACE_APPLICATIONS_MAX: usize = APPLICATIONS_MAX / 5;
@@ -23,7 +22,6 @@ const NAMESPACE_APPLICATIONS_MAX: usize = APPLICATIONS_MAX / 5;
 pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
-    pub(super) own: &'a OwnRules,
     pub(super) earlier: &'a Earlier,
 }
 
@@ -42,8 +40,8 @@ impl Judge<'_> {
             request.entitled = self.entitled(name, request);
         }
         let wishes = self.wishes(&requests);
-        let Self { snapshot, settings, own, earlier } = self;
-        let gate = Gate { snapshot, settings, own, earlier, wishes: &wishes };
+        let Self { snapshot, settings, earlier } = self;
+        let gate = Gate { snapshot, settings, earlier, wishes: &wishes };
         let mut applications = self.applications(&requests);
         for request in requests.by_hostname.values_mut() {
             let wanted = std::mem::take(&mut request.wanted).into_iter();
@@ -158,8 +156,7 @@ impl Judge<'_> {
         let all = self.snapshot.access.applications();
         let mut namespaces = Vec::new();
         if self.settings.policy.namespace_guard {
-            let places = all.iter().filter_map(|one| Place::of_application(one, &self.settings.policy.owner));
-            for place in places {
+            for (place, _) in self.snapshot.protections(self.settings).ours() {
                 let holder = |name: &str| namespace::holder(name, self.snapshot, self.settings).ok()?;
                 let asking = || requests.by_hostname.get(place.hostname())?.resource();
                 let asking = || namespace::digest_of(&asking()?);

@@ -14,10 +14,14 @@ const BYTES_GROWTH_MAX: f64 = 0.01;
 /// What ten times the work may cost. Sorting and trees cost some more than ten times as much; 100 times is quadratic.
 const TENFOLD_MAX: f64 = 15.0;
 
+/// What the work may cost with 500 logins, as a multiple of the same without one.
+const PROTECTED_MAX: f64 = 3.0;
+
 #[derive(Debug)]
 pub(crate) struct Comparison {
     lines: Vec<Line>,
     growths: Vec<Growth>,
+    protections: Vec<Protection>,
 }
 
 /// One figure of both.
@@ -33,6 +37,13 @@ struct Line {
 struct Growth {
     piece: &'static str,
     tenfold: f64,
+}
+
+/// What a piece costs with logins, as a multiple of the same without one.
+#[derive(Debug)]
+struct Protection {
+    figure: String,
+    multiple: f64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -60,13 +71,22 @@ impl Comparison {
             let [one, ten] = SCALES.map(|scale| after.value(&figure(piece.name(), scale)));
             Some(Growth { piece: piece.name(), tenfold: ten? / one? })
         });
-        Self { lines, growths: growths.collect() }
+        let protections = Piece::COMPARED.into_iter().flat_map(|piece| {
+            SCALES.map(|scale| {
+                let plain = after.value(&figure(piece.unprotected()?.name(), scale))?;
+                let figure = figure(piece.name(), scale);
+                let multiple = after.value(&figure)? / plain;
+                Some(Protection { figure, multiple })
+            })
+        });
+        Self { lines, growths: growths.collect(), protections: protections.flatten().collect() }
     }
 
     pub(crate) fn is_within_limits(&self) -> bool {
-        let Self { lines, growths } = self;
+        let Self { lines, growths, protections } = self;
         lines.iter().all(|line| matches!(line.verdict(), Verdict::Alike | Verdict::Less))
             && growths.iter().all(Growth::is_within_limits)
+            && protections.iter().all(Protection::is_within_limits)
     }
 }
 
@@ -92,9 +112,15 @@ impl Growth {
     }
 }
 
+impl Protection {
+    fn is_within_limits(&self) -> bool {
+        self.multiple <= PROTECTED_MAX
+    }
+}
+
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lines, growths } = self;
+        let Self { lines, growths, protections } = self;
         writeln!(formatter, "{:22}{:>12}{:>12}{:>9}", "", "before", "now", "change")?;
         for line in lines {
             writeln!(formatter, "{line}")?;
@@ -102,6 +128,10 @@ impl fmt::Display for Comparison {
         writeln!(formatter, "\nten times the work costs")?;
         for growth in growths {
             writeln!(formatter, "{growth}")?;
+        }
+        writeln!(formatter, "\nwith 500 logins it costs")?;
+        for protection in protections {
+            writeln!(formatter, "{protection}")?;
         }
         Ok(())
     }
@@ -134,6 +164,14 @@ impl fmt::Display for Growth {
         } else {
             "  TOO MUCH: more than its size explains"
         })
+    }
+}
+
+impl fmt::Display for Protection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { figure, multiple } = self;
+        write!(formatter, "{figure:22}{multiple:12.1} times as much")?;
+        formatter.write_str(if self.is_within_limits() { "" } else { "  TOO MUCH" })
     }
 }
 
@@ -180,6 +218,15 @@ mod tests {
         let comparison = Comparison::of(&quadratic, &quadratic);
         assert!(!comparison.is_within_limits());
         assert!(comparison.to_string().contains("15.5 times as much  TOO MUCH"), "{comparison}");
+    }
+
+    #[test]
+    fn what_costs_more_than_three_times_as_much_with_logins_is_too_much() {
+        assert!(is_within_limits(&[("records-protected-x1", 2.1)]));
+        let dear = table(&[("records-protected-x1", 6.2), ("records-protected-x10", 62.0)]);
+        let comparison = Comparison::of(&dear, &dear);
+        assert!(!comparison.is_within_limits());
+        assert!(comparison.to_string().contains("3.1 times as much  TOO MUCH\n"), "{comparison}");
     }
 
     /// Else a piece that is left out, or has another name, is never judged.

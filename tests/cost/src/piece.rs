@@ -2,6 +2,8 @@
 
 use std::hint::black_box;
 
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+
 use crate::program::Program;
 use crate::world::{self, World, published};
 use crate::{Outcome, unit, wishes};
@@ -23,12 +25,43 @@ pub(crate) enum Piece {
     AdjustUnfriendly,
     /// `POST /records` up to the plan.
     Plan,
+    /// The same with one change.
+    PlanOne,
+    /// These three with a login in front of many hostnames.
+    RecordsProtected,
+    AdjustProtected,
+    PlanOneProtected,
+    /// `POST /adjustendpoints` of few hostnames with many paths.
+    AdjustPaths,
+    /// `POST /records` with more paths of one hostname than can be published.
+    PlanEndpoints,
 }
 
 impl Piece {
     /// The pieces that are compared with the unit.
-    pub(crate) const COMPARED: [Self; 5] =
-        [Self::Read, Self::Records, Self::Adjust, Self::AdjustUnfriendly, Self::Plan];
+    pub(crate) const COMPARED: [Self; 11] = [
+        Self::Read,
+        Self::Records,
+        Self::Adjust,
+        Self::AdjustUnfriendly,
+        Self::Plan,
+        Self::PlanOne,
+        Self::RecordsProtected,
+        Self::AdjustProtected,
+        Self::PlanOneProtected,
+        Self::AdjustPaths,
+        Self::PlanEndpoints,
+    ];
+
+    /// The same work where nothing has a login.
+    pub(crate) fn unprotected(self) -> Option<Self> {
+        match self {
+            Self::RecordsProtected => Some(Self::Records),
+            Self::AdjustProtected => Some(Self::Adjust),
+            Self::PlanOneProtected => Some(Self::PlanOne),
+            _ => None,
+        }
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -38,6 +71,12 @@ impl Piece {
             Self::Adjust => "adjust",
             Self::AdjustUnfriendly => "adjust-unfriendly",
             Self::Plan => "plan",
+            Self::PlanOne => "plan-one",
+            Self::RecordsProtected => "records-protected",
+            Self::AdjustProtected => "adjust-protected",
+            Self::PlanOneProtected => "plan-one-protected",
+            Self::AdjustPaths => "adjust-paths",
+            Self::PlanEndpoints => "plan-endpoints",
         }
     }
 
@@ -54,7 +93,13 @@ impl Piece {
             measured(&mut || _ = black_box(unit::work()));
             return Ok(());
         }
-        let world = World::new(scale);
+        let world = match self {
+            Self::RecordsProtected | Self::AdjustProtected | Self::PlanOneProtected => {
+                World::protected(scale)
+            }
+            Self::AdjustPaths => World::with_paths(scale),
+            _ => World::new(scale),
+        };
         if self == Self::Read {
             let mut snapshot = None;
             measured(&mut || snapshot = Some(world.snapshot()));
@@ -64,34 +109,51 @@ impl Piece {
         let program = Program::new(world::settings(), world.snapshot()?);
         match self {
             Self::Unit | Self::Read => Ok(()),
-            Self::Records => {
+            Self::Records | Self::RecordsProtected => {
                 let shown = answered(&program, "GET", "/records", "")?;
                 expect("endpoints", shown, published_paths(scale))
             }
-            Self::Adjust => {
-                let wanted = wishes::plain(scale);
-                // What a second loop costs, as every later one: the first one remembers.
-                program.answer("POST", "/adjustendpoints", &wanted)?;
-                let adjusted = answered(&program, "POST", "/adjustendpoints", &wanted)?;
-                expect("endpoints", adjusted, published_paths(scale))
-            }
+            Self::Adjust => adjust(&program, &wishes::plain(scale), published_paths(scale)),
+            Self::AdjustProtected => adjust(&program, &wishes::protected(scale), published_paths(scale)),
             Self::AdjustUnfriendly => {
-                let wanted = wishes::unfriendly(scale);
-                program.answer("POST", "/adjustendpoints", &wanted)?;
-                let adjusted = answered(&program, "POST", "/adjustendpoints", &wanted)?;
-                expect("endpoints", adjusted, wishes::unfriendly_answered(scale))
+                adjust(&program, &wishes::unfriendly(scale), wishes::unfriendly_answered(scale))
+            }
+            Self::AdjustPaths => {
+                let all = world::paths(scale) * world::hostnames_with_paths().len();
+                adjust(&program, &wishes::with_paths(scale), all)
+            }
+            Self::PlanOne | Self::PlanOneProtected => {
+                let plan = plan(program, &wishes::one_change(&world::settings())?)?;
+                expect("refusals", plan.refusals.len(), 0)?;
+                expect("hostnames", plan.hosts.len(), 1)
+            }
+            Self::PlanEndpoints => {
+                let changes = wishes::many_endpoints(scale, &world::settings())?;
+                let plan = plan(program, &changes)?;
+                expect("refusals", plan.refusals.len(), wishes::endpoints(scale))
             }
             Self::Plan => {
                 let changes = wishes::changes(scale, &world::settings())?;
-                let mut answer = Err("nothing was asked".into());
-                measured(&mut || answer = program.answer("POST", "/records", &changes));
-                answer?;
-                let plan = program.into_plan();
+                let plan = plan(program, &changes)?;
                 expect("refusals", plan.refusals.len(), 0)?;
                 expect("hostnames", plan.hosts.len(), wishes::changed(scale))
             }
         }
     }
+}
+
+/// Adjusts a body as in a second loop, which costs what every later one does: the first one remembers.
+fn adjust(program: &Program, wanted: &str, expected: usize) -> Outcome<()> {
+    program.answer("POST", "/adjustendpoints", wanted)?;
+    expect("endpoints", answered(program, "POST", "/adjustendpoints", wanted)?, expected)
+}
+
+/// Plans a request of changes.
+fn plan(program: Program, changes: &str) -> Outcome<Plan> {
+    let mut answer = Err("nothing was asked".into());
+    measured(&mut || answer = program.answer("POST", "/records", changes));
+    answer?;
+    Ok(program.into_plan())
 }
 
 /// The number of endpoints in the answer to a request that is measured.
@@ -135,15 +197,22 @@ mod tests {
     /// Else the figures would be those of a world in which everything has to be repaired.
     #[test]
     fn what_is_asked_for_is_what_stands() {
-        let program = Program::new(world::settings(), World::new(1).snapshot().unwrap());
-        let answer = |method: &str, target: &str, body: &str| -> Vec<Endpoint> {
-            serde_json::from_slice(&program.answer(method, target, body).unwrap()).unwrap()
-        };
-        let mut shown = answer("GET", "/records", "");
-        for endpoint in &mut shown {
-            endpoint.labels = endpoint.labels.without(OWNER_LABEL);
+        let worlds = [
+            (World::new(1), wishes::plain(1)),
+            (World::protected(1), wishes::protected(1)),
+            (World::with_paths(1), wishes::with_paths(1)),
+        ];
+        for (world, wanted) in worlds {
+            let program = Program::new(world::settings(), world.snapshot().unwrap());
+            let answer = |method: &str, target: &str, body: &str| -> Vec<Endpoint> {
+                serde_json::from_slice(&program.answer(method, target, body).unwrap()).unwrap()
+            };
+            let mut shown = answer("GET", "/records", "");
+            for endpoint in &mut shown {
+                endpoint.labels = endpoint.labels.without(OWNER_LABEL);
+            }
+            let adjusted = answer("POST", "/adjustendpoints", &wanted);
+            assert_eq!(shown, adjusted);
         }
-        let adjusted = answer("POST", "/adjustendpoints", &wishes::plain(1));
-        assert_eq!(shown, adjusted);
     }
 }

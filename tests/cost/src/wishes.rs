@@ -8,7 +8,10 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjuster;
 use external_dns_cloudflare_tunnel_webhook::reconcile::canonical::{OWNER_LABEL, TUNNEL_SERVICE};
 
 use crate::Outcome;
-use crate::world::{OWNER, ZONE, api_service, has_path, hostname, published, resource, service};
+use crate::world::{
+    OWNER, POLICY, PROTECTED, ZONE, api_service, has_path, hostname, hostnames_with_paths, paths, published,
+    resource, service,
+};
 
 /// Endpoints of other programs in the plain body.
 const OTHERS: usize = 300;
@@ -26,9 +29,21 @@ pub(crate) fn changed(scale: usize) -> usize {
     (DELETED + UPDATED + CREATED) * scale
 }
 
+/// Endpoints of one hostname in one request of changes.
+const ENDPOINTS: usize = 800;
+
 /// Everything that is published, as it was asked for, and what other programs are to do.
 pub(crate) fn plain(scale: usize) -> String {
-    let ours = (0..published(scale)).map(|number| endpoint(number, &hostname(number)));
+    everything(scale, 0)
+}
+
+/// The same, with a login in front of what has one.
+pub(crate) fn protected(scale: usize) -> String {
+    everything(scale, PROTECTED)
+}
+
+fn everything(scale: usize, protected: usize) -> String {
+    let ours = (0..published(scale)).map(|number| endpoint(number, &hostname(number), number < protected));
     let others = (0..OTHERS * scale).map(|number| {
         format!(
             r#"{{"dnsName":"rack-{number}.{ZONE}","targets":["192.0.2.7"],"recordType":"A","recordTTL":300,"labels":{{"resource":"service/racks/rack-{number}"}}}}"#
@@ -37,7 +52,7 @@ pub(crate) fn plain(scale: usize) -> String {
     list(ours.chain(others))
 }
 
-fn endpoint(number: usize, hostname: &str) -> String {
+fn endpoint(number: usize, hostname: &str, is_protected: bool) -> String {
     let mut properties = format!(
         r#"{{"name":"webhook/tunnel-service","value":"{}"}},{{"name":"webhook/origin-connect-timeout","value":"10s"}}"#,
         service(number)
@@ -49,6 +64,10 @@ fn endpoint(number: usize, hostname: &str) -> String {
             api_service(number)
         )
         .expect("a text takes everything");
+    }
+    if is_protected {
+        write!(properties, r#",{{"name":"webhook/access-policy","value":"{POLICY}"}}"#)
+            .expect("a text takes everything");
     }
     let resource = resource(number);
     format!(
@@ -126,7 +145,7 @@ fn object(number: usize, hostname: &str, kind: &str, properties: &str) -> String
 /// One request after a busy day: of what is published some goes and some leads elsewhere, and some is new.
 pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
     let (deleted, updated) = (DELETED * scale, (DELETED + UPDATED) * scale);
-    let new = |number: usize| endpoint(number, &format!("new-{number}.{ZONE}"));
+    let new = |number: usize| endpoint(number, &format!("new-{number}.{ZONE}"), false);
     let of = |endpoints: String| -> Outcome<Vec<Endpoint>> {
         let endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
         let mut adjuster = Adjuster::new(settings, None);
@@ -135,8 +154,9 @@ pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
         }
         Ok(adjuster.finish().endpoints)
     };
-    let standing =
-        |numbers: std::ops::Range<usize>| of(list(numbers.map(|number| endpoint(number, &hostname(number)))));
+    let standing = |numbers: std::ops::Range<usize>| {
+        of(list(numbers.map(|number| endpoint(number, &hostname(number), false))))
+    };
     let mut changes = Changes {
         create: of(list((0..CREATED * scale).map(new)))?,
         update_old: standing(deleted..updated)?,
@@ -153,6 +173,53 @@ pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
             .for_each(|property| *property = Property::new(TUNNEL_SERVICE, "http://elsewhere.shop.svc:8080"));
     }
     Ok(serde_json::to_string(&changes)?)
+}
+
+/// One object leads elsewhere that has no login.
+pub(crate) fn one_change(settings: &Settings) -> Outcome<String> {
+    let of = |service: &str| -> Outcome<Vec<Endpoint>> {
+        let number = PROTECTED;
+        let endpoints = list([endpoint(number, &hostname(number), false)].into_iter());
+        let mut endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
+        endpoints = adjust::adjust(&endpoints, settings, None).endpoints;
+        for endpoint in &mut endpoints {
+            endpoint.labels.set(OWNER_LABEL, OWNER);
+            let services = endpoint.provider_specific.iter_mut();
+            services
+                .filter(|property| *property.name == *TUNNEL_SERVICE)
+                .for_each(|property| *property = Property::new(TUNNEL_SERVICE, service));
+        }
+        Ok(endpoints)
+    };
+    let (update_old, update_new) = (of("http://here.shop.svc:8080")?, of("http://elsewhere.shop.svc:8080")?);
+    Ok(serde_json::to_string(&Changes { update_old, update_new, ..Changes::default() })?)
+}
+
+/// What is published of hostnames with many paths, each by an endpoint of its own.
+pub(crate) fn with_paths(scale: usize) -> String {
+    list(
+        hostnames_with_paths()
+            .flat_map(|number| (0..paths(scale)).map(move |part| part_endpoint(number, part))),
+    )
+}
+
+/// New endpoints of one hostname, many more than a record has room for.
+pub(crate) fn many_endpoints(scale: usize, settings: &Settings) -> Outcome<String> {
+    let endpoints = list((0..endpoints(scale)).map(|part| part_endpoint(published(scale), part)));
+    let endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
+    let create = adjust::adjust(&endpoints, settings, None).endpoints;
+    Ok(serde_json::to_string(&Changes { create, ..Changes::default() })?)
+}
+
+pub(crate) fn endpoints(scale: usize) -> usize {
+    ENDPOINTS * scale
+}
+
+fn part_endpoint(number: usize, part: usize) -> String {
+    let (hostname, service, resource) = (hostname(number), service(number), resource(number));
+    format!(
+        r#"{{"dnsName":"{hostname}","targets":["192.0.2.10"],"recordType":"A","labels":{{"resource":"{resource}"}},"providerSpecific":[{{"name":"webhook/tunnel-service","value":"{service}"}},{{"name":"webhook/origin-connect-timeout","value":"10s"}},{{"name":"webhook/tunnel-path-prefix","value":"/part-{part}"}}]}}"#
+    )
 }
 
 fn list(elements: impl Iterator<Item = String>) -> String {

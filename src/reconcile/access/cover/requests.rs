@@ -27,9 +27,12 @@ impl<'a> Requests<'a> {
     }
 
     /// The applications that some of the requests may meet.
-    pub(super) fn applications<'b>(&self, applications: &'b [Application]) -> Vec<&'b Application> {
+    pub(super) fn applications<'b>(
+        &self,
+        applications: impl Iterator<Item = &'b Application>,
+    ) -> Vec<&'b Application> {
         let is_related = |application: &&Application| application.kind != ApplicationKind::Unrelated;
-        let related: Vec<&Application> = applications.iter().filter(is_related).collect();
+        let related: Vec<&Application> = applications.filter(is_related).collect();
         let has_own = self.prefix.is_some_and(|prefix| has_prefix(&related, self.hostname, prefix));
         let may_meet = |destination: &Destination| {
             self.may_meet(destination) && !(has_own && self.is_above(destination))
@@ -115,14 +118,7 @@ fn surely_matches(host: &str, name: &str) -> bool {
 fn may_match(host: &str, hostname: &str) -> bool {
     let (domain, is_wildcard) =
         hostname.strip_prefix("*.").map_or((hostname, false), |domain| (domain, true));
-    // Access has no port or query, but who knows what it makes of one.
-    let host = host.split([':', '?', '#']).next().unwrap_or_default();
-    let mut labels = host.trim_end_matches('.').rsplit('.').map(|label| {
-        // A wildcard has no punycode.
-        let is_foldable = !label.is_ascii() && !label.contains('*');
-        let label: Cow<'_, str> = if is_foldable { hostname::fold(label).into() } else { label.into() };
-        Some(label).filter(|label| is_host_label(label))
-    });
+    let mut labels = labels_from_the_end(host);
     for text in domain.rsplit('.') {
         match labels.next() {
             None => return false,
@@ -135,6 +131,27 @@ fn may_match(host: &str, hostname: &str) -> bool {
         None => !is_wildcard,
         Some(label) => is_wildcard || label.is_none(),
     }
+}
+
+/// The labels of a destination's host, the last one first; `None` for one that cannot be read.
+fn labels_from_the_end(host: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
+    // Access has no port or query, but who knows what it makes of one.
+    let host = host.split([':', '?', '#']).next().unwrap_or_default();
+    host.trim_end_matches('.').rsplit('.').map(|label| {
+        // A wildcard has no punycode.
+        let is_foldable = !label.is_ascii() && !label.contains('*');
+        let label: Cow<'_, str> = if is_foldable { hostname::fold(label).into() } else { label.into() };
+        Some(label).filter(|label| is_host_label(label))
+    })
+}
+
+/// The labels behind the last one of a destination's host that has a `*` or cannot be read. Every name that the host may
+/// match is these labels, or is below them.
+pub(in crate::reconcile::access) fn literal_end(host: &str) -> String {
+    let literal = labels_from_the_end(host).map_while(|label| label.filter(|label| !label.contains('*')));
+    let mut labels: Vec<Cow<'_, str>> = literal.collect();
+    labels.reverse();
+    labels.join(".")
 }
 
 /// True for a label with at most one `*`, as Access takes it.

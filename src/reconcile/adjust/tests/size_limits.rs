@@ -32,3 +32,27 @@ fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
         assert_eq!(Some(&*read.dns_name), name.get(..kept), "{length}");
     }
 }
+
+/// A record's comment has room for fewer, so nothing that can be published is lost.
+#[test]
+fn an_object_with_too_many_paths_of_a_hostname_is_refused_and_no_other_object_of_the_hostname() {
+    let of = |object: &str, count: usize| -> Vec<Endpoint> {
+        let path = |number: usize| {
+            let prefix = format!("/{}-{number}", object.len());
+            let properties = [("webhook/tunnel-service", "http://web:80"), (TUNNEL_PATH_PREFIX, &*prefix)];
+            let labels = Labels::from_iter([(RESOURCE_LABEL, object)]);
+            Endpoint { labels, ..endpoint("a.example.com", "A", "192.0.2.1", &properties) }
+        };
+        (0..count).map(path).collect()
+    };
+    let (most, large) = (limits::HOSTNAME_PATHS_MAX, "crd/shop/large");
+    let endpoints = [of("crd/a", most), of(large, most + 1), of("crd/shop/third", 1)].concat();
+    let adjusted = adjust(&endpoints, &settings(), None).endpoints;
+    assert_eq!(adjusted.len(), endpoints.len(), "none is left out");
+    for endpoint in &adjusted {
+        let is_large = endpoint.labels.value(RESOURCE_LABEL) == Some(large);
+        assert_eq!(endpoint.property(INVALID).is_some(), is_large, "{endpoint:?}");
+    }
+    let problems = adjusted.iter().filter_map(|endpoint| endpoint.property(INVALID));
+    assert!(problems.into_iter().any(|problem| problem.contains("201 paths")), "the number is told");
+}

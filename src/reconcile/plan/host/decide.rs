@@ -8,8 +8,10 @@
 use std::collections::BTreeSet;
 
 use super::Host;
+use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
+use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::gate::{ApplicationWork, Besides};
 use crate::reconcile::canonical::{Fault, Problem, Publication};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
@@ -70,10 +72,10 @@ impl<'w> Asked<'w> {
         self.wanted.resource.as_deref()
     }
 
-    /// True if the endpoint is refused, and may be what the withdrawn one of this object became. Endpoints of different
-    /// objects are different ones, and an object of another namespace holds nothing back.
-    fn holds_back(&self, withdrawn: Option<&str>) -> bool {
-        self.may_hold_back && self.outcome.is_err() && may_be_one(self.resource(), withdrawn)
+    /// True if the endpoint is refused, and may be what a withdrawn one of its object became. An object of another namespace
+    /// holds nothing back.
+    fn holds_back(&self) -> bool {
+        self.may_hold_back && self.outcome.is_err()
     }
 
     fn desired(&self) -> Option<Desired<'w>> {
@@ -113,7 +115,8 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let object_of = |path: &str| request.withdrawn.get(path).and_then(Option::as_deref);
     let withheld = request.withdrawn.keys().map(|path| &**path).filter(|path| !withdrawn.contains(path));
     let withheld = withheld.filter(|path| has(&host, path)).map(|path| {
-        let holding = asked.iter().find(|one| one.holds_back(object_of(path)));
+        let mut holding = asked.iter().filter(|one| one.holds_back());
+        let holding = holding.find(|one| may_be_one(one.resource(), object_of(path)));
         let by = holding.and_then(Asked::resource).map(Into::into);
         host.refusal(path, object_of(path), Reason::Withheld { by })
     });
@@ -198,7 +201,9 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
 
 /// The withdrawn set identifiers, without those that a refused endpoint holds back.
 fn withdrawable<'w>(request: &'w HostRequest, asked: &[Asked<'_>]) -> Vec<&'w str> {
-    let is_free = |resource: Option<&str>| !asked.iter().any(|one| one.holds_back(resource));
+    let holding = asked.iter().filter(|one| one.holds_back()).map(Asked::resource);
+    let holding: BTreeSet<Option<&str>> = inserted(holding);
+    let is_free = |object: Option<&str>| !holding.iter().any(|one| may_be_one(*one, object));
     let withdrawn = request.withdrawn.iter();
     withdrawn.filter(|(_, resource)| is_free(resource.as_deref())).map(|(path, _)| &**path).collect()
 }
@@ -207,15 +212,22 @@ fn withdrawable<'w>(request: &'w HostRequest, asked: &[Asked<'_>]) -> Vec<&'w st
 fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> bool {
     let possible = desired(asked);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return false };
+    let obstacles = Obstacles::of(host, &tunnel, &possible);
+    let refused = refused_by_object(asked);
     let mut found: Vec<(usize, Reason)> = Vec::new();
-    let mut before: Vec<Desired<'_>> = Vec::new();
+    let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in asked.iter().enumerate() {
         let Some(desired) = one.desired() else { continue };
-        let beside = || refused_beside(asked, one);
-        match obstacle::to(host, &desired, &tunnel, &before, &possible).or_else(beside) {
+        match obstacles.to(&desired).or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
-            None => before.push(desired),
+            None => free.extend(desired.digest().map(|digest| (digest, index))),
         }
+    }
+    // Of several paths with one digest the first is published.
+    sort(&mut free);
+    for same in free.chunk_by(|(one, _), (other, _)| one == other) {
+        let path = same.first().and_then(|(_, index)| asked.get(*index)?.desired()?.path());
+        found.extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::taken(&tunnel, path))));
     }
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
@@ -235,19 +247,28 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
     is_more
 }
 
+/// The refused endpoints by object.
+fn refused_by_object<'r, 'w>(asked: &'r [Asked<'w>]) -> Vec<&'r Asked<'w>> {
+    let mut refused: Vec<&Asked<'_>> = asked.iter().filter(|one| one.outcome.is_err()).collect();
+    sort_by(&mut refused, |one, other| one.resource().cmp(&other.resource()));
+    refused
+}
+
 /// The reason if another endpoint of the same object is refused: the rules that are published would take its requests.
-fn refused_beside(asked: &[Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
+fn refused_beside(refused: &[&Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
     // What an opening waits for does not wait for the opening.
     let is_waited_for = |reason: &Reason| {
         matches!((reason, &one.wanted.besides), (Reason::ClosingFirst { .. }, Besides::First(_)))
     };
-    let beside = asked.iter().filter(|other| other.resource() == one.resource());
-    let refused = beside.filter_map(|other| Some((other, other.outcome.as_ref().err()?)));
-    let (other, reason) = refused.into_iter().find(|(_, reason)| !is_waited_for(reason))?;
+    let start = refused.partition_point(|other| other.resource() < one.resource());
+    let beside = refused.get(start..)?.iter().take_while(|other| other.resource() == one.resource());
+    let mut beside =
+        beside.filter_map(|other| Some((&other.wanted.set_identifier, other.outcome.as_ref().err()?)));
+    let (path, reason) = beside.find(|(_, reason)| !is_waited_for(reason))?;
     if reason.is_unfinished() {
         return Some(reason.clone());
     }
-    let (path, label) = (&other.wanted.set_identifier, reason.label());
+    let label = reason.label();
     let problem = format!("waits for the object's rule for path {path:?}, which is refused ({label})");
     Some(Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }])))
 }

@@ -1,5 +1,7 @@
 //! Finds what is in the way of an endpoint: records and rules that are not ours.
 
+use std::cell::OnceCell;
+
 use super::Host;
 use super::adoption;
 use super::decide::Desired;
@@ -10,38 +12,51 @@ use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::{Reason, RecordNature};
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// The obstacle to an endpoint, if the hostname is to be served through `tunnel`. `before` are endpoints that have none,
-/// and `all` are those of the request that could be published so far.
-pub(super) fn to(
-    host: &Host<'_>,
-    desired: &Desired<'_>,
-    tunnel: &TunnelId,
-    before: &[Desired<'_>],
-    all: &[Desired<'_>],
-) -> Option<Reason> {
-    if let Some(record) = host.foreign_records.first() {
-        return Some(record_held(host, record, desired, all));
-    }
-    if let Some(reason) = held_elsewhere(host, desired) {
-        return Some(reason);
-    }
-    if desired.tunnel() != tunnel {
-        return Some(stays_in(host, tunnel));
-    }
-    if !host.snapshot().tunnels.contains_key(tunnel) {
-        return Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() });
-    }
-    if let Some(rule) = opened_by(host, tunnel, all) {
-        return Some(Reason::WouldOpen { by: Some(rule.into()) });
-    }
-    let rule = desired.publication.rule.as_ref()?;
-    of_rule(host, tunnel, rule).or_else(|| digest_taken(desired, before))
+/// What is in the way of endpoints of a hostname that is to be served through one tunnel. What is the same for all of them
+/// is found once, because one hostname may have thousands.
+pub(super) struct Obstacles<'h, 'a, 'w> {
+    host: &'h Host<'a>,
+    tunnel: &'h TunnelId,
+    /// The endpoints of the request that could be published so far.
+    all: &'h [Desired<'w>],
+    /// The foreign rule that would answer visitors without a login who need one now.
+    opened_by: OnceCell<Option<String>>,
+    remedy: OnceCell<Option<Box<str>>>,
 }
 
-/// The foreign rule that would answer visitors without a login who need one now, were the hostname led to `tunnel`.
-fn opened_by(host: &Host<'_>, tunnel: &TunnelId, all: &[Desired<'_>]) -> Option<String> {
-    let published: Vec<_> = all.iter().map(|desired| desired.publication).collect();
-    Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(tunnel, &published)
+impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
+    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [Desired<'w>]) -> Self {
+        Self { host, tunnel, all, opened_by: OnceCell::new(), remedy: OnceCell::new() }
+    }
+
+    /// The obstacle to an endpoint, other than another endpoint of the request.
+    pub(super) fn to(&self, desired: &Desired<'_>) -> Option<Reason> {
+        let Self { host, tunnel, .. } = self;
+        if let Some(record) = host.foreign_records.first() {
+            let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
+            return Some(record_held(host, record, desired, remedy.clone()));
+        }
+        if let Some(reason) = held_elsewhere(host, desired) {
+            return Some(reason);
+        }
+        if desired.tunnel() != *tunnel {
+            return Some(stays_in(host, tunnel));
+        }
+        if !host.snapshot().tunnels.contains_key(tunnel) {
+            return Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() });
+        }
+        if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
+            return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
+        }
+        let rule = desired.publication.rule.as_ref()?;
+        of_rule(host, tunnel, rule)
+    }
+
+    fn opened_by(&self) -> Option<String> {
+        let published: Vec<_> = self.all.iter().map(|desired| desired.publication).collect();
+        let Self { host, tunnel, .. } = self;
+        Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(tunnel, &published)
+    }
 }
 
 /// The obstacle in the tunnel's document to a rule.
@@ -79,15 +94,9 @@ pub(super) fn twin<'a>(
     path: Option<&str>,
 ) -> Option<(&'a TunnelId, &'a Rule)> {
     let digest = Digest::of(tunnel, path);
-    let mut rules = host.snapshot().rules_of(&host.hostname).into_iter();
-    rules.find(|(id, rule)| (*id, rule.path()) != (tunnel, path) && Digest::of(id, rule.path()) == digest)
-}
-
-/// The refusal if another path of the request has the same digest.
-fn digest_taken(desired: &Desired<'_>, others: &[Desired<'_>]) -> Option<Reason> {
-    let digest = desired.digest()?;
-    let other = others.iter().find(|other| other.digest() == Some(digest))?;
-    Some(taken(other.tunnel(), other.path()))
+    let start = host.standing.partition_point(|(other, _)| *other < digest);
+    let same = host.standing.get(start..)?.iter().take_while(|(other, _)| *other == digest);
+    same.map(|(_, placed)| *placed).find(|(id, rule)| (*id, rule.path()) != (tunnel, path))
 }
 
 /// True if a rule counts as ours although no stamp names it: it stands as wanted, and its hostname has no record, so
@@ -163,7 +172,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason for a name that is held, with the way to make it ours.
-fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[Desired<'_>]) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: Option<Box<str>>) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -177,7 +186,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, all: &[D
         content: record.content.clone(),
         comment: record.comment.clone(),
         nature,
-        remedy: remedy(host, record, all),
+        remedy,
         adopt: adoption::smallest_value(host, desired),
     }
 }
@@ -211,6 +220,7 @@ fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
     }
 }
 
-fn taken(tunnel: &TunnelId, path: Option<&str>) -> Reason {
+/// The reason if the rule of this place has the digest.
+pub(super) fn taken(tunnel: &TunnelId, path: Option<&str>) -> Reason {
     Reason::DigestTaken { tunnel: tunnel.as_str().into(), path: path.unwrap_or_default().into() }
 }

@@ -198,7 +198,9 @@ fn kept(decision: &Decision<'_, '_>, tunnel: &TunnelId, rule: &Rule) -> Option<&
 fn is_open_behind(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> bool {
     let rules = host.snapshot().tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(host.name()));
     let rules = rules.map(|(_, other)| other).skip_while(|other| !std::ptr::eq(*other, rule)).skip(1);
-    let is_open = |other: &&Rule| !other.requires_access() && host.situation.own.has(tunnel, other);
+    let is_open = |other: &&Rule| {
+        !other.requires_access() && host.snapshot().own_rules(host.settings()).has(tunnel, other)
+    };
     rules
         .filter(|other| other.may_take(host.name(), rule.path()))
         .find(|other| is_open(other) || other.takes_all(host.name(), rule.path()))

@@ -1,0 +1,271 @@
+//! Finds the applications of Access that concern a hostname without a look at all the others: an account may have 500, and
+//! each of thousands of rules is asked about.
+//!
+//! A `*` has four meanings:
+//!
+//! | where | `*.example.com` stands for | any other `*` |
+//! |---|---|---|
+//! | a DNS record (RFC 4592) | each name below at any depth, unless it or a name between exists | a character |
+//! | a rule of cloudflared | each name below at any depth | alone, every host; else a character |
+//! | a destination of Access | each name one label below | a part of a label |
+//! | `DOMAIN_FILTER` | the record of the wildcard alone: `.example.com` stands for each name below | a character |
+//!
+//! So the applications near a hostname are found by the labels behind a destination's last `*`, and what a caller asks is
+//! asked of these.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::ingress::access::Access;
+use crate::ingress::{PathPattern, Rule};
+use crate::model::access::{Application, ApplicationKind, Destination};
+use crate::model::hostname::{in_tree_order, is_within};
+use crate::ordered::{sort, sort_by};
+use crate::reconcile::access::cover::literal_end;
+use crate::reconcile::access::place::{self, Place};
+
+/// What is known of a list of applications, which are named by their numbers in it.
+#[derive(Debug, Default)]
+pub struct ProtectionIndex {
+    /// By the literal ends of their destinations' hosts, in tree order.
+    near: Vec<(String, usize)>,
+    /// Those that were made for a place of ours, whatever their destinations are now.
+    ours: Vec<(Place, usize)>,
+    owner: Box<str>,
+    tag: String,
+    /// The audiences whose tokens our rules ask for.
+    asked: BTreeSet<Box<str>>,
+}
+
+/// The applications of Access, and what each stands over.
+#[derive(Clone, Copy, Debug)]
+pub struct Protections<'a> {
+    all: &'a [Application],
+    index: &'a ProtectionIndex,
+}
+
+impl ProtectionIndex {
+    /// Of these applications and these rules of ours.
+    pub(in crate::reconcile) fn of<'r>(
+        applications: &[Application],
+        rules: impl Iterator<Item = &'r Rule>,
+        owner: &str,
+    ) -> Self {
+        let mut index = Self { owner: owner.into(), tag: place::tag(owner), ..Self::default() };
+        for (number, application) in applications.iter().enumerate() {
+            let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
+            index.near.extend(ends.map(|end| (end, number)));
+            index.ours.extend(index.place_of(application).map(|place| (place, number)));
+        }
+        sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
+        sort(&mut index.ours);
+        let checks = rules.filter_map(Rule::access).filter(|access| access.is_required());
+        index.asked.extend(checks.flat_map(Access::audience_tags).cloned());
+        index
+    }
+
+    /// The place that an application of ours was made for.
+    fn place_of(&self, application: &Application) -> Option<Place> {
+        place::has_tag(application, &self.tag).then(|| Place::named(&application.name, &self.owner)).flatten()
+    }
+}
+
+impl<'a> Protections<'a> {
+    pub(in crate::reconcile) fn new(all: &'a [Application], index: &'a ProtectionIndex) -> Self {
+        Self { all, index }
+    }
+
+    /// The numbers of the applications with a destination that may have a name in common with `hostname`, ascending.
+    fn numbers_near(self, hostname: &str) -> Vec<usize> {
+        let near = &self.index.near;
+        let from = |name: &str| {
+            let start = near.partition_point(|(end, _)| in_tree_order(end, name).is_lt());
+            near.get(start..).unwrap_or_default().iter()
+        };
+        let domain = hostname.strip_prefix("*.").unwrap_or(hostname);
+        let mut numbers = Vec::new();
+        let mut above = Some(domain);
+        while let Some(name) = above {
+            numbers.extend(from(name).take_while(|(end, _)| end == name).map(|(_, number)| *number));
+            above = name.split_once('.').map(|(_, rest)| rest).or_else(|| (!name.is_empty()).then_some(""));
+        }
+        if domain.len() < hostname.len() {
+            numbers.extend(
+                from(domain).take_while(|(end, _)| is_within(end, domain)).map(|(_, number)| *number),
+            );
+        }
+        sort(&mut numbers);
+        numbers.dedup();
+        numbers
+    }
+
+    /// The applications with a destination that may have a name in common with `hostname`.
+    pub(super) fn near(self, hostname: &str) -> impl Iterator<Item = &'a Application> {
+        self.numbers_near(hostname).into_iter().filter_map(move |number| self.all.get(number))
+    }
+
+    /// Our applications, with the places that they were made for.
+    pub fn ours(self) -> impl Iterator<Item = (&'a Place, &'a Application)> {
+        self.ours_from("")
+    }
+
+    /// Those of a hostname and of all hostnames behind it.
+    fn ours_from(self, hostname: &str) -> impl Iterator<Item = (&'a Place, &'a Application)> + use<'a> {
+        let start = self.index.ours.partition_point(|(place, _)| place.hostname() < hostname);
+        let ours = self.index.ours.get(start..).unwrap_or_default().iter();
+        ours.filter_map(move |(place, number)| Some((place, self.all.get(*number)?)))
+    }
+
+    /// Our applications that were made for the place.
+    pub(super) fn ours_of(self, place: &Place) -> impl Iterator<Item = &'a Application> {
+        let of_hostname = self.ours_from(place.hostname());
+        let of_hostname = of_hostname.take_while(|(one, _)| one.hostname() == place.hostname());
+        of_hostname.filter(move |(one, _)| *one == place).map(|(_, application)| application)
+    }
+
+    /// True if an application of ours was made for the hostname, a path of it, or the wildcard over it.
+    pub(super) fn is_any_over(self, hostname: &str) -> bool {
+        let is_at =
+            |host: &str| self.ours_from(host).next().is_some_and(|(place, _)| place.hostname() == host);
+        is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
+    }
+
+    /// True if a rule of ours that was read passes on requests with a token of the application.
+    pub(super) fn is_asked_for(self, application: &Application) -> bool {
+        self.index.asked.contains(&application.audience)
+    }
+
+    /// The applications of all owners that every visitor of the path meets, the most specific one first.
+    pub(super) fn all_over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
+        let prefix = path.and_then(|path| PathPattern::parse(path).ok()?.prefix());
+        let ranked = self.near(hostname).filter_map(|application| {
+            let destinations = application.destinations.iter();
+            let ranks = destinations.filter_map(|one| rank(one, hostname, prefix.as_deref()));
+            let is_related = application.kind != ApplicationKind::Unrelated;
+            Some((Reverse(ranks.max().filter(|_| is_related)?), application))
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        sort_by(&mut ranked, |(one, _), (other, _)| one.cmp(other));
+        ranked.into_iter().map(|(_, application)| application).collect()
+    }
+
+    /// The applications of ours that ask every visitor of the path for a login, the most specific one first. One that
+    /// lets visitors past and one of another owner hide the less specific ones.
+    pub(super) fn over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
+        let mut over = self.all_over(hostname, path);
+        let is_closed = |one: &&Application| {
+            let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
+            asks && self.index.place_of(one).is_some()
+        };
+        over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
+        over
+    }
+
+    /// An application of another owner, or ours of another place, that has one of the place's destinations.
+    pub(super) fn in_the_way(self, place: &Place) -> Option<&'a Application> {
+        let wanted = place.destinations();
+        self.near(place.hostname()).find(|application| {
+            let mut destinations = application.destinations.iter();
+            application.kind != ApplicationKind::Unrelated
+                && destinations.any(|destination| wanted.contains(destination))
+                && self.ours_of(place).all(|ours| ours.id != application.id)
+        })
+    }
+}
+
+/// How specific a destination is that takes every request for a path: an exact host comes before a wildcard, then a
+/// longer path counts. `None` if it does not take them all. Only the whole host takes all of an expression.
+fn rank(
+    Destination { host, path }: &Destination,
+    hostname: &str,
+    prefix: Option<&str>,
+) -> Option<(bool, usize, usize)> {
+    let is_exact = **host == *hostname;
+    let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
+    let takes_path = above.is_empty()
+        || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
+    (place::takes_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Hostname;
+    use crate::reconcile::access::cover;
+
+    /// What is not near is never asked about, so a host with a port or a label that cannot be read counts as near.
+    #[test]
+    fn every_application_that_may_meet_a_hostname_is_near_it() {
+        let hosts = [
+            "a.example.com",
+            "b.a.example.com",
+            "*.example.com",
+            "*-x.example.com",
+            "a*.example.com",
+            "*.*.example.com",
+            "example.com",
+            "*",
+            "",
+            "com",
+            "a b.example.com",
+            "a.b c.com",
+            "a.example.com.",
+            "a.example.com:8080",
+            "b\u{fc}.example.com",
+            "*.com",
+            "*a.example.com",
+            "example.org",
+        ];
+        let names = [
+            "a.example.com",
+            "b.a.example.com",
+            "c-x.example.com",
+            "*.example.com",
+            "*.a.example.com",
+            "*.com",
+            "example.com",
+            "xn--b-xka.example.com",
+            "aa.example.com",
+            "localhost",
+        ];
+        let mut met = 0;
+        for host in hosts {
+            let application = Application {
+                id: "id".into(),
+                name: "mine".into(),
+                audience: "audience".into(),
+                kind: ApplicationKind::SelfHosted,
+                destinations: vec![Destination { host: host.into(), path: "".into() }],
+                // Met, it is told as a gap of its own.
+                policies: None,
+                tags: Vec::new(),
+                session_duration: None,
+                created_unix_seconds: None,
+            };
+            let all = std::slice::from_ref(&application);
+            let index = ProtectionIndex::of(all, std::iter::empty(), "default");
+            for name in names {
+                let hostname = Hostname::parse(name).expect("a hostname");
+                let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();
+                assert!(!place::takes_host(host, name) || near.len() == 1, "{host:?} takes {name}");
+                let of_all = cover::cover(all, &hostname, None);
+                assert_eq!(cover::cover(near, &hostname, None), of_all, "{host:?} and {name}");
+                met += usize::from(matches!(of_all, cover::Cover::Open(cover::Gap::NoPolicies { .. })));
+            }
+        }
+        assert!(met > 50, "{met}");
+    }
+
+    #[test]
+    fn of_many_applications_few_are_near_a_hostname() {
+        let names: Vec<String> = (0..500).map(|number| format!("shop-{number}.example.com")).collect();
+        let near: Vec<(String, usize)> =
+            names.iter().zip(0..).map(|(name, number)| (literal_end(name), number)).collect();
+        let mut index = ProtectionIndex { near, ..ProtectionIndex::default() };
+        sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
+        let protections = Protections::new(&[], &index);
+        assert_eq!(protections.numbers_near("shop-7.example.com"), [7]);
+        assert_eq!(protections.numbers_near("*.example.com").len(), 500);
+        assert_eq!(protections.numbers_near("shop.example.com"), [0_usize; 0]);
+    }
+}
