@@ -8,6 +8,7 @@ mod records;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 use log::Level;
@@ -47,6 +48,8 @@ pub(super) struct Execution<'a> {
     /// The tunnels whose documents were read in this run, with the hostnames that these still have a rule of, though it
     /// was planned without.
     missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
+    /// The tunnels that took their documents as they are in this run.
+    tried: BTreeSet<&'a TunnelId>,
     /// The hostnames of which nothing is written, because a tunnel cannot be.
     unwritable: Vec<&'a HostPlan>,
     /// The places to which something was sent; false if their work is not decided.
@@ -116,6 +119,7 @@ impl<'a> Execution<'a> {
             own: OwnRules::clone(&plan.own),
             written: Written::default(),
             missed: BTreeMap::new(),
+            tried: BTreeSet::new(),
             unwritable: Vec::new(),
             places: BTreeMap::new(),
             halving_writes: 0,
@@ -145,9 +149,14 @@ impl<'a> Execution<'a> {
         if let Err(error) = &outcome {
             self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
-        self.waiting_work.unfinished.clone_from(&self.done.dropped);
+        let before = mem::take(&mut self.waiting_work.unfinished);
+        let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(host));
+        let unfinished = |host: &HostPlan| host.unfinished(before.get(&host.hostname));
+        self.waiting_work.unfinished =
+            inserted(dropped.map(|host| (host.hostname.clone(), unfinished(host))));
         for (place, _) in self.places.iter().filter(|(_, is_decided)| **is_decided) {
             self.waiting_work.forget(place.key());
+            self.waiting_work.forget(place.edits_key());
         }
         (self.done, outcome)
     }
@@ -161,7 +170,13 @@ impl<'a> Execution<'a> {
         for tunnel in failing {
             let mut edited = hosts.to_vec();
             edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
-            let Err(reason) = self.rewrite(tunnel, edited.len()) else { continue };
+            let key = Place::Tunnel(tunnel).edits_key();
+            let paused = self.waiting_work.reason(key, key, self.snapshot, self.writer.clock.now());
+            let tried = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err);
+            let Err(reason) = tried else {
+                self.tried.insert(tunnel);
+                continue;
+            };
             for host in edited {
                 self.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);
@@ -227,7 +242,17 @@ impl<'a> Execution<'a> {
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
         self.done.fails_anew |= !memory.is_failing(place.key());
-        memory.set_failing(place.key(), self.writer.clock.now());
+        self.set_failing(place, reason);
+    }
+
+    /// A write of the place failed.
+    fn set_failing(&mut self, place: Place<'a>, reason: Reason) {
+        let now = self.writer.clock.now();
+        self.places.insert(place, false);
+        self.waiting_work.set_failing(place.key(), now);
+        if matches!(place, Place::Tunnel(tunnel) if self.tried.contains(tunnel)) {
+            self.waiting_work.pause(place.edits_key(), reason, now);
+        }
     }
 
     /// The reason why nothing was written, once it is logged.
@@ -235,7 +260,8 @@ impl<'a> Execution<'a> {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let text = format!("a write to {} {outcome}: {error}", self.name_of(place));
         let line = self.line_of(place).word("hostnames", &hostnames).text(&*text);
-        logging::log(Level::Warn, module_path!(), &line);
+        let level = if self.waiting_work.is_failing(place.key()) { Level::Debug } else { Level::Warn };
+        logging::log(level, module_path!(), &line);
         Reason::Failed(text)
     }
 
@@ -245,9 +271,8 @@ impl<'a> Execution<'a> {
         let sent = match place {
             Place::Tunnel(tunnel) => {
                 let sent = self.send_edits(step, tunnel, pieces);
-                if let Ok(Sent::Barred(_)) = sent {
-                    self.places.insert(place, false);
-                    self.waiting_work.set_failing(place.key(), self.writer.clock.now());
+                if let Ok(Sent::Barred(reason)) = &sent {
+                    self.set_failing(place, reason.clone());
                 }
                 sent
             }
@@ -279,8 +304,7 @@ impl<'a> Execution<'a> {
             Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
             // One of the records has gone meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
-            // The token may be able to write elsewhere. The failure is not remembered, so nothing waits once it may
-            // write here too.
+            // The token may be able to write elsewhere.
             error @ Error::Credentials(_) => {
                 self.done.is_forbidden = true;
                 Ok(Sent::Barred(Reason::Cloudflare(error.to_string())))

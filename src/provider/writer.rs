@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -118,6 +119,8 @@ impl Writer {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         self.state.was_asked.store(true, Ordering::Relaxed);
+        let asked = asked(changes);
+        lock(&self.state.last_request).asked.retain(|hostname| !asked.contains(hostname));
         let waiting_work = lock(&self.state.waiting_work);
         let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
         self.client.set_writing(true);
@@ -146,7 +149,10 @@ impl Writer {
         let mut news = said.news(refusals.cloned().chain(left), now);
         drop(said);
         news.retain(|refusal| !known.contains(refusal) && !matches!(refusal.reason, Reason::Failed(_)));
-        *lock(&self.state.last_request) = self.last_request(changes, plan, done);
+        let mut last = lock(&self.state.last_request);
+        let before = mem::replace(&mut *last, self.last_request(changes, plan, done)).asked;
+        last.asked.extend(before);
+        drop(last);
         let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
             news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {
@@ -174,8 +180,7 @@ impl Writer {
     }
 
     fn last_request(&self, changes: &Changes, plan: &Plan, done: &Done) -> LastRequest {
-        let asked = changes.create.iter().chain(&changes.update_new).filter(|_| !self.is_dry_run);
-        let asked = inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
+        let asked = if self.is_dry_run { BTreeSet::new() } else { asked(changes) };
         let left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
         let refused = done.refusals.first().map(|refusal| refusal.reason.to_string());
         LastRequest { asked, left, failure: refused.or(self.is_dry_run.then(|| NOT_WRITTEN.to_owned())) }
@@ -344,6 +349,7 @@ impl Request<'_> {
         let snapshot = self.read()?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
+            self.waiting_work.unfinished.clear();
             return self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| false);
         }
         self.write_applications(&mut plan);
@@ -501,6 +507,12 @@ impl Request<'_> {
         }
         waiting_work.tidy(now);
     }
+}
+
+/// The hostnames that are to be published or changed, as fingerprints.
+fn asked(changes: &Changes) -> BTreeSet<u64> {
+    let asked = changes.create.iter().chain(&changes.update_new);
+    inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])))
 }
 
 /// Tells why an application is not as it has to be, in place of the endpoint's waiting for it, and that of the object's

@@ -30,6 +30,7 @@ pub struct Adjusted {
     pub endpoints: Vec<Endpoint>,
     /// Fingerprints of what their objects ask for.
     pub asked: Vec<u64>,
+    /// What is kept for others, and what stays protected.
     pub notes: Vec<Note>,
     /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
     pub left_out: Vec<Note>,
@@ -99,7 +100,9 @@ impl<'s> Adjuster<'s> {
         let Self { reader: _, settings, snapshot, mut endpoints, said } = self;
         let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
-        let mut unasked_wildcards = wildcard::settle(&mut endpoints, snapshot, settings);
+        // What an old answer does not show may stand.
+        let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
+        let mut unasked_wildcards = wildcard::settle(&mut endpoints, whole, settings);
         // A rule that waits does not show what it asks for, and the winner is known by that.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot, settings));
         hold_together(&mut endpoints);

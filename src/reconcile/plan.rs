@@ -112,10 +112,19 @@ pub struct Earlier {
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// Hostnames of which this process left something undone: a digest without a rule is its own, and comes off at once.
-    pub unfinished: BTreeSet<Box<str>>,
+    /// What this process left undone, by hostname.
+    pub unfinished: BTreeMap<Box<str>, Unfinished>,
     /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
     pub is_preview: bool,
+}
+
+/// What a run left undone of a hostname.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The digests of the rules that it was to write or remove. Those without a rule are its own, and come off at once.
+    pub digests: BTreeSet<Digest>,
+    /// It made the record.
+    pub is_new: bool,
 }
 
 /// The fingerprint of a rule, by which a refusal is remembered.
@@ -164,6 +173,15 @@ pub struct HostPlan {
 impl HostPlan {
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.operations().next().is_none()
+    }
+
+    /// What is left undone of it, and of the run before, if this one does not do all of it.
+    pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
+        let mut unfinished = before.cloned().unwrap_or_default();
+        let digests = self.edits.iter().map(|(tunnel, edit)| Digest::of(tunnel, edit.path()));
+        unfinished.digests.extend(digests);
+        unfinished.is_new |= self.stamp.iter().any(|one| matches!(one, RecordOperation::Post(_)));
+        unfinished
     }
 
     /// The operations on records of both stages.

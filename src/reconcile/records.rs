@@ -1,7 +1,7 @@
 //! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
 //! A manual change shows as a difference from the canonical form, so that ExternalDNS plans the update that repairs it.
-//! It shows if and only if applying the endpoint again would write something.
+//! It shows if and only if applying the endpoint again would write something, at the latest in a minute.
 
 use std::collections::BTreeMap;
 

@@ -18,6 +18,7 @@ mod caps;
 mod conflicts;
 mod connectors;
 mod faults;
+mod hostile;
 mod intercepted;
 mod latency;
 mod lies;

@@ -257,3 +257,55 @@ fn where_a_request_ends_early_what_it_wrote_is_written_and_the_rest_has_failed()
         assert_eq!(state == "written", service == "http://web:80", "{states:?} {served:?}");
     }
 }
+
+/// ExternalDNS with `--txt-cache-interval` asks without a reading before.
+#[test]
+fn what_was_written_in_an_earlier_request_is_not_written_where_the_next_one_fails_without_a_reading_between()
+{
+    let harness = Harness::new();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    external_dns.run_loop(&web()).expect("published");
+    let shown = external_dns.records().expect("read");
+    let other = [published(WEB, "http://other:80")];
+    let adjusted = external_dns.adjust(&other).expect("adjusted");
+    external_dns.apply(&external_dns.registry.plan(&shown, &adjusted)).expect("written");
+    assert_eq!(Status::of(&program, WEB).states(WEB), ["written"]);
+    // The registry has this in its memory.
+    let third = external_dns.adjust(&[published(WEB, "http://third:80")]).expect("adjusted");
+    harness.cloudflare.fault_every(Matcher::reads(), Fault::status(500));
+    external_dns.apply(&external_dns.registry.plan(&adjusted, &third)).expect_err("nothing can be read");
+    let status = Status::of(&program, WEB);
+    assert!(!status.ok && status.states(WEB) != ["written"], "{status:#?}");
+    let all = overview(&program);
+    assert!(!all.ok, "{all:#?}");
+}
+
+#[test]
+fn every_spelling_of_a_name_has_its_state() {
+    for (sent, asked) in [
+        ("WEB.Example.com", "web.example.com"),
+        ("web.example.com.", "WEB.example.COM"),
+        ("bücher.example.com", "bücher.example.com"),
+        ("bücher.example.com", "xn--bcher-kva.example.com"),
+        ("BÜCHER.example.com", "Bücher.example.com"),
+        ("*.w.example.com", "*.w.example.com"),
+    ] {
+        let harness = Harness::new();
+        let program = harness.start();
+        let external_dns = program.external_dns();
+        let desired = [endpoint(sent, &[("tunnel-service", "http://web:80")])];
+        let encoded: String = asked.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        external_dns.run_loop(&desired).expect("published");
+        let status = Status::of(&program, &encoded);
+        let states: Vec<&str> =
+            status.rows.iter().map(|row| &*row.state).filter(|state| *state != "note").collect();
+        assert!(status.ok && states == ["written"], "{sent} {asked}: {status:#?}");
+        external_dns.run_loop(&desired).expect("nothing");
+        let status = Status::of(&program, &encoded);
+        let states: Vec<&str> =
+            status.rows.iter().map(|row| &*row.state).filter(|state| *state != "note").collect();
+        assert!(status.ok && states == ["published"], "{sent} {asked}: {status:#?}");
+        assert!(overview(&program).ok);
+    }
+}

@@ -120,3 +120,55 @@ fn after_one_failure_the_next_request_publishes_all() {
     outcome.expect("all is published");
     assert_eq!((writes.configurations, writes.batches), (2, 1), "the document as it was, and with the rules");
 }
+
+/// What is remembered of a place is forgotten an hour after the last write that failed, not after the first.
+#[test]
+fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_failure_either() {
+    for fault in [Fault::error(403, 10000, "Authentication error"), Fault::status(500)] {
+        let pace = Pace { connectors: vec![0], records: 0, write: 0 };
+        let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
+        simulation.run_to_rest(&[]).expect("nothing is published");
+        let wanted = thirty();
+        let urls: Vec<String> = wanted.iter().map(|one| format!("https://{}/", one.dns_name)).collect();
+        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+        let cloudflare = simulation.account.cloudflare();
+        cloudflare.watch(&urls);
+        cloudflare.fault_every(Matcher::put_configuration(), fault.clone());
+        let mut second = Duration::ZERO;
+        let mut made = Vec::new();
+        for number in 0..2 * HOUR + 5 {
+            let (outcome, writes) = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+            assert_eq!(outcome.map(drop), Err(503), "{fault:?}");
+            if writes.batches > 0 {
+                made.push(number);
+            }
+            simulation.pass(INTERVAL.as_secs());
+            if number == 0 {
+                second = simulation.account.cloudflare().time().now();
+            }
+        }
+        let Unserved { at_once, longest } = unserved(&simulation, second);
+        assert_eq!((at_once, longest), (0, Duration::ZERO), "{fault:?}, batches in loops {made:?}");
+        assert_eq!(made, [0], "{fault:?}: the records are made and deleted again in these loops");
+    }
+}
+
+/// As from a firewall or a proxy on the way, which lets reads through.
+#[test]
+fn below_another_record_no_new_hostname_stays_offline_while_a_page_answers_every_write() {
+    for fault in [Fault::status(403), Fault::Garbage] {
+        let pace = Pace { connectors: vec![0], records: 0, write: 0 };
+        let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
+        simulation.run_to_rest(&[]).expect("nothing is published");
+        let wanted = thirty();
+        simulation.account.cloudflare().fault_every(Matcher::put_configuration(), fault.clone());
+        for number in 0..HOUR {
+            simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.expect_err("it fails");
+            simulation.pass(INTERVAL.as_secs());
+            let visit =
+                |one: &Endpoint| simulation.account.cloudflare().visit(&one.dns_name, "/").to_string();
+            let offline = wanted.iter().filter(|one| visit(one) != "A 192.0.2.50").count();
+            assert!(number == 0 || offline <= 1, "{offline} are offline after loop {number}, {fault:?}");
+        }
+    }
+}

@@ -132,7 +132,7 @@ impl Execution<'_> {
                     Err(error) => error.to_string(),
                 };
                 let place = self.name_of(Place::Zone(zone));
-                warn!("stamps in {place} that name rules which were not written stay: {problem}");
+                warn!("records in {place} whose comments name rules that were not written stay: {problem}");
             }
         }
     }

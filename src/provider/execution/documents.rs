@@ -6,6 +6,7 @@ use log::warn;
 
 use super::work::{Piece, Place};
 use super::{Execution, Sent, Step};
+use crate::clock::Deadline;
 use crate::cloudflare::Error;
 use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
@@ -55,7 +56,7 @@ impl<'a> Execution<'a> {
             return Ok(Sent::Done);
         }
         self.check_time()?;
-        match self.put(tunnel, &edited.document, version_before) {
+        match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
                 self.done.is_answered = true;
                 self.note_edited(tunnel, &work);
@@ -70,6 +71,10 @@ impl<'a> Execution<'a> {
                 }
                 Ok(match self.judge(error.clone())? {
                     Sent::Barred(_) => Sent::Barred(self.failed(step.1, pieces.len(), &error)),
+                    Sent::Refused(answer) if !answer.is_of_cloudflare() => {
+                        self.set_failing(step.1, Reason::Failed(error.to_string()));
+                        Sent::Refused(answer)
+                    }
                     sent => sent,
                 })
             }
@@ -84,13 +89,21 @@ impl<'a> Execution<'a> {
         let failed =
             |execution: &Self, error: &Error| execution.failed(Place::Tunnel(tunnel), hostnames, error);
         let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
-        match self.put(tunnel, &document, version) {
-            // What is said of the content is said of each rule, once it is sent.
-            Ok(()) | Err(Error::Refused(_) | Error::Intercepted(_)) => {}
-            Err(error) => return Err(failed(self, &error)),
+        if document.rules().is_empty() {
+            // To a tunnel that a file configures, this would be its whole configuration.
+            return Ok(());
         }
-        self.waiting_work.forget(Place::Tunnel(tunnel).key());
-        Ok(())
+        // Records have the other half of the time.
+        let time = self.time_left() / 2;
+        match self.put(tunnel, &document, version, Deadline::after(&*self.writer.clock, time)) {
+            // What is said of the content is said of each rule, once it is sent.
+            Ok(()) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => {
+                let reason = failed(self, &error);
+                self.waiting_work.set_failing(Place::Tunnel(tunnel).key(), self.writer.clock.now());
+                Err(reason)
+            }
+        }
     }
 
     /// The hostnames whose record or digests without a rule must not go, with the reasons: a tunnel has the rule, or cannot
@@ -156,9 +169,15 @@ impl<'a> Execution<'a> {
     }
 
     /// Writes a document in place of the version that was read.
-    fn put(&self, tunnel: &TunnelId, document: &Document, version_before: i64) -> Result<(), Error> {
-        let Self { writer: Writer { client, clock, metrics, readings, .. }, resolved, deadline, .. } = self;
-        let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), *deadline)?;
+    fn put(
+        &self,
+        tunnel: &TunnelId,
+        document: &Document,
+        version_before: i64,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let Self { writer: Writer { client, clock, metrics, readings, .. }, resolved, .. } = self;
+        let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {

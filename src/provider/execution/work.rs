@@ -27,6 +27,13 @@ impl Place<'_> {
     }
 }
 
+impl Place<'_> {
+    /// The key by which it is remembered that a tunnel takes no edits.
+    pub(super) fn edits_key(&self) -> u64 {
+        fingerprint(["edits", &*self.key().to_string()])
+    }
+}
+
 /// One hostname's work in one stage at one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {

@@ -2,18 +2,22 @@
 //! stay as it was written, because every written configuration makes every replica of `cloudflared` reload; and the
 //! places whose last writes failed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::limits;
 use crate::model::ZoneId;
 use crate::ordered::{inserted, sort};
 use crate::provider::writes::Write;
-use crate::reconcile::plan::{Reason, TurnEnd};
+use crate::reconcile::plan::{Reason, TurnEnd, Unfinished};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Two equal writes within this time are a fight: in between something changed the first one back. The third one waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
+
+/// The first pause of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
+/// reload.
+const EDIT_PAUSE_MIN: Duration = Duration::from_secs(60);
 
 /// Entries kept. A request of 5,000 hostnames writes twice as many pieces of work.
 const ENTRIES_MAX: usize = 10_000;
@@ -25,8 +29,8 @@ pub(crate) struct WaitingWork {
     entries: HashMap<u64, Entry>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
-    /// The hostnames of which the last run left something undone.
-    pub(crate) unfinished: BTreeSet<Box<str>>,
+    /// What the last run left undone, by hostname.
+    pub(crate) unfinished: BTreeMap<Box<str>, Unfinished>,
 }
 
 #[derive(Debug)]
@@ -128,6 +132,14 @@ impl WaitingWork {
     pub(crate) fn set_failing(&mut self, place: u64, now: Instant) {
         let group = self.group(place);
         self.insert(place, State::Place { group, is_failing: true }, now + limits::REJECTION_PAUSE_MAX);
+    }
+
+    /// A tunnel that took its document as it was did not take an edit of it: the next try waits.
+    pub(crate) fn pause(&mut self, key: u64, reason: Reason, now: Instant) {
+        let earlier = self.entries.get(&key).and_then(|entry| entry.state.held(key));
+        let pause = earlier.map_or(EDIT_PAUSE_MIN, |(_, pause)| (pause * 2).min(limits::REJECTION_PAUSE_MIN));
+        let state = State::Held { content: key, reason, quota: None, retry_at: now + pause, pause };
+        self.insert(key, state, now + pause + limits::REJECTION_PAUSE_MAX);
     }
 
     /// Drops what was not asked for in a long time, and the oldest entries if there are too many.

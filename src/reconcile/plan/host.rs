@@ -19,7 +19,7 @@ use crate::ordered::sort_by;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal, Unfinished};
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
@@ -284,9 +284,13 @@ impl<'a> Host<'a> {
     }
 
     /// True if a digest of the stamp may be of a rule that another instance is about to write.
-    fn is_stamped_lately(&self) -> bool {
-        let is_own = self.situation.earlier.unfinished.contains(self.name());
-        !is_own && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
+    fn may_come(&self, digests: &BTreeSet<Digest>) -> bool {
+        let is_own = |digest| self.unfinished().is_some_and(|own| own.digests.contains(digest));
+        !digests.iter().all(is_own) && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
+    }
+
+    fn unfinished(&self) -> Option<&'a Unfinished> {
+        self.situation.earlier.unfinished.get(self.name())
     }
 
     /// True if a move that writes nothing now has written nothing for so long that no request fails for it any more.

@@ -24,7 +24,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessR
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, plan,
+    Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, Unfinished, plan,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
@@ -124,6 +124,8 @@ pub struct FakeCloudflare {
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
     pub unready: BTreeMap<TunnelId, String>,
+    /// What the program knows that it left undone.
+    pub unfinished: BTreeMap<Box<str>, Unfinished>,
     /// The zones and tunnels, by id, whose answers are old, with what shows it.
     pub old: BTreeMap<Box<str>, Box<str>>,
     next_record: usize,
@@ -232,6 +234,7 @@ impl FakeCloudflare {
             live_elsewhere: BTreeSet::new(),
             deleted: BTreeMap::new(),
             unready: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
             old: BTreeMap::new(),
             next_record: 0,
             writes: 0,
@@ -483,7 +486,7 @@ impl FakeCloudflare {
 
     fn earlier(&self) -> Earlier {
         let (unready, deleted) = (self.unready.clone(), self.deleted.clone());
-        Earlier { unready, deleted, ..Earlier::default() }
+        Earlier { unready, deleted, unfinished: self.unfinished.clone(), ..Earlier::default() }
     }
 
     /// Lets time pass, of which each write takes a second.

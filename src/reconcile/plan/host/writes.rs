@@ -51,7 +51,7 @@ pub(super) fn host_plan(
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
     let dead = comment::dead(host, desired);
-    let is_early = !dead.is_empty() && host.is_stamped_lately();
+    let is_early = host.may_come(&dead);
     let dead = if is_early { BTreeSet::new() } else { dead };
     let first = comment::claims_with(host, desired, withdrawn);
     let mut last = Claims { rules: &first.rules - &dead, ..first };
@@ -215,13 +215,12 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
     host.records.iter().map(|record| RecordOperation::delete(record)).collect()
 }
 
-/// True if our record has no rule, and visitors of its name would be led elsewhere without it.
+/// True if the record was made for a rule that was not written, and visitors of its name would be led elsewhere without it.
 fn takes_from_another(host: &Host<'_>) -> bool {
-    let is_bare = host.has_record() && host.rules.is_empty() && !host.is_stamped_lately();
-    let is_wanted = host.claims_record_only() || !host.adopted_records.is_empty();
+    let is_bare = host.rules.is_empty() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.led_to();
-    is_bare && !is_wanted && behind().is_some_and(leads_on)
+    is_bare && behind().is_some_and(leads_on)
 }
 
 /// True if the record leads visitors elsewhere than to the tunnel.
