@@ -183,7 +183,11 @@ impl Writer {
         let asked = if self.is_dry_run { BTreeSet::new() } else { asked(changes) };
         let left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
         let refused = done.refusals.first().map(|refusal| refusal.reason.to_string());
-        LastRequest { asked, left, failure: refused.or(self.is_dry_run.then(|| NOT_WRITTEN.to_owned())) }
+        LastRequest {
+            asked,
+            left,
+            failure: refused.or_else(|| self.is_dry_run.then(|| NOT_WRITTEN.to_owned())),
+        }
     }
 
     /// Logs what a dry run does not write.
