@@ -175,13 +175,21 @@ pub(crate) fn changes(scale: usize, settings: &Settings) -> Outcome<String> {
     Ok(serde_json::to_string(&changes)?)
 }
 
+fn adjusted(endpoints: &[Endpoint], settings: &Settings) -> Vec<Endpoint> {
+    let mut adjuster = Adjuster::new(settings, None);
+    for endpoint in endpoints {
+        adjuster.add(endpoint);
+    }
+    adjuster.finish().endpoints
+}
+
 /// One object leads elsewhere that has no login.
 pub(crate) fn one_change(settings: &Settings) -> Outcome<String> {
     let of = |service: &str| -> Outcome<Vec<Endpoint>> {
         let number = PROTECTED;
         let endpoints = list([endpoint(number, &hostname(number), false)].into_iter());
         let mut endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
-        endpoints = adjust::adjust(&endpoints, settings, None).endpoints;
+        endpoints = adjusted(&endpoints, settings);
         for endpoint in &mut endpoints {
             endpoint.labels.set(OWNER_LABEL, OWNER);
             let services = endpoint.provider_specific.iter_mut();
@@ -207,7 +215,7 @@ pub(crate) fn with_paths(scale: usize) -> String {
 pub(crate) fn many_endpoints(scale: usize, settings: &Settings) -> Outcome<String> {
     let endpoints = list((0..endpoints(scale)).map(|part| part_endpoint(published(scale), part)));
     let endpoints: Vec<Endpoint> = serde_json::from_str(&endpoints)?;
-    let create = adjust::adjust(&endpoints, settings, None).endpoints;
+    let create = adjusted(&endpoints, settings);
     Ok(serde_json::to_string(&Changes { create, ..Changes::default() })?)
 }
 

@@ -174,12 +174,7 @@ fn access() -> AccessSnapshot {
     let applications = places.map(|(number, path)| {
         let hostname = Hostname::parse(&hostname(number)).expect("a hostname");
         let place = Place::of(&hostname, path).expect("Access knows the path");
-        let policy = AttachedPolicy {
-            id: POLICY.into(),
-            name: POLICY.into(),
-            decision: Decision::Allow,
-            is_reusable: true,
-        };
+        let policy = AttachedPolicy { id: POLICY.into(), decision: Decision::Allow };
         Application {
             id: format!("application of {place}").into(),
             name: place.application_name(OWNER).into(),
