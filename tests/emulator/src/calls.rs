@@ -13,6 +13,8 @@ use crate::past::Age;
 pub struct Call {
     /// From 1, one for each call since the start; taking the calls does not reset it.
     pub sequence: u64,
+    /// Of [`Emulator::call_as`](crate::Emulator::call_as); 0 where no past is kept.
+    pub client: u64,
     /// `GET`, `PUT` …
     pub method: String,
     /// Path below the base URL: `/zones/…`.
@@ -88,10 +90,11 @@ pub(crate) struct Calls {
 
 impl Calls {
     /// Notes a call and says its sequence number.
-    pub(crate) fn arrive(&mut self, request: &Request, path: &str, now: Duration) -> u64 {
+    pub(crate) fn arrive(&mut self, request: &Request, path: &str, client: u64, now: Duration) -> u64 {
         self.made += 1;
         self.kept.push(Call {
             sequence: self.made,
+            client,
             method: request.method.clone(),
             path: path.to_owned(),
             query: request.query.clone(),

@@ -3,7 +3,7 @@
 //! Cloudflare promises of none of its reads that it shows the last write. Met are lists of applications that leave a new
 //! one out for half a minute. That other reads can be old too is by analogy, and the side that is worse for a client.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ use crate::tunnel::{ConfigSource, Lane};
 /// For so long a client may be expected to know what its own write of a list was answered. A list has no version by which
 /// one that was read could be told from an older one.
 const REMEMBERED: Duration = Duration::from_secs(120);
+
+/// An operator may put an earlier configuration back, so for so long a lower version is no news to a client that was told of
+/// a higher one.
+const VERSION_REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Of which a read can show a past state, each by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,20 +76,22 @@ pub(crate) enum State {
 pub(crate) struct Past {
     /// Oldest first. The number of the present one is how many there are.
     states: BTreeMap<Thing, Vec<State>>,
+    /// The ids of the records that each write of a zone changed or deleted, by the number of the state that it left.
+    changed: BTreeMap<(Thing, usize), BTreeSet<String>>,
     /// Whose calls come now.
     client: u64,
     told: BTreeMap<(u64, Thing), Told>,
 }
 
 /// What answers told one client of a thing, by the numbers of its states.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Told {
-    /// The newest one, of reads and of its own writes.
-    newest: Option<usize>,
+    /// The newest one, of reads and of its own writes, and when.
+    newest: Option<(usize, Duration)>,
     /// The newest one that a read showed with everything that belongs to it.
     read: Option<usize>,
-    /// That of its own last write, and when.
-    written: Option<(usize, Duration)>,
+    /// Those of its own writes, and when.
+    written: Vec<(usize, Duration)>,
 }
 
 /// The state that an answer shows.
@@ -111,18 +117,30 @@ impl Past {
     }
 
     fn told(&self, thing: &Thing) -> Told {
-        self.told.get(&(self.client, thing.clone())).copied().unwrap_or_default()
+        self.told.get(&(self.client, thing.clone())).cloned().unwrap_or_default()
     }
 
-    /// Whether the client was told of something newer than this state.
+    /// Whether the client was told of something newer than this state, and the state shows it: a list that lacks a record may
+    /// be newer than the write that created it.
     fn is_known_old(&self, thing: &Thing, number: usize, now: Duration) -> bool {
         let Told { newest, written, read: _ } = self.told(thing);
         match thing {
-            Thing::Configuration(_) | Thing::Connectors(_) => newest.is_some_and(|newest| number < newest),
+            Thing::Configuration(_) | Thing::Connectors(_) => {
+                newest.is_some_and(|(newest, at)| number < newest && now < at + VERSION_REMEMBERED)
+            }
             Thing::Records(_) | Thing::Applications => {
-                written.is_some_and(|(newest, at)| number < newest && now < at + REMEMBERED)
+                let mut later = written.iter().filter(|(own, at)| number < *own && now < *at + REMEMBERED);
+                later.any(|(own, _)| self.shows_what_was_changed(thing, number, *own))
             }
         }
+    }
+
+    /// Whether the state has a record that a write changed or deleted.
+    fn shows_what_was_changed(&self, thing: &Thing, number: usize, write: usize) -> bool {
+        let state = self.states.get(thing).and_then(|states| states.get(number));
+        let Some(State::Records(records)) = state else { return true };
+        let changed = self.changed.get(&(thing.clone(), write));
+        changed.is_some_and(|changed| records.iter().any(|record| changed.contains(&record.id)))
     }
 
     /// Whether a fault acts at this call, if that depends on what its client knows.
@@ -162,9 +180,11 @@ impl Past {
         now: Duration,
     ) {
         let told = self.told.entry((self.client, thing)).or_default();
-        told.newest = told.newest.max(Some(number));
+        if told.newest.is_none_or(|(newest, _)| newest <= number) {
+            told.newest = Some((number, now));
+        }
         if is_write {
-            told.written = Some((number, now));
+            told.written.push((number, now));
         } else if is_whole {
             told.read = told.read.max(Some(number));
         }
@@ -175,6 +195,11 @@ impl Cloudflare {
     /// Keeps from now on what [`Fault::Old`] shows.
     pub fn keep_past(&mut self) {
         self.past.get_or_insert_default();
+    }
+
+    /// Whose calls are made now.
+    pub(crate) fn client(&self) -> u64 {
+        self.past.as_ref().map_or(0, |past| past.client)
     }
 
     /// The calls from now on are those of another client, or of one that was there before: what each was told decides where
@@ -209,9 +234,21 @@ impl Cloudflare {
 
     /// After the write: keeps what was there before it.
     pub(crate) fn after_write(&mut self, thing: Thing, before: Option<State>) {
-        if let (Some(past), Some(before)) = (&mut self.past, before) {
-            past.states.entry(thing).or_default().push(before);
-        }
+        let Some(before) = before else { return };
+        let changed = match (&thing, &before) {
+            (Thing::Records(id), State::Records(before)) => {
+                let zone = self.zones.iter().find(|zone| zone.id == *id);
+                let now = zone.map(|zone| &*zone.records).unwrap_or_default();
+                let is_as_now =
+                    |record: &&Record| now.iter().any(|other| other.to_json() == record.to_json());
+                before.iter().filter(|record| !is_as_now(record)).map(|record| record.id.clone()).collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let Some(past) = &mut self.past else { return };
+        let states = past.states.entry(thing.clone()).or_default();
+        states.push(before);
+        past.changed.insert((thing, states.len()), changed);
     }
 
     /// Answers a call, a read by what was there so many writes of the thing ago, under every other rule. Says which state

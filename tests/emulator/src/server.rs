@@ -216,7 +216,8 @@ fn respond(shared: &Shared, request: &Request) -> Reaction {
         return Reaction::Answer(Refusal::no_route(&request.path).into_answer());
     };
     let now = inner.cloudflare.clock.now();
-    let sequence = inner.calls.arrive(request, path, now);
+    let client = inner.cloudflare.client();
+    let sequence = inner.calls.arrive(request, path, client, now);
     shared.woken.notify_all();
     inner.cloudflare.settle();
     let now = inner.cloudflare.clock.now();
