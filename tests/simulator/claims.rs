@@ -19,6 +19,10 @@ pub(crate) struct Claims {
     asked: BTreeSet<String>,
     is_wildcard_changed: bool,
     was_wildcard_changed: bool,
+    /// Who asks for each hostname.
+    askers: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The hostnames that an object left since the last rest.
+    handed_on: BTreeSet<&'static str>,
 }
 
 /// Who alone asks for a slot, or did before others came.
@@ -75,6 +79,15 @@ impl Claims {
                 self.asked.extend(object.rules().map(|(_, service)| service.to_owned()));
             }
         }
+        let mut askers: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+        for object in desired {
+            askers.entry(object.host).or_default().insert(object.resource());
+        }
+        let is_left = |(host, before): &(&&'static str, &BTreeSet<String>)| {
+            !askers.get(**host).is_some_and(|now| before.is_subset(now))
+        };
+        self.handed_on.extend(self.askers.iter().filter(is_left).map(|(host, _)| *host));
+        self.askers = askers;
         for ((host, _), objects) in &slots {
             self.hosts.entry(host).or_default().has_rivals |= objects.len() > 1;
         }
@@ -110,6 +123,12 @@ impl Claims {
     /// What each slot is to be served by, where one object alone asks for it, or asked for it before others did.
     pub(crate) fn expected(&self) -> impl Iterator<Item = (Slot, &str)> {
         self.slots.iter().filter_map(|(slot, claim)| Some((*slot, claim.service.as_deref()?)))
+    }
+
+    /// Whether an object that asked for the hostname left it since the last rest. Others that ask for it may wait or be refused,
+    /// and until then nothing of ours is there.
+    pub(crate) fn is_handed_on(&self, host: &str) -> bool {
+        self.handed_on.contains(host)
     }
 
     pub(crate) fn was_asked(&self, service: &str) -> bool {
@@ -173,6 +192,7 @@ impl Claims {
     /// What was asked for at the wildcard has come about.
     pub(crate) fn settle_wildcard(&mut self) {
         self.was_wildcard_changed = false;
+        self.handed_on.clear();
     }
 }
 

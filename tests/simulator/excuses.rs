@@ -22,7 +22,8 @@ pub(crate) enum Excuse {
     Drifted,
     /// Other objects want the same place, or the hostname in another tunnel, or another namespace has it.
     Rivals,
-    /// An annotation is mistyped, or the settings forbid it.
+    /// An annotation is mistyped, or the settings forbid it; or that of another object is, which keeps the hostname in the tunnel
+    /// in which it was.
     Mistake,
     /// Something asks for a login on the hostname and the object says nothing of that, or asks for a token or a policy that
     /// there is not, or for less than `ACCESS_GUARD` demands.
@@ -66,7 +67,7 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
         (Excuse::NotWithdrawn, is_left_over),
         (Excuse::Drifted, !settings.sees_drift() && world.has_drifted(object.host)),
         (Excuse::Rivals, has_rivals(world, object)),
-        (Excuse::Mistake, !object.is_sound()),
+        (Excuse::Mistake, !object.is_sound() || is_kept_by_mistake(world, object)),
         (Excuse::Access, !is_said(world, object) || !is_access_there(world, object)),
         (Excuse::Disliked, world.is_disliked(object)),
         (Excuse::Contested, is_contested),
@@ -75,6 +76,12 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
         (Excuse::ForeignRule, is_in_way),
     ];
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
+}
+
+/// Whether the hostname was in several tunnels, and another object of it is mistyped: what is published of that one stays.
+fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
+    let mut others = world.objects.iter().filter(|other| other.host == object.host);
+    world.claims.history(object.host).tunnels.len() > 1 && others.any(|other| !other.is_sound())
 }
 
 /// An object that has had its places keeps them, whichever rivals come, as far as the stamp can name it, and unless another

@@ -160,8 +160,9 @@ fn is_below_change(world: &World, address: &str) -> bool {
     address.contains(BELOW_WILDCARD) && is_changed
 }
 
-/// Whether a record of its own comes or goes for a name below the wildcard, or may do so.
-fn is_of_another_rule(watched: &Watched) -> bool {
+/// Whether a record of its own comes or goes for a name below the wildcard, or may do so: where the rule then cannot be
+/// written, it comes and goes in one loop.
+fn is_of_another_rule(world: &World, watched: &Watched) -> bool {
     let services = |change: Option<&VisitChange>| -> Vec<Option<String>> {
         change
             .into_iter()
@@ -169,8 +170,13 @@ fn is_of_another_rule(watched: &Watched) -> bool {
             .map(|visit| service(visit).map(str::to_owned))
             .collect()
     };
+    let is_new = |object: &Object| {
+        watched.url.starts_with(&url(object.host, None))
+            && !is_by(watched.changes.first(), |service| object.rules().any(|(_, own)| own == service))
+    };
     watched.url.contains(BELOW_WILDCARD)
-        && services(watched.changes.first()) != services(watched.changes.last())
+        && (services(watched.changes.first()) != services(watched.changes.last())
+            || (world.had_outage && world.objects.iter().any(is_new)))
 }
 
 /// Whether who was let in by one application, or by none, needs another one now.
@@ -186,7 +192,7 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     if needs_another_login(watched)
         || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
         || is_below_change(world, &watched.url)
-        || is_of_another_rule(watched)
+        || is_of_another_rule(world, watched)
         || changes_namespace(world, &watched.url)
     {
         return Ok(false);
@@ -198,8 +204,8 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     Ok(is_promised)
 }
 
-fn is_by(change: Option<&VisitChange>, is_meant: fn(&str) -> bool) -> bool {
-    change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(is_meant)))
+fn is_by(change: Option<&VisitChange>, is_meant: impl Fn(&str) -> bool) -> bool {
+    change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(&is_meant)))
 }
 
 /// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the
@@ -258,8 +264,13 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         (!is_below_change || may_be_published(world, object))
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
+    let is_handed_on = |host: &str| {
+        world.claims.is_handed_on(host)
+            || (host.ends_with(&WILDCARD[1..]) && world.claims.is_handed_on(WILDCARD))
+    };
     let is_unwanted = |host: &str| {
-        is_on(host) && !world.objects.iter().any(|object| object.host == host && is_wanted(object))
+        let mut on_host = world.objects.iter().filter(|object| object.host == host);
+        is_on(host) && (is_handed_on(host) || !on_host.any(is_wanted))
     };
     let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host))
         || !world.shows_all()

@@ -2,7 +2,10 @@
 //! wrote. Nothing tells such an answer from the truth, so what is written by it is written by the state of then: a
 //! precondition of the world, which stands beside the lost update.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use cloudflare_emulator::Call;
+use serde_json::Value;
 
 use crate::objects::zone;
 use crate::touched::{Place, Touched};
@@ -70,7 +73,9 @@ pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
             continue;
         }
         touched.add(Place::Zone(name));
-        if of_zone.any(Call::is_write) {
+        // A rule is written where the list shows its stamp.
+        let is_rule = |call: &Call| call.is_write() && call.path.ends_with("/configurations");
+        if of_zone.any(Call::is_write) || calls.iter().any(is_rule) {
             world.cloudflare().edit(|cloudflare| {
                 world.foreign().lost_stamps(cloudflare, |host| zone(host) == name);
             });
@@ -78,4 +83,56 @@ pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
         }
     }
     touched
+}
+
+/// Where the outer of two instances wrote a record, or a rule that the record's stamp named, by a list that is older than what
+/// the inner one wrote of the very record: a record has no precondition, so a rule without a stamp is nobody's.
+pub(crate) fn replaced_comments(world: &World, calls: &[Call], names: &BTreeMap<String, String>) -> Touched {
+    let mut touched = Touched::default();
+    let Some(outer) = calls.last().map(|call| call.client) else { return touched };
+    let inner: Vec<usize> = (0..calls.len()).filter(|nth| calls[*nth].client != outer).collect();
+    let (Some(first), Some(last)) = (inner.first(), inner.last()) else { return touched };
+    // The outer one's read before is the one that waited for the inner one.
+    let after: Vec<&Call> = calls[first.saturating_sub(1)..*first].iter().chain(&calls[last + 1..]).collect();
+    let written = |call: &Call| {
+        if call.status.is_some_and(|status| status < 300) { ids(call) } else { BTreeSet::new() }
+    };
+    let changed: BTreeSet<(&str, String)> = calls[*first..=*last]
+        .iter()
+        .filter_map(|call| Some((call.path.strip_suffix("/batch")?, written(call))))
+        .flat_map(|(zone, ids)| ids.into_iter().map(move |id| (zone, id)))
+        .collect();
+    let is_rule = |call: &Call| call.is_write() && call.path.ends_with("/configurations");
+    for (zone, id) in changed {
+        let mut by_old_list = after.iter().take_while(|call| call.is_write() || call.path != zone);
+        if !by_old_list.any(|call| is_rule(call) || written(call).contains(&id)) {
+            continue;
+        }
+        // A record that is not known was created by the outer one before.
+        let created =
+            || calls[..*first].iter().filter(|call| call.path.starts_with(zone)).flat_map(created).collect();
+        let hosts: Vec<String> = names.get(&id).map_or_else(created, |host| vec![host.clone()]);
+        for host in hosts {
+            world
+                .cloudflare()
+                .edit(|cloudflare| world.foreign().lost_stamps(cloudflare, |name| name == host));
+            world.forget_seen();
+            touched.add(Place::Host(host));
+        }
+    }
+    touched
+}
+
+/// The records that a batch changes or deletes.
+fn ids(call: &Call) -> BTreeSet<String> {
+    let body: Value = serde_json::from_str(&call.body).unwrap_or_default();
+    let changes = ["patches", "puts", "deletes"].into_iter().filter_map(|kind| body[kind].as_array());
+    changes.flatten().filter_map(|change| change["id"].as_str().map(str::to_owned)).collect()
+}
+
+/// The names of the records that a batch creates.
+fn created(call: &Call) -> Vec<String> {
+    let body: Value = serde_json::from_str(&call.body).unwrap_or_default();
+    let posts = body["posts"].as_array().cloned().unwrap_or_default();
+    posts.iter().filter_map(|post| post["name"].as_str().map(str::to_owned)).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cloudflare_emulator::{Cloudflare, Emulator, Fault, Matcher, Tunnel};
+use cloudflare_emulator::{Call, Cloudflare, Emulator, Fault, Matcher, Tunnel};
 
 use crate::coverage::Share;
 use crate::excuses::has_to_be_served;
@@ -66,9 +66,12 @@ struct Wait {
 pub(crate) struct Outages {
     present: Option<Outage>,
     waits: Vec<Wait>,
-    /// Loops since it began.
-    loops: usize,
+    /// The processes of which a write of the tunnel failed since it began: each one with the tunnel's id.
+    learned: BTreeSet<(u64, String)>,
 }
+
+/// The id of a tunnel that cannot be written, and a name that is led there.
+pub(crate) type InVain = (String, String);
 
 impl Outage {
     pub(crate) fn random(random: &mut Random) -> Self {
@@ -149,7 +152,7 @@ impl Outages {
 }
 
 /// The names whose record of ours leads to a tunnel that cannot be written, and that has no rule of theirs, right now.
-pub(crate) fn led_in_vain(outage: Outage, cloudflare: &Cloudflare) -> BTreeSet<String> {
+pub(crate) fn led_in_vain(outage: Outage, cloudflare: &Cloudflare) -> BTreeSet<InVain> {
     let is_failing = |tunnel: &&Tunnel| match outage.place {
         Place::Tunnel(failing) => tunnel.name == failing,
         _ => outage.place == Place::Tunnels,
@@ -160,33 +163,62 @@ pub(crate) fn led_in_vain(outage: Outage, cloudflare: &Cloudflare) -> BTreeSet<S
         let served: BTreeSet<String> = rules.iter().map(|rule| place(rule).hostname).collect();
         let ours = cloudflare.records("example.com").iter().filter(|record| foreign::is_ours(record));
         let led = ours.filter(|record| record.content == tunnel.hostname()).map(|record| record.name.clone());
-        in_vain.extend(led.filter(|name| !served.contains(name)));
+        in_vain.extend(led.filter(|name| !served.contains(name)).map(|name| (tunnel.id.clone(), name)));
     }
     in_vain
 }
 
 /// While a tunnel cannot be written, of the names that a wildcard record would lead elsewhere one alone has no service at
-/// any time: the one by which the program learns that it can be written again. The first loop learns of the failure.
+/// any time: the one by which the program learns that it can be written again. A process learns of the failure by its own
+/// first write of the tunnel, whether it or another one led names there before. `come`: the most that were newly led so at
+/// once in this loop.
 pub(crate) fn all_but_one_are_served(
     world: &mut World,
-    led_in_vain: &BTreeSet<String>,
+    come: &BTreeSet<InVain>,
+    calls: &[Call],
+    is_calm: bool,
     here: &Touched,
 ) -> Result<(), Violation> {
-    let Some(outage) = world.outages.present else { return Ok(()) };
-    world.outages.loops += 1;
-    if !outage.is_unwritable() || world.outages.loops < 2 || !world.settings.is_wildcard_elsewhere {
+    let Some(outage) = world.outages.unwritable() else { return Ok(()) };
+    let clients: BTreeSet<u64> = calls.iter().map(|call| call.client).collect();
+    let learned = &world.outages.learned;
+    let is_known =
+        |tunnel: &str| clients.iter().all(|client| learned.contains(&(*client, tunnel.to_owned())));
+    let is_touched = |host: &str| world.is_touched(host) || here.has(host, &world.claims, &world.settings);
+    let unserved = |all: &BTreeSet<InVain>| -> Vec<String> {
+        let all = all.iter().filter(|(tunnel, host)| is_known(tunnel) && !is_touched(host));
+        all.map(|(_, host)| host.clone()).collect()
+    };
+    // Where something else goes wrong, what another process led there may have to stay.
+    let left = if is_calm {
+        world.cloudflare().edit(|cloudflare| led_in_vain(outage, cloudflare))
+    } else {
+        BTreeSet::new()
+    };
+    let all = [unserved(come), unserved(&left)];
+    world.outages.learned.extend(failed_writes(calls));
+    if !world.settings.is_wildcard_elsewhere {
         return Ok(());
     }
-    let is_touched =
-        |host: &&String| world.is_touched(host) || here.has(host, &world.claims, &world.settings);
-    let unserved: Vec<&String> = led_in_vain.iter().filter(|host| !is_touched(host)).collect();
-    if !unserved.is_empty() {
-        world.coverage.try_it("a name that waits for a tunnel that cannot be written");
+    if !world.outages.learned.is_empty() {
+        world.coverage.try_it("a tunnel that is known not to be writable");
     }
-    if unserved.len() > 1 {
-        return Err(Violation::new("offline", format!("{outage:?}, and none of {unserved:?} is served")));
+    match all.into_iter().find(|unserved| unserved.len() > 1) {
+        Some(unserved) => {
+            Err(Violation::new("offline", format!("{outage:?}, and none of {unserved:?} is served")))
+        }
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// The writes of tunnels that failed, each by its process and the tunnel's id.
+fn failed_writes(calls: &[Call]) -> impl Iterator<Item = (u64, String)> {
+    let failed =
+        calls.iter().filter(|call| call.is_write() && call.status.is_none_or(|status| status >= 300));
+    failed.filter_map(|call| {
+        let (_, tunnel) = call.path.strip_suffix("/configurations")?.rsplit_once('/')?;
+        Some((call.client, tunnel.to_owned()))
+    })
 }
 
 /// Looks at a loop that has just ended, in which nothing else went wrong if `is_calm`. Says who waited too long.

@@ -3,6 +3,7 @@
 
 use cloudflare_emulator::{Visit, Visitor};
 
+use crate::claims::WILDCARD;
 use crate::excuses::{Excuse, excuses, rivals};
 use crate::foreign::{is_locked, place};
 use crate::invariants::{Violation, service};
@@ -115,10 +116,11 @@ fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violati
     Ok(())
 }
 
+/// Whether an application is over the hostname. One for a wildcard is over what says nothing else below it.
 fn has_application(world: &World, host: &str) -> bool {
     world.cloudflare().edit(|cloudflare| {
         let mut hosts = cloudflare.applications().iter().flat_map(|one| application_hosts(&one.fields));
-        hosts.any(|covered| covered == host)
+        hosts.any(|covered| covered == host || (covered == WILDCARD && host.ends_with(&WILDCARD[1..])))
     })
 }
 

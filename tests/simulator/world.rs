@@ -1,6 +1,6 @@
 //! An account at Cloudflare, a cluster, ExternalDNS and the program, and what happens to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::invariants::{self, Violation};
 use crate::lag;
 use crate::mend;
 use crate::objects::{self, CONTESTED, HOSTS, ON_CALL, Object};
-use crate::outages::{self, Outages};
+use crate::outages::{self, InVain, Outages};
 use crate::random::Random;
 use crate::rest;
 use crate::settings::Settings;
@@ -74,8 +74,8 @@ pub(crate) struct World {
     pub(crate) foreign: Arc<Mutex<Foreign>>,
     /// What was seen right after a write.
     seen: Arc<Mutex<Vec<String>>>,
-    /// The most names of ours without service that were seen at once in a loop.
-    led_in_vain: Arc<Mutex<BTreeSet<String>>>,
+    /// The most names of ours that came to have no service and were seen at once in a loop.
+    led_in_vain: Arc<Mutex<BTreeSet<InVain>>>,
     /// What ExternalDNS goes by under `--registry=crd`, whichever replica it asks.
     applied: AppliedRecords,
     /// What the cluster has.
@@ -516,11 +516,13 @@ impl World {
         }
         self.count_untrue(&calls);
         let lag = lag::excuse(self, &calls);
+        let replaced = inner.as_ref().map(|inner| lag::replaced_comments(self, &calls, &inner.names));
         self.nothing_foreign_was_seen()?;
         let watched = self.cloudflare().watched();
         self.cloudflare().watch(&[]);
         let mut touched_here = self.foreign().take_touched();
         touched_here.extend(&lag);
+        touched_here.extend(&replaced.unwrap_or_default());
         if let Some(host) = inner.and_then(|inner| inner.lacking()) {
             touched_here.add(Place::Host(host.to_owned()));
         }
@@ -528,8 +530,9 @@ impl World {
         invariants::after_loop(self, &watched, &touched_here)?;
         let led_in_vain =
             std::mem::take(&mut *self.led_in_vain.lock().unwrap_or_else(PoisonError::into_inner));
-        outages::all_but_one_are_served(self, &led_in_vain, &touched_here)?;
-        outages::after_loop(self, one.troubles.is_empty() && one.intruders.is_empty())?;
+        let is_calm = one.troubles.is_empty() && one.intruders.is_empty();
+        outages::all_but_one_are_served(self, &led_in_vain, &calls, is_calm, &touched_here)?;
+        outages::after_loop(self, is_calm)?;
         Ok(done_writes(&calls))
     }
 
@@ -550,6 +553,10 @@ impl World {
         let endpoints = objects::endpoints(seen, &mut Random::new(overlap.seed));
         let controller = self.controller(replica + 1);
         let client = self.replicas[(replica + 1) % self.replicas.len()].client;
+        let names = self.cloudflare().edit(|cloudflare| {
+            let records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+            records.map(|record| (record.id.clone(), record.name.clone())).collect()
+        });
         let outcome: Arc<Mutex<Option<Result<(), Failure>>>> = Arc::default();
         let heard = Arc::clone(&outcome);
         // As with other writers: nobody can close the time between a document's reading and its writing.
@@ -557,7 +564,7 @@ impl World {
             let answer = controller.run_loop(&endpoints);
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
         });
-        Some(Inner { outcome, lacking })
+        Some(Inner { outcome, lacking, names })
     }
 
     /// Takes note of answers that are old, or contradict themselves.
@@ -695,14 +702,17 @@ impl World {
 
     fn arm(&self, one: &Loop) {
         let cloudflare = self.cloudflare();
+        let outage = self.outages.unwritable();
+        let before =
+            outage.map(|outage| cloudflare.edit(|cloudflare| outages::led_in_vain(outage, cloudflare)));
         for nth in 1..=WATCHED_WRITES {
             let (foreign, seen) = (Arc::clone(&self.foreign), Arc::clone(&self.seen));
-            let (outage, most) = (self.outages.unwritable(), Arc::clone(&self.led_in_vain));
+            let (before, most) = (before.clone().unwrap_or_default(), Arc::clone(&self.led_in_vain));
             cloudflare.edit_after(Matcher::writes(), nth, move |cloudflare| {
                 let found = foreign.lock().unwrap_or_else(PoisonError::into_inner).violations(cloudflare);
                 seen.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
                 if let Some(outage) = outage {
-                    let now = outages::led_in_vain(outage, cloudflare);
+                    let now = &outages::led_in_vain(outage, cloudflare) - &before;
                     let mut most = most.lock().unwrap_or_else(PoisonError::into_inner);
                     if most.len() < now.len() {
                         *most = now;
@@ -767,6 +777,8 @@ struct Inner {
     outcome: Arc<Mutex<Option<Result<(), Failure>>>>,
     /// The hostname of the object that its ExternalDNS has not seen.
     lacking: Option<&'static str>,
+    /// Of the records that were there before, by id.
+    names: BTreeMap<String, String>,
 }
 
 impl Inner {
