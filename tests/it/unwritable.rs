@@ -152,23 +152,3 @@ fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_fai
         assert_eq!(made, [0], "{fault:?}: the records are made and deleted again in these loops");
     }
 }
-
-/// As from a firewall or a proxy on the way, which lets reads through.
-#[test]
-fn below_another_record_no_new_hostname_stays_offline_while_a_page_answers_every_write() {
-    for fault in [Fault::status(403), Fault::Garbage] {
-        let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-        let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
-        simulation.run_to_rest(&[]).expect("nothing is published");
-        let wanted = thirty();
-        simulation.account.cloudflare().fault_every(Matcher::put_configuration(), fault.clone());
-        for number in 0..HOUR {
-            simulation.run_loop(&wanted).expect("ExternalDNS goes on").0.expect_err("it fails");
-            simulation.pass(INTERVAL.as_secs());
-            let visit =
-                |one: &Endpoint| simulation.account.cloudflare().visit(&one.dns_name, "/").to_string();
-            let offline = wanted.iter().filter(|one| visit(one) != "A 192.0.2.50").count();
-            assert!(number == 0 || offline <= 1, "{offline} are offline after loop {number}, {fault:?}");
-        }
-    }
-}

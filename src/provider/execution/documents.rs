@@ -71,10 +71,6 @@ impl<'a> Execution<'a> {
                 }
                 Ok(match self.judge(error.clone())? {
                     Sent::Barred(_) => Sent::Barred(self.failed(step.1, pieces.len(), &error)),
-                    Sent::Refused(answer) if !answer.is_of_cloudflare() => {
-                        self.set_failing(step.1, Reason::Failed(error.to_string()));
-                        Sent::Refused(answer)
-                    }
                     sent => sent,
                 })
             }
