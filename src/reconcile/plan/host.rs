@@ -173,11 +173,11 @@ impl<'a> Host<'a> {
     fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;
-        let rules = snapshot.rules_of(&self.hostname);
         let may_hide_rule = !comment::dead(self, &[]).is_empty();
         let led_to = snapshot.led_to(self.name());
         let wishes = request.wanted.iter().filter_map(|one| Some(&one.publication.as_ref().ok()?.tunnel));
-        let tunnels = rules.iter().map(|(id, _)| *id).chain(wishes).chain(&led_to).map(TunnelId::as_str);
+        let rules = self.standing.iter().map(|(_, (tunnel, _))| *tunnel);
+        let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let places: Vec<&str> = tunnels.chain(zones).collect();
         let mut old = snapshot.old.iter();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Host;
 use super::decide::Desired;
+use crate::ordered::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -82,9 +83,9 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &
 /// The digests of the stamp that no rule has, and that no rule which comes will have.
 pub(super) fn dead(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
-    let mut stays = host.snapshot().standing_claims(host.name(), stamp).rules;
+    let mut stays: BTreeSet<Digest> = inserted(host.standing.iter().map(|(digest, _)| *digest));
     stays.extend(desired.iter().filter_map(Desired::digest));
-    stamp.claims.rules.difference(&stays).copied().collect()
+    &stamp.claims.rules - &stays
 }
 
 /// The reason if the comment has no room for what comes beside all that it names.

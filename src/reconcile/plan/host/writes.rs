@@ -37,7 +37,9 @@ pub(super) fn host_plan(
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, desired, withdrawn, .. } = decision;
-    let (puts, ends) = (puts(host, desired), ends(decision));
+    let first = comment::claims_with(host, desired, withdrawn);
+    let dead = comment::dead(host, desired);
+    let (puts, ends) = (puts(host, desired), ends(decision, &first, &dead));
     let target = desired.first().map(Desired::tunnel);
     let lead = lead(host, target, puts.is_empty());
     let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
@@ -50,10 +52,8 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
-    let dead = comment::dead(host, desired);
     let is_early = host.may_come(&dead);
     let dead = if is_early { BTreeSet::new() } else { dead };
-    let first = comment::claims_with(host, desired, withdrawn);
     let mut last = Claims { rules: &first.rules - &dead, ..first };
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
@@ -149,10 +149,10 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
         .collect()
 }
 
-/// True if nothing of the hostname is left.
-fn ends(Decision { host, desired, withdrawn, .. }: &Decision<'_, '_>) -> bool {
-    let mut claims = comment::claims_with(host, desired, withdrawn);
-    claims.rules = &claims.rules - &comment::dead(host, desired);
+/// True if nothing is left of a hostname whose stamp claims this, with digests that no rule has.
+fn ends(decision: &Decision<'_, '_>, claims: &Claims, dead: &BTreeSet<Digest>) -> bool {
+    let Decision { host, desired, withdrawn, .. } = decision;
+    let mut claims = Claims { rules: &claims.rules - dead, ..*claims };
     let goes = host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()));
     goes.for_each(|(tunnel, rule)| _ = claims.rules.remove(&Digest::of(tunnel, rule.path())));
     desired.is_empty() && !withdrawn.is_empty() && claims.is_empty()
