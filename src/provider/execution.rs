@@ -172,11 +172,11 @@ impl<'a> Execution<'a> {
             edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
             let key = Place::Tunnel(tunnel).edits_key();
             let paused = self.waiting_work.reason(key, key, self.snapshot, self.writer.clock.now());
-            let tried = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err);
-            let Err(reason) = tried else {
+            let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
                 continue;
             };
+            self.set_failing(Place::Tunnel(tunnel), reason.clone());
             for host in edited {
                 self.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);

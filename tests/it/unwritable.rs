@@ -21,6 +21,20 @@ fn proxy_of_a_zone(cloudflare: &Emulator) {
     cloudflare.add_record("example.org", wildcard).expect("Cloudflare takes it");
 }
 
+/// Nothing is published yet.
+fn below_a_proxy() -> Simulation {
+    let pace = Pace { connectors: vec![0], records: 0, write: 0 };
+    let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
+    simulation.run_to_rest(&[]).expect("nothing is published");
+    simulation
+}
+
+fn watch(simulation: &Simulation, wanted: &[Endpoint]) {
+    let urls: Vec<String> = wanted.iter().map(|one| format!("https://{}/", one.dns_name)).collect();
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    simulation.account.cloudflare().watch(&urls);
+}
+
 fn thirty() -> Vec<Endpoint> {
     (0..30).map(|number| published(&format!("h{number:02}.example.org"), "http://web:80")).collect()
 }
@@ -51,15 +65,9 @@ fn unserved(simulation: &Simulation, since: Duration) -> Unserved {
 #[test]
 fn below_another_record_no_new_hostname_goes_offline_while_the_tunnel_cannot_be_written() {
     for fault in [Fault::error(403, 10000, "Authentication error"), Fault::status(500), Fault::Reset] {
-        let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-        let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
-        simulation.run_to_rest(&[]).expect("nothing is published");
-        let wanted = thirty();
-        let urls: Vec<String> = wanted.iter().map(|one| format!("https://{}/", one.dns_name)).collect();
-        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-        let cloudflare = simulation.account.cloudflare();
-        cloudflare.watch(&urls);
-        cloudflare.fault_every(Matcher::put_configuration(), fault.clone());
+        let (mut simulation, wanted) = (below_a_proxy(), thirty());
+        watch(&simulation, &wanted);
+        simulation.account.cloudflare().fault_every(Matcher::put_configuration(), fault.clone());
         let mut second = Duration::ZERO;
         for number in 0..HOUR {
             let (outcome, _) = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
@@ -84,9 +92,7 @@ fn below_another_record_no_new_hostname_goes_offline_while_the_tunnel_cannot_be_
 
 #[test]
 fn while_one_tunnel_cannot_be_written_hostnames_of_another_are_published() {
-    let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-    let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
-    simulation.run_to_rest(&[]).expect("nothing is published");
+    let mut simulation = below_a_proxy();
     let home = format!("/accounts/*/cfd_tunnel/{}/configurations", simulation.account.harness.tunnel);
     simulation.account.cloudflare().fault_every(Matcher::call("PUT", &home), Fault::status(500));
     let other = endpoint("other.example.org", &[("tunnel", "office"), ("tunnel-service", "http://other:80")]);
@@ -103,9 +109,7 @@ fn while_one_tunnel_cannot_be_written_hostnames_of_another_are_published() {
 /// The way back from one failure is one request.
 #[test]
 fn after_one_failure_the_next_request_publishes_all() {
-    let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-    let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
-    simulation.run_to_rest(&[]).expect("nothing is published");
+    let mut simulation = below_a_proxy();
     let wanted = thirty();
     simulation.account.cloudflare().fault_for(
         Matcher::put_configuration(),
@@ -125,15 +129,9 @@ fn after_one_failure_the_next_request_publishes_all() {
 #[test]
 fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_failure_either() {
     for fault in [Fault::error(403, 10000, "Authentication error"), Fault::status(500)] {
-        let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-        let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
-        simulation.run_to_rest(&[]).expect("nothing is published");
-        let wanted = thirty();
-        let urls: Vec<String> = wanted.iter().map(|one| format!("https://{}/", one.dns_name)).collect();
-        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-        let cloudflare = simulation.account.cloudflare();
-        cloudflare.watch(&urls);
-        cloudflare.fault_every(Matcher::put_configuration(), fault.clone());
+        let (mut simulation, wanted) = (below_a_proxy(), thirty());
+        watch(&simulation, &wanted);
+        simulation.account.cloudflare().fault_every(Matcher::put_configuration(), fault.clone());
         let mut second = Duration::ZERO;
         let mut made = Vec::new();
         for number in 0..2 * HOUR + 5 {

@@ -94,11 +94,7 @@ impl<'a> Execution<'a> {
         match self.put(tunnel, &document, version, Deadline::after(&*self.writer.clock, time)) {
             // What is said of the content is said of each rule, once it is sent.
             Ok(()) | Err(Error::Refused(_)) => Ok(()),
-            Err(error) => {
-                let reason = failed(self, &error);
-                self.waiting_work.set_failing(Place::Tunnel(tunnel).key(), self.writer.clock.now());
-                Err(reason)
-            }
+            Err(error) => Err(failed(self, &error)),
         }
     }
 

@@ -15,9 +15,12 @@ use crate::reconcile::snapshot::Snapshot;
 /// Two equal writes within this time are a fight: in between something changed the first one back. The third one waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
-/// The first pause of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
+/// The pauses of work that Cloudflare refused, or does not keep.
+const WORK_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
+
+/// The pauses of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
 /// reload.
-const EDIT_PAUSE_MIN: Duration = Duration::from_secs(60);
+const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
 /// Entries kept. A request of 5,000 hostnames writes twice as many pieces of work.
 const ENTRIES_MAX: usize = 10_000;
@@ -82,7 +85,7 @@ impl WaitingWork {
 
     /// Cloudflare refused the work when it was sent alone.
     pub(crate) fn refuse(&mut self, work: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
-        self.hold(work, work, reason, quota, now);
+        self.hold(work, work, reason, quota, WORK_PAUSES, now);
     }
 
     /// Something else answered in Cloudflare's place when the work was sent alone.
@@ -105,7 +108,7 @@ impl WaitingWork {
             State::Unanswered | State::Place { .. } => false,
         });
         if is_repeated {
-            return self.hold(write.place, write.content, write.not_kept(), None, now);
+            return self.hold(write.place, write.content, write.not_kept(), None, WORK_PAUSES, now);
         }
         let state = State::Written { content: write.content };
         self.insert(write.place, state, now + REPEATED_WRITES_APART_MAX);
@@ -136,10 +139,7 @@ impl WaitingWork {
 
     /// A tunnel that took its document as it was did not take an edit of it: the next try waits.
     pub(crate) fn pause(&mut self, key: u64, reason: Reason, now: Instant) {
-        let earlier = self.entries.get(&key).and_then(|entry| entry.state.held(key));
-        let pause = earlier.map_or(EDIT_PAUSE_MIN, |(_, pause)| (pause * 2).min(limits::REJECTION_PAUSE_MIN));
-        let state = State::Held { content: key, reason, quota: None, retry_at: now + pause, pause };
-        self.insert(key, state, now + pause + limits::REJECTION_PAUSE_MAX);
+        self.hold(key, key, reason, None, EDIT_PAUSES, now);
     }
 
     /// Drops what was not asked for in a long time, and the oldest entries if there are too many.
@@ -163,10 +163,18 @@ impl WaitingWork {
         }
     }
 
-    fn hold(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+    /// The content waits for the shortest of the pauses at first, and twice as long each time, up to the longest one.
+    fn hold(
+        &mut self,
+        key: u64,
+        content: u64,
+        reason: Reason,
+        quota: Option<Quota>,
+        (shortest, longest): (Duration, Duration),
+        now: Instant,
+    ) {
         let earlier = self.entries.get(&key).and_then(|entry| entry.state.held(content));
-        let pause = earlier.map_or(limits::REJECTION_PAUSE_MIN, |(_, pause)| pause * 2);
-        let pause = pause.min(limits::REJECTION_PAUSE_MAX);
+        let pause = earlier.map_or(shortest, |(_, pause)| longest.min(pause * 2));
         let retry_at = now + pause;
         let state = State::Held { content, reason, quota, retry_at, pause };
         self.insert(key, state, retry_at + limits::REJECTION_PAUSE_MAX);
