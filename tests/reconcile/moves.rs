@@ -304,3 +304,26 @@ fn no_visitor_is_lost_or_let_in_by_a_move_whatever_its_age_its_paths_and_its_fau
     assert!(wrong.is_empty(), "{} of {played}: {shown:#?}", wrong.len());
     assert!(moved * 2 > played, "{moved} of {played} moved");
 }
+
+/// Its visitors would be led to that path before it goes, and neither its old rule nor what is asked for now is there.
+#[test]
+fn a_record_is_led_to_no_tunnel_in_which_a_path_of_it_is_still_to_be_deleted() {
+    for age in AGES {
+        let mut cloudflare = published(&[BASE], age);
+        cloudflare.run_loop(&on("office", &[BASE, ADMIN]), usize::MAX);
+        cloudflare.pass(age);
+        for _ in 0..4 {
+            let before = cloudflare.clone();
+            let plan = cloudflare.run_loop(&on("office", &[BASE]), usize::MAX);
+            let leads = led_to(&before) != led_to(&cloudflare);
+            let deletes = paths(&before, OFFICE) != paths(&cloudflare, OFFICE);
+            assert!(!leads || !deletes, "{age} s: {plan:?}");
+            cloudflare.pass(MINUTE);
+        }
+        assert_eq!(
+            (led_to(&cloudflare), paths(&cloudflare, OFFICE).len()),
+            (Some(tunnel_id(OFFICE)), 1),
+            "{age} s"
+        );
+    }
+}

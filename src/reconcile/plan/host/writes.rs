@@ -41,10 +41,14 @@ pub(super) fn host_plan(
     let dead = comment::dead(host, desired);
     let (puts, ends) = (puts(host, desired), ends(decision, &first, &dead));
     let target = desired.first().map(Desired::tunnel);
-    let lead = lead(host, target, puts.is_empty());
+    let goes = |(tunnel, rule): &Placed<'_>| {
+        Some(*tunnel) == target && withdrawn.contains(&rule.path().unwrap_or_default())
+    };
+    let stands = puts.is_empty() && !host.rules.iter().any(goes);
+    let lead = lead(host, target, stands);
     let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
     // A move of which this request writes something goes on, whatever the age of its record.
-    let is_overdue = host.is_overdue() && lead != Lead::First && puts.is_empty() && is_claimed;
+    let is_overdue = host.is_overdue() && lead != Lead::First && stands && is_claimed;
     let leaving = leaving(decision, ends, lead, is_overdue);
     let edits = edits(host, &puts, &leaving.now);
     let edited =
