@@ -13,7 +13,7 @@ use crate::claims::Slot;
 use crate::objects::{CONTESTED, Object};
 use crate::settings::Settings;
 use crate::strangers::{UNWANTED_PATH, application_uris, destinations_of, is_beside_objects};
-use crate::touched::{Place as Touch, Touched};
+use crate::touched::{Place as Touch, Touched, is_over};
 
 /// Everything that is not ours, as those who wrote it left it.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Foreign {
     }
 
     /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel, which
-    /// the hostname cannot leave then.
+    /// the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it would answer without a login.
     pub(crate) fn has_rule_in_way(
         &self,
         cloudflare: &Cloudflare,
@@ -166,13 +166,19 @@ impl Foreign {
     ) -> bool {
         let wanted = self.settings.tunnel_of(object);
         let pattern = path.map(|path| format!("^{path}(/|$)"));
+        let is_moved = |to: &str| {
+            let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
+            records.any(|record| record.name == object.host && is_ours(record) && record.content != to)
+        };
         self.documents.iter().any(|(id, left)| {
             let tunnel = &cloudflare.tunnel(id).name;
+            let is_there = |place: &Place| {
+                tunnel != wanted || place.path == pattern || is_moved(&cloudflare.tunnel(id).hostname())
+            };
             let standing = document(cloudflare, id).rules;
             let mut places = left.rules.iter().filter(|rule| standing.contains(rule)).map(|rule| place(rule));
             self.settings.has_tunnel(tunnel)
-                && places
-                    .any(|place| place.hostname == object.host && (tunnel != wanted || place.path == pattern))
+                && places.any(|place| is_over(object.host, &place.hostname) && is_there(&place))
         })
     }
 
@@ -362,7 +368,7 @@ impl Foreign {
         let place = place(rule);
         self.settings.takes_rules()
             && self.settings.has_tunnel(&cloudflare.tunnel(tunnel).name)
-            && CONTESTED.contains(&&*place.hostname)
+            && (CONTESTED.contains(&&*place.hostname) || self.is_orphaned(&place.hostname))
             && place.path.as_deref() != Some(UNWANTED_PATH)
     }
 

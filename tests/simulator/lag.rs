@@ -72,6 +72,7 @@ pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
             world.forget_seen();
         }
         if is_written_by_it {
+            touched.add(Place::LostUpdate);
             world.cloudflare().edit(|cloudflare| world.foreign().lost_update(cloudflare, &id));
             world.forget_seen();
         }

@@ -12,6 +12,8 @@ pub(crate) enum Place {
     Zone(&'static str),
     Tunnel(&'static str),
     Host(String),
+    /// A tunnel was written by an old reading, so that rules of all writers there went or came back.
+    LostUpdate,
 }
 
 /// Places at which something was changed.
@@ -36,6 +38,11 @@ impl Touched {
         self.0.iter().any(|place| matches!(place, Place::Zone(touched) if zone(host) == *touched))
     }
 
+    /// Whether rules of others may have gone.
+    pub(crate) fn has_lost_update(&self) -> bool {
+        self.0.contains(&Place::LostUpdate)
+    }
+
     /// Whether one of them decides what visitors of a hostname get.
     pub(crate) fn has(&self, host: &str, claims: &Claims, settings: &Settings) -> bool {
         self.0.iter().any(|place| match place {
@@ -43,12 +50,18 @@ impl Touched {
             Place::Tunnel(touched) if host == OTHER_HOST => *touched == OTHER_TUNNEL,
             Place::Tunnel(touched) => claims.was_in(host, touched, settings),
             Place::Host(touched) => is_served_with(host, touched),
+            // Its tunnel is among them.
+            Place::LostUpdate => false,
         })
     }
 }
 
 /// Whether two hostnames are the same, or one is a wildcard that the other one is below: it takes over where a name goes.
 fn is_served_with(host: &str, other: &str) -> bool {
-    let is_above = |above: &str, below: &str| above.strip_prefix('*').is_some_and(|end| below.ends_with(end));
-    host == other || is_above(host, other) || is_above(other, host)
+    is_over(host, other) || is_over(other, host)
+}
+
+/// Whether a hostname is another one, or the wildcard above it.
+pub(crate) fn is_over(host: &str, other: &str) -> bool {
+    host == other || host.strip_prefix('*').is_some_and(|end| other.ends_with(end))
 }
