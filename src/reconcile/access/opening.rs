@@ -55,7 +55,8 @@ impl Closing {
     }
 
     /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
-    /// takes none of their tokens. Of an endpoint that says nothing the rule or the record that stands tells.
+    /// takes none of their tokens. Of an endpoint that says nothing the rule or the record that stands tells. The rule of a
+    /// hostname does not close a mistake on it, because the path of the mistake may be the one that opens.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot, settings: &Settings) -> bool {
         let (standing, path) = (Standing::of(&self.hostname, snapshot, settings), self.path());
         if self.by == ClosedBy::Silence {
@@ -68,7 +69,7 @@ impl Closing {
             rule.requires_access() && going.iter().all(|one| standing::requires_another(rule, one))
         };
         own.is_some_and(|own| going.iter().all(|one| one.id != own.id))
-            || standing.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
+            || self.by == ClosedBy::Word && standing.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
     }
 }
 

@@ -108,6 +108,22 @@ fn nothing_opens_beside_a_place_that_asks_for_a_login_which_it_cannot_get() {
     }
 }
 
+/// The rule of the whole hostname asks for a login by annotations of its own, and goes with the word.
+#[test]
+fn the_rule_that_opens_closes_no_mistake_on_its_hostname() {
+    let own = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];
+    let asking = own.iter().fold(at(NAME, "", ""), |endpoint, (name, value)| {
+        with(endpoint, &format!("webhook/{name}"), value)
+    });
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[asking]);
+    let closed = locked(&cloudflare);
+    let mut mistake = served_by(at(NAME, "/p", OPEN), "none");
+    mistake.labels.set("resource", "ingress/shop/other");
+    run(&mut cloudflare, &[at(NAME, "", OPEN), mistake]);
+    assert_eq!((closed.len(), locked(&cloudflare)), (1, closed));
+}
+
 /// No tenant, and no name of others, holds up what an object opens.
 #[test]
 fn what_cannot_be_published_here_keeps_nothing_closed() {
