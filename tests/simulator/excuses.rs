@@ -85,12 +85,14 @@ fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
 }
 
 /// An object that has had its places keeps them, whichever rivals come, as far as the stamp can name it, and unless another
-/// writer led its record elsewhere: then the hostname is in no tunnel.
+/// writer led its record elsewhere: then the hostname is in no tunnel. ExternalDNS may show another namespace's object in the
+/// place of one that would move the hostname.
 fn has_rivals(world: &World, object: &Object) -> bool {
     let keeps = world.claims.holds(object)
         && !world.claims.history(object.host).is_contested()
         && !world.is_touched(object.host);
-    !keeps && rivals(world, object).is_none_or(|rivals| !rivals.is_empty())
+    let is_hidden = || world.hidden().contains(&object.host);
+    !keeps && (is_hidden() || rivals(world, object).is_none_or(|rivals| !rivals.is_empty()))
 }
 
 /// The other objects of the hostname that want one of the object's paths or another tunnel, or with the namespace guard are

@@ -186,11 +186,13 @@ fn needs_another_login(watched: &Watched) -> bool {
 
 /// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that come
 /// to need a login, or another one, are not promised that: the rule refuses until the application is at the edge. Nor are
-/// those of a name that is published below a wildcard record or withdrawn from under it. Says whether it is promised.
+/// those of a name that is published below a wildcard record or withdrawn from under it, and those of a hostname with a rule
+/// that no stamp names any more. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if needs_another_login(watched)
         || hosts_of(&watched.url).any(|host| is_in_others_hands(world, host, here))
+        || hosts_of(&watched.url).any(|host| world.foreign().is_orphaned(host))
         || is_below_change(world, &watched.url)
         || is_of_another_rule(world, watched)
         || changes_namespace(world, &watched.url)

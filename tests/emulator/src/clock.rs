@@ -49,6 +49,14 @@ impl Clock {
         http_date(self.unix_seconds())
     }
 
+    /// The time of a transaction, which no later one shares, though the clock stands.
+    pub(crate) fn timestamp_of_transaction(&mut self) -> String {
+        if self.is_stopped() {
+            self.advance(Duration::from_micros(1));
+        }
+        self.timestamp()
+    }
+
     /// The time as Cloudflare writes it.
     pub(crate) fn timestamp(self) -> String {
         timestamp(Duration::from_secs(BIRTH_UNIX_SECONDS) + self.now())

@@ -177,7 +177,7 @@ impl Cloudflare {
         zone: &str,
         change: impl FnOnce(&mut batch::Editor<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let now = self.clock.timestamp();
+        let now = self.clock.timestamp_of_transaction();
         self.hold_resolvers(zone);
         let thing = Thing::Records(self.zone(zone).id.clone());
         let before = self.before_write(&thing);

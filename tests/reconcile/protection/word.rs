@@ -112,9 +112,9 @@ fn nothing_opens_beside_a_place_that_asks_for_a_login_which_it_cannot_get() {
 #[test]
 fn the_rule_that_opens_closes_no_mistake_on_its_hostname() {
     let own = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];
-    let asking = own.iter().fold(at(NAME, "", ""), |endpoint, (name, value)| {
-        with(endpoint, &format!("webhook/{name}"), value)
-    });
+    let asking = own
+        .iter()
+        .fold(at(NAME, "", ""), |endpoint, (name, value)| with(endpoint, &format!("webhook/{name}"), value));
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[asking]);
     let closed = locked(&cloudflare);
