@@ -15,8 +15,8 @@ use crate::world::World;
 pub(crate) enum Excuse {
     /// `DOMAIN_FILTER` leaves the hostname out.
     NotAskedFor,
-    /// ExternalDNS withdraws nothing (`upsert-only`), or no more (`crd`), and so a rule that no object asks for keeps the
-    /// hostname in another tunnel.
+    /// ExternalDNS withdraws nothing (`upsert-only`), or no more (`crd`), or not what another namespace asks for, and so a
+    /// rule that no object may have keeps the hostname in another tunnel.
     NotWithdrawn,
     /// The registry `crd` goes by what was answered, and another writer changed that since, or Cloudflare refused it.
     Drifted,
@@ -85,14 +85,12 @@ fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
 }
 
 /// An object that has had its places keeps them, whichever rivals come, as far as the stamp can name it, and unless another
-/// writer led its record elsewhere: then the hostname is in no tunnel. ExternalDNS may show another namespace's object in the
-/// place of one that would move the hostname.
+/// writer led its record elsewhere: then the hostname is in no tunnel.
 fn has_rivals(world: &World, object: &Object) -> bool {
     let keeps = world.claims.holds(object)
         && !world.claims.history(object.host).is_contested()
         && !world.is_touched(object.host);
-    let is_hidden = || world.hidden().contains(&object.host);
-    !keeps && (is_hidden() || rivals(world, object).is_none_or(|rivals| !rivals.is_empty()))
+    !keeps && rivals(world, object).is_none_or(|rivals| !rivals.is_empty())
 }
 
 /// The other objects of the hostname that want one of the object's paths or another tunnel, or with the namespace guard are
@@ -127,12 +125,14 @@ pub(crate) fn namespace_of(world: &World, host: &str) -> Option<Box<str>> {
 }
 
 /// Whether a rule of the hostname that no object asks for stands in another tunnel than the object's, and ExternalDNS never
-/// asks for its deletion (`upsert-only`), or asks no more (`crd`).
+/// asks for its deletion (`upsert-only`), or asks no more (`crd`), or asks for an update of it to another namespace's object.
 fn is_left_over(world: &World, object: &Object) -> bool {
-    if world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift() {
+    let on_host = world.objects.iter().filter(|other| other.host == object.host);
+    let is_asked_by_others = || on_host.clone().any(|other| other.namespace != object.namespace);
+    let is_kept = world.settings.namespace_guard && is_asked_by_others();
+    if world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift() && !is_kept {
         return false;
     }
-    let on_host = world.objects.iter().filter(|other| other.host == object.host);
     let asked: Vec<&str> = on_host.flat_map(|other| other.rules().map(|(_, service)| service)).collect();
     let wanted = world.settings.tunnel_of(object);
     world.cloudflare().edit(|cloudflare| {
