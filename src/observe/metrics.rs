@@ -90,10 +90,6 @@ families! {
         "Endpoints that are protected and say nothing of Access, when ExternalDNS asked last.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
     Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
-    WithheldDeletions: "gauge" "withheld_deletions" []
-        "Deletions that are asked for and withheld, as of the last request; they are among the refusals.",
-    HeldBackWrites: "gauge" "held_back_writes" []
-        "Writes held back because their effect did not last before, as of the last request; they are among the refusals.",
     Adoptions: "counter" "adoptions_total" [] "Rules and records of others that were taken over because ADOPT says so.",
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",

@@ -292,18 +292,9 @@ impl Writer {
 
     fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
         let mut values = self.metrics.update();
-        for family in [Family::Refusals, Family::WithheldDeletions, Family::HeldBackWrites] {
-            values.reset(family);
-        }
+        values.reset(Family::Refusals);
         for Refusal { reason, .. } in refusals {
             values.add(Family::Refusals, &[reason.label()], 1);
-            match reason {
-                Reason::Withheld { .. } | Reason::MassDeletion => {
-                    values.add(Family::WithheldDeletions, &[], 1)
-                }
-                Reason::NotKept { .. } => values.add(Family::HeldBackWrites, &[], 1),
-                _ => {}
-            }
         }
     }
 }

@@ -340,8 +340,6 @@ fn what_has_no_labels_has_the_value_that_the_conversation_gave_it() {
         (Family::DryRun, 0.0),
         (Family::LastRead, 1_800_000_120.0),
         (Family::LastWrite, 1_800_000_060.0),
-        (Family::WithheldDeletions, 0.0),
-        (Family::HeldBackWrites, 0.0),
         (Family::Adoptions, 0.0),
         (Family::LostUpdates, 1.0),
     ] {
@@ -374,13 +372,11 @@ fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
     for _ in 0..2 {
         // Everything else was done, and this has to be asked for again.
         assert_eq!(fixture.program.external_dns().run_loop(&[]), Err(503));
-        assert_eq!(fixture.value(Family::WithheldDeletions, &[]), Some(many.len() as f64));
         assert_eq!(fixture.value(Family::Refusals, &["mass_deletion"]), Some(many.len() as f64));
     }
     for _ in 0..2 {
         fixture.run_loop(&many);
     }
-    assert_eq!(fixture.value(Family::WithheldDeletions, &[]), Some(0.0));
     assert_eq!(fixture.value(Family::Refusals, &["mass_deletion"]), Some(0.0));
 }
 
@@ -394,7 +390,6 @@ fn writes_that_are_held_back_are_shown() {
             cloudflare.patch_record("example.com", id, &json!({"proxied": false})).expect("it is there");
         });
     }
-    assert_eq!(fixture.value(Family::HeldBackWrites, &[]), Some(1.0));
     assert_eq!(fixture.value(Family::Refusals, &["not_kept"]), Some(1.0));
 }
 
