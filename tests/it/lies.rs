@@ -318,3 +318,32 @@ fn records_that_were_made_and_answered_as_there_already_are_no_refusal() {
         assert!(matches!(visit, Visit::Served { ref service, .. } if service == WEB), "{code}: {visit:?}");
     }
 }
+
+/// The comment of `a.example.com` names a rule that another instance is about to write.
+fn stamped_by_another() -> (Harness, Program) {
+    let harness = Harness::with_foreign();
+    let first = harness.start();
+    let a = published("a.example.com", WEB);
+    settle(first.external_dns(), &harness.cloudflare, std::slice::from_ref(&a)).expect("published");
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::status(500));
+    let more = [a, endpoint("a.example.com", &[("tunnel-service", WEB), ("tunnel-path", "^/c$")])];
+    assert_eq!(first.external_dns().run_loop(&more).map(drop), Err(503));
+    harness.cloudflare.clear_faults();
+    let second = first.restart(&harness);
+    second.wait_until_ready();
+    assert_eq!(digests_of_a(&harness), Some(2));
+    harness.log.forget();
+    (harness, second)
+}
+
+#[test]
+fn a_digest_of_another_instance_stays_for_a_minute_also_where_a_write_of_this_one_failed() {
+    for fault in [Fault::status(500), Fault::error(403, 10000, "Authentication error")] {
+        let (harness, second) = stamped_by_another();
+        harness.cloudflare.fault(Matcher::put_configuration(), 1, fault.clone());
+        for number in 0..2 {
+            let _ = second.external_dns().run_loop(&[published("a.example.com", "http://new:80")]);
+            assert_eq!(digests_of_a(&harness), Some(2), "loop {number}, {fault:?}");
+        }
+    }
+}

@@ -18,7 +18,6 @@ mod caps;
 mod conflicts;
 mod connectors;
 mod faults;
-mod hostile;
 mod intercepted;
 mod latency;
 mod lies;

@@ -14,6 +14,7 @@ use crate::access_strangers::{AGE_MIN, Stage, wish};
 use crate::shared_account::settle;
 
 const WEB: &str = "http://web:80";
+const A: &str = "a.example.com";
 const OTHER_TUNNEL: &str = r#""00000000-a4ef-4643-bbbc-4a0ed4fc8415""#;
 const OLD: Fault = Fault::Old { writes: 1 };
 
@@ -310,4 +311,87 @@ fn an_application_stays_where_the_last_look_before_its_deletion_has_an_old_answe
     assert_eq!(stage.policies(), [["staff"]]);
     let _ = stage.run_loop(&others);
     assert_eq!(stage.applications().len(), 0);
+}
+
+/// Two objects ask for one place: the holder with a login, the other one open. The hostname has rules of several objects, so
+/// its stamp names none. Between the two answers of one loop the list of another zone is old.
+#[test]
+fn an_old_answer_about_another_zone_does_not_give_a_protected_place_to_the_object_that_opens_it() {
+    use crate::access_strangers::{AGE_MIN, NAME, SECRET, Stage};
+    use test_support::harness::endpoint_of;
+    let stage = Stage::new(&[]);
+    let organisation = stage.cloudflare().add_zone("example.org", Plan::Free);
+    stage.cloudflare().keep_past();
+    let closed =
+        endpoint_of("ingress/shop/closed", NAME, &[("tunnel-service", SECRET), ("access-policy", "staff")]);
+    let open =
+        endpoint_of("ingress/shop/aaa", NAME, &[("tunnel-service", SECRET), ("access-policy", "none")]);
+    let beside = endpoint_of(
+        "ingress/shop/other",
+        NAME,
+        &[("tunnel-service", WEB), ("tunnel-path-prefix", "/x"), ("access-policy", "staff")],
+    );
+    let others = ["/a", "/b", "/c"]
+        .map(|path| endpoint("a.example.org", &[("tunnel-service", WEB), ("tunnel-path", path)]));
+    stage.cloudflare().advance_clock(AGE_MIN * 2);
+    let mut held = vec![closed.clone(), beside.clone()];
+    for _ in 0..4 {
+        stage.cloudflare().advance_clock(Duration::from_secs(60));
+        let _ = stage.run_loop(&held);
+    }
+    for other in &others {
+        stage.cloudflare().advance_clock(Duration::from_secs(1));
+        held.push(other.clone());
+        let _ = stage.run_loop(&held);
+    }
+    let both = [&[open, closed, beside][..], &others].concat();
+    let quiet = stage.run_loop(&both);
+    let changes = quiet.expect("nothing to do");
+    assert!(changes.update_new.is_empty() && changes.create.is_empty(), "{changes:?}");
+    let checks = || stage.harness.rules().iter().filter(|rule| rule.contains("audTag")).count();
+    assert_eq!(checks(), 2);
+    let list = Matcher::call("GET", &format!("/zones/{organisation}/dns_records"));
+    for _ in 0..3 {
+        // The two reads of GET /records. Those of POST /records are as they should be.
+        for nth in [1, 2] {
+            stage.cloudflare().fault(list.clone(), nth, Fault::Old { writes: 1 });
+        }
+        let _ = stage.run_loop(&both);
+        stage.cloudflare().clear_faults();
+        stage.cloudflare().advance_clock(Duration::from_secs(20));
+    }
+    for _ in 0..4 {
+        let _ = stage.run_loop(&both);
+        stage.cloudflare().advance_clock(Duration::from_secs(150));
+    }
+    assert_eq!((stage.policies().len(), checks(), stage.leaks()), (2, 2, vec![]), "the place has opened");
+}
+
+/// The same without Access: the path goes to another object's service and back.
+#[test]
+fn an_old_answer_about_another_zone_gives_no_place_to_another_object_than_its_holder() {
+    use test_support::harness::endpoint_of;
+    let harness = Harness::new();
+    let organisation = harness.cloudflare.add_zone("example.org", Plan::Free);
+    harness.cloudflare.keep_past();
+    let program = harness.start();
+    let external_dns = program.external_dns();
+    let holder = endpoint_of("ingress/shop/holder", A, &[("tunnel-service", "http://holder:80")]);
+    let beside = endpoint_of("ingress/shop/beside", A, &[("tunnel-service", WEB), ("tunnel-path", "^/x$")]);
+    let other = endpoint_of("ingress/bank/aaa", A, &[("tunnel-service", "http://other:80")]);
+    let mut held = vec![holder, beside];
+    settle(external_dns, &harness.cloudflare, &held).expect("published");
+    for path in ["/a", "/b", "/c"] {
+        held.push(endpoint("a.example.org", &[("tunnel-service", WEB), ("tunnel-path", path)]));
+        settle(external_dns, &harness.cloudflare, &held).expect("published");
+    }
+    held.insert(0, other);
+    let changes = external_dns.run_loop(&held).expect("nothing to do");
+    assert!(changes.update_new.is_empty(), "{changes:?}");
+    let list = Matcher::call("GET", &format!("/zones/{organisation}/dns_records"));
+    for nth in [1, 2] {
+        harness.cloudflare.fault(list.clone(), nth, Fault::Old { writes: 1 });
+    }
+    let answer = external_dns.run_loop(&held).map(drop);
+    assert_eq!(harness.service_at(A, "/"), "http://holder:80", "{answer:?}");
 }

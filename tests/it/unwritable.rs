@@ -6,14 +6,17 @@ use std::time::Duration;
 use cloudflare_emulator::{Emulator, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
-use test_support::harness::{endpoint, published};
+use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
-use crate::shared_account::SharedAccount;
+use crate::shared_account::{SharedAccount, settle};
 use crate::simulation::{Pace, Simulation};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
 const HOUR: usize = 60;
+
+const WEB: &str = "http://web:80";
+const A: &str = "a.example.com";
 
 /// A wildcard record that leads past the tunnels, as where a proxy served the zone before.
 fn proxy_of_a_zone(cloudflare: &Emulator) {
@@ -149,4 +152,130 @@ fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_fai
         assert_eq!((at_once, longest), (0, Duration::ZERO), "{fault:?}, batches in loops {made:?}");
         assert_eq!(made, [0], "{fault:?}: the records are made and deleted again in these loops");
     }
+}
+
+/// Cloudflare fails on what is to be written, and takes all else: each version makes every replica of cloudflared build its
+/// proxies anew.
+#[test]
+fn where_only_the_content_fails_the_probe_does_not_write_a_version_in_every_loop() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let a = published(A, WEB);
+    settle(program.external_dns(), &harness.cloudflare, std::slice::from_ref(&a)).expect("published");
+    let matcher = Matcher::put_configuration().with_body("b.example.com");
+    harness.cloudflare.fault_every(matcher, Fault::status(500));
+    let both = [a, published("b.example.com", WEB)];
+    let mut versions = Vec::new();
+    for _ in 0..10 {
+        let before = harness.cloudflare.version(&harness.tunnel);
+        let _ = program.external_dns().run_loop(&both);
+        versions.push(harness.cloudflare.version(&harness.tunnel) - before);
+        harness.cloudflare.advance_clock(Duration::from_secs(60));
+    }
+    let more: i64 = versions.iter().sum();
+    assert!(more <= 3, "{more} versions of the same content in ten loops: {versions:?}");
+}
+/// Its rule was deleted by hand, and a wildcard record leads elsewhere.
+#[test]
+fn what_the_comment_of_a_long_published_hostname_says_outlives_a_tunnel_that_cannot_be_written() {
+    let harness = Harness::new();
+    let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.50", "proxied": true});
+    harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
+    let program = harness.start_with(&[("NAMESPACE_GUARD", "true")]);
+    let external_dns = program.external_dns();
+    let of = |namespace: &str, object: &str| {
+        let service = format!("http://web.{namespace}.svc:80");
+        endpoint_of(&format!("ingress/{namespace}/{object}"), A, &[("tunnel-service", &service)])
+    };
+    let shop = of("shop", "web");
+    settle(external_dns, &harness.cloudflare, std::slice::from_ref(&shop)).expect("published");
+    harness.cloudflare.edit(|cloudflare| {
+        let record =
+            cloudflare.records(&harness.zone).iter().find(|one| one.name == A).expect("ours").clone();
+        let comment = format!("{} | ask Jo first", record.comment.unwrap_or_default());
+        cloudflare.patch_record(&harness.zone, &record.id, &json!({"comment": comment})).expect("taken");
+        let none = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+        cloudflare.put_configuration(&harness.tunnel, none).expect("cloudflared takes it");
+    });
+    harness.cloudflare.advance_clock(Duration::from_secs(3600));
+    let both = [of("bank", "aaa"), shop];
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::status(500));
+    for _ in 0..3 {
+        let _ = external_dns.run_loop(&both);
+        harness.cloudflare.advance_clock(Duration::from_secs(60));
+    }
+    harness.cloudflare.clear_faults();
+    for _ in 0..4 {
+        let _ = external_dns.run_loop(&both);
+        harness.cloudflare.advance_clock(Duration::from_secs(60));
+    }
+    let comments: Vec<String> = harness.cnames().into_iter().map(|(.., comment)| comment).collect();
+    assert_eq!(harness.service_at(A, "/"), "http://web.shop.svc:80", "{comments:?}");
+    assert!(comments.iter().all(|comment| comment.ends_with("| ask Jo first")), "{comments:?}");
+}
+
+#[test]
+fn a_write_of_another_program_that_the_probe_overwrites_is_told_as_a_lost_update() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let all = [published(A, WEB)];
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::status(500));
+    let tunnel = harness.tunnel.clone();
+    harness.cloudflare.edit_before(Matcher::put_configuration(), 2, move |cloudflare| {
+        let old = cloudflare.configuration(&tunnel).expect("a configuration").get().to_owned();
+        let rule = r#""ingress":[{"hostname":"added.example.com","service":"http://added:80"},"#;
+        let new = old.replace(r#""ingress": ["#, r#""ingress":["#).replacen(r#""ingress":["#, rule, 1);
+        cloudflare.put_configuration(&tunnel, &new).expect("Cloudflare takes it");
+    });
+    let _ = program.external_dns().run_loop(&all);
+    let is_there = harness.rules().iter().any(|rule| rule.contains("added.example.com"));
+    let lines = harness.log.lines_with(&["another writer"]).len();
+    assert!(is_there || lines > 0, "it is lost in silence: {:?}", harness.rules());
+}
+
+/// The tunnel that is tried takes half of a request's time, so records have the other half.
+#[test]
+fn below_another_record_no_new_hostname_stays_offline_while_no_write_of_the_tunnel_is_answered() {
+    let harness = Harness::with_foreign();
+    let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.50", "proxied": true});
+    harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
+    let program = harness.start_with(&[("REQUEST_TIMEOUT", "4s")]);
+    let all: Vec<Endpoint> =
+        (0..30).map(|number| published(&format!("h{number}.example.com"), WEB)).collect();
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::Hang);
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&all);
+    }
+    let offline = all.iter().filter(|one| harness.service_at(&one.dns_name, "/") != "A 192.0.2.50");
+    assert_eq!(offline.count(), 0);
+}
+
+#[test]
+fn a_write_that_the_token_may_not_make_is_told_once() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    let forbidden = Fault::error(403, 10000, "Authentication error");
+    harness.cloudflare.fault_every(Matcher::put_configuration(), forbidden);
+    for _ in 0..6 {
+        let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+        harness.cloudflare.advance_clock(INTERVAL);
+    }
+    let lines = harness.log.lines_with(&["WARN"]);
+    assert!((1..=2).contains(&lines.len()), "{lines:?}");
+}
+
+#[test]
+fn a_tunnel_that_was_never_configured_is_not_given_an_empty_document_by_the_probe() {
+    let harness = Harness::new();
+    let program = harness.start();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::status(500));
+    harness.cloudflare.take_calls();
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    let calls = harness.cloudflare.take_calls();
+    let puts: Vec<String> = calls
+        .iter()
+        .filter(|call| call.method == "PUT")
+        .map(|call| format!("{call:?}").chars().take(500).collect())
+        .collect();
+    assert!(puts.len() <= 2, "{puts:#?}");
 }
