@@ -12,6 +12,7 @@
 
 mod program;
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -66,6 +67,12 @@ const POLICY: &str = "staff";
 const ENDPOINTS_OF_ONE: [usize; 2] = [4_000, 16_000];
 const ENDPOINTS_AIM: f64 = 2.0;
 
+/// Records of an account, most of them made by others, in so many zones.
+const MANY_RECORDS: usize = 60_000;
+const MANY_HOSTNAMES: usize = 10_000;
+const ZONES: [usize; 2] = [1, 20];
+const MANY_RECORDS_AIM: Duration = Duration::from_millis(400);
+
 /// What a process may do after its first answer before it counts as idle: reading its token, tunnels and zones.
 const SETTLING: Duration = Duration::from_millis(500);
 
@@ -84,6 +91,7 @@ fn main() -> Outcome<()> {
     one_loop(&binary, &mut table)?;
     logins(&binary, &mut table)?;
     one_hostname(&binary, &mut table)?;
+    many_records(&binary, &mut table)?;
     print!("{}", table.text);
     Ok(())
 }
@@ -294,7 +302,11 @@ fn logins(binary: &Path, table: &mut Table) -> Outcome<()> {
 
 /// The CPU time of each part of a loop, over hostnames that the program has published.
 fn loop_of(binary: &Path, hostnames: usize, logins: usize) -> Outcome<[Duration; 3]> {
-    let account = Account::with_records(0)?;
+    loop_over(binary, &Account::with_records(0)?, hostnames, logins)
+}
+
+/// The same over an account that has records of others.
+fn loop_over(binary: &Path, account: &Account, hostnames: usize, logins: usize) -> Outcome<[Duration; 3]> {
     account.emulator.set_up_access("figures");
     account
         .emulator
@@ -311,7 +323,7 @@ fn loop_of(binary: &Path, hostnames: usize, logins: usize) -> Outcome<[Duration;
             .into_iter()
             .for_each(|all| all.push(json!({ "name": "webhook/access-policy", "value": POLICY })));
     }
-    let mut program = Program::start(binary, &account)?;
+    let mut program = Program::start(binary, account)?;
     let list = |answer: Vec<u8>| -> Outcome<Vec<Value>> { Ok(serde_json::from_slice(&answer)?) };
     let mut published = 0;
     for _ in 0..PUBLISHING_LOOPS {
@@ -321,11 +333,12 @@ fn loop_of(binary: &Path, hostnames: usize, logins: usize) -> Outcome<[Duration;
             break;
         }
         let adjusted = list(program.post("/adjustendpoints", &wanted)?)?;
-        let is_new = |one: &Value| present.iter().all(|present| present["dnsName"] != one["dnsName"]);
+        let names: HashSet<&str> = present.iter().filter_map(|one| one["dnsName"].as_str()).collect();
+        let is_new = |one: &Value| one["dnsName"].as_str().is_some_and(|name| !names.contains(name));
         let create: Vec<&Value> = adjusted.iter().filter(|one| is_new(one)).collect();
         // While applications are made it is answered 503. A fresh process has all the calls of a window.
         let _ = program.post("/records", &json!({ "create": create }));
-        program = Program::start(binary, &account)?;
+        program = Program::start(binary, account)?;
         thread::sleep(SETTLING);
     }
     if published != hostnames {
@@ -394,6 +407,29 @@ fn one_hostname(binary: &Path, table: &mut Table) -> Outcome<()> {
             &format!("CPU time of POST /records with {count} endpoints of one hostname"),
             &milliseconds(took),
             &aim,
+        )?;
+    }
+    Ok(())
+}
+
+/// A quiet loop, and a loop of one change, beside very many records of others.
+fn many_records(binary: &Path, table: &mut Table) -> Outcome<()> {
+    for zones in ZONES {
+        let account = Account::with_records(0)?;
+        for number in 0..zones {
+            account.add_foreign(number, (MANY_RECORDS - MANY_HOSTNAMES) / zones)?;
+        }
+        let [shown, _, changed] = loop_over(binary, &account, MANY_HOSTNAMES, 0)?;
+        let beside = format!("{MANY_RECORDS} records in {zones} zones, {MANY_HOSTNAMES} of them published");
+        table.line(
+            &format!("CPU time of GET /records, {beside}"),
+            &milliseconds(shown),
+            &milliseconds(MANY_RECORDS_AIM),
+        )?;
+        table.line(
+            &format!("CPU time of POST /records of one change, {beside}"),
+            &milliseconds(changed),
+            &milliseconds(MANY_RECORDS_AIM),
         )?;
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::{fs, thread};
 use cloudflare_emulator::{Emulator, Plan, Token};
 use serde_json::{Value, json};
 
-use crate::{Outcome, RECORDS};
+use crate::{MANY_RECORDS, Outcome, RECORDS};
 
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
 /// A program that has not answered after so long will not.
@@ -47,6 +47,20 @@ impl Account {
             Ok(())
         })?;
         Ok(Self { emulator, tunnel })
+    }
+
+    /// Adds records that others made to a zone of so many.
+    pub(crate) fn add_foreign(&self, zone: usize, count: usize) -> Outcome<()> {
+        let name = if zone == 0 { "example.com".to_owned() } else { format!("zone-{zone}.example") };
+        if zone > 0 {
+            self.emulator.add_zone(&name, Plan::Pro);
+        }
+        let records: Vec<Value> = (0..count)
+            .map(|number| json!({ "type": "A", "name": format!("host-{number}.internal.{name}"), "content": "192.0.2.7", "ttl": 300, "comment": format!("rack {} in the old building", number % 40) }))
+            .collect();
+        self.emulator.edit(|cloudflare| cloudflare.zone_mut(&name).record_quota = MANY_RECORDS);
+        self.emulator.add_records(&name, &records).map_err(|refusal| format!("{refusal:?}"))?;
+        Ok(())
     }
 }
 

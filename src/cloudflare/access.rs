@@ -38,7 +38,7 @@ struct WireOrganization {
     auth_domain: Option<Box<str>>,
 }
 
-#[derive(Deserialize)]
+#[derive(PartialEq, Deserialize)]
 struct WireTag {
     name: Box<str>,
 }

@@ -243,7 +243,10 @@ impl Client {
 
     /// Reads all pages of a list, and the largest number of items that an answer says there are; 0 if none says it. `query`
     /// is empty or ends in `&`. Each page's bytes are freed before the next page is read.
-    pub(super) fn list<T: DeserializeOwned>(
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] also for a page that is the one before it again, because what else the list has is not known.
+    pub(super) fn list<T: DeserializeOwned + PartialEq>(
         &self,
         resource: Resource,
         path: &str,
@@ -251,6 +254,7 @@ impl Client {
         per_page: u32,
         deadline: Deadline,
     ) -> Result<(Vec<T>, f64), Error> {
+        let unreadable = |reason: String| Error::Unreadable { status: 200, reason: reason.into() };
         let mut items = Vec::new();
         let mut total: f64 = 0.0;
         for page in 1..=PAGES_MAX {
@@ -264,6 +268,9 @@ impl Client {
             };
             let is_last = info.is_last(page, page_items.len(), per_page);
             total = total.max(info.total_count.unwrap_or_default());
+            if !page_items.is_empty() && items.ends_with(&page_items) {
+                return Err(unreadable(format!("page {page} of the list brings nothing new")));
+            }
             if items.is_empty() {
                 items = page_items;
             } else {
@@ -275,10 +282,7 @@ impl Client {
                 return Ok((items, total));
             }
         }
-        Err(Error::Unreadable {
-            status: 200,
-            reason: format!("the list does not end after {PAGES_MAX} pages").into(),
-        })
+        Err(unreadable(format!("the list does not end after {PAGES_MAX} pages")))
     }
 
     /// Waits until the rate limit admits a read, if that is soon enough.

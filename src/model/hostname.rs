@@ -82,10 +82,21 @@ pub fn is_within(name: &str, domain: &str) -> bool {
 
 /// Compares names from their ends, a dot before everything else: a name comes directly before all that are below it.
 pub fn in_tree_order(one: &str, other: &str) -> Ordering {
-    fn from_the_end(name: &str) -> impl Iterator<Item = u8> {
-        name.bytes().rev().map(|byte| if byte == b'.' { 0 } else { byte })
+    let (mut one, mut other) = (one.as_bytes(), other.as_bytes());
+    // The names of a zone have a long end in common.
+    while let (Some((of_one, a)), Some((of_other, b))) =
+        (one.split_last_chunk::<8>(), other.split_last_chunk::<8>())
+        && a == b
+    {
+        (one, other) = (of_one, of_other);
     }
-    from_the_end(one).cmp(from_the_end(other))
+    while let (Some((a, of_one)), Some((b, of_other))) = (one.split_last(), other.split_last()) {
+        if a != b {
+            return (*a != b'.', a).cmp(&(*b != b'.', b));
+        }
+        (one, other) = (of_one, of_other);
+    }
+    one.len().cmp(&other.len())
 }
 
 /// True if `name` is below `domain`, both in normal form.
@@ -301,16 +312,18 @@ mod tests {
     /// A hyphen and an asterisk come before a dot in ASCII.
     #[test]
     fn in_tree_order_a_name_comes_directly_before_all_that_are_below_it() {
-        let mut names =
-            ["a.b.c", "b.c", "-b.c", "a-b.c", "*.b.c", "ab.c", "c", "z.a.b.c", "bc", "*.c", "b.cc"];
-        names.sort_unstable_by(|one, other| in_tree_order(one, other));
-        for domain in names {
-            let first = names.iter().position(|name| *name == domain).unwrap();
-            let below = names.iter().filter(|name| is_within(name, domain)).count();
-            assert!(
-                names[first..first + below].iter().all(|name| is_within(name, domain)),
-                "{domain} {names:?}"
-            );
+        let names = ["a.b.c", "b.c", "-b.c", "a-b.c", "*.b.c", "ab.c", "c", "z.a.b.c", "bc", "*.c", "b.cc"];
+        for end in ["", "om", ".example.com", ".of-more.example.com"] {
+            let mut names = names.map(|name| format!("{name}{end}"));
+            names.sort_unstable_by(|one, other| in_tree_order(one, other));
+            for domain in &names {
+                let first = names.iter().position(|name| name == domain).unwrap();
+                let below = names.iter().filter(|name| is_within(name, domain)).count();
+                assert!(
+                    names[first..first + below].iter().all(|name| is_within(name, domain)),
+                    "{domain} {names:?}"
+                );
+            }
         }
     }
 

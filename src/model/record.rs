@@ -1,5 +1,6 @@
 //! DNS records as they are, and the changes to them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,7 +14,7 @@ pub struct Record {
     /// The full name in lower-case punycode, without a trailing dot.
     pub name: Box<str>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
-    pub kind: Box<str>,
+    pub kind: Cow<'static, str>,
     /// The value; for a CNAME, its target. Empty for types that have only `data`.
     pub content: Box<str>,
     /// True if Cloudflare proxies its traffic.

@@ -218,9 +218,12 @@ impl SnapshotReader {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
         let candidates: BTreeSet<TunnelId> = inserted(
             records
-                .filter(|record| Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.policy.owner))
-                .filter_map(|record| TunnelId::from_hostname(&record.content))
-                .filter(|tunnel| !settings.is_configured(tunnel)),
+                .filter_map(|record| Some((record, TunnelId::from_hostname(&record.content)?)))
+                .filter(|(_, tunnel)| !settings.is_configured(tunnel))
+                .filter(|(record, _)| {
+                    Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.policy.owner)
+                })
+                .map(|(_, tunnel)| tunnel),
         );
         let mut live = BTreeSet::new();
         for tunnel in candidates {

@@ -261,7 +261,7 @@ pub fn plan(
 
 impl RecordOperation {
     fn delete(record: &Record) -> Self {
-        let subject = Subject { kind: record.kind.clone(), name: record.name.clone() };
+        let subject = Subject { kind: record.kind.clone().into(), name: record.name.clone() };
         Self::Delete(record.id.clone(), subject)
     }
 }

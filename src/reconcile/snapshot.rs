@@ -13,7 +13,7 @@ use crate::ordered::{inserted, sort_by};
 use crate::reconcile::Settings;
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
 
 /// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
@@ -91,9 +91,10 @@ pub struct TunnelSnapshot {
 }
 
 impl ZoneSnapshot {
-    /// The zone with its records, in any order.
+    /// The zone with its records, in any order. Of a record that is listed twice, the first one counts.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
         sort_by(&mut records, |a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
+        records.dedup_by(|a, b| a.id == b.id);
         Self { zone, records }
     }
 
@@ -342,7 +343,9 @@ impl Snapshot {
 
     /// True if a comment of ours says that Access protects something.
     pub fn is_marked(&self, settings: &Settings) -> bool {
-        let mut records = self.zones.iter().flat_map(ZoneSnapshot::records);
+        let records = self.zones.iter().flat_map(ZoneSnapshot::records);
+        // A look at the text costs less than to parse it.
+        let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
         records.any(|record| self.own_stamp(record, settings).is_some_and(|stamp| stamp.claims.is_protected))
     }
 

@@ -18,7 +18,7 @@ use crate::model::{Record, TunnelId};
 
 const PREFIX: &str = "external-dns owner=";
 const REMARK_SEPARATOR: &str = " | ";
-const PROTECTED: char = '!';
+pub(super) const PROTECTED: char = '!';
 const RECORD_ONLY: char = '-';
 const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -167,11 +167,13 @@ impl Stamp {
 
     /// Parses a comment of any record; `None` if this program did not write it.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (fields, remark) = match comment.split_once(REMARK_SEPARATOR) {
+        // Before all else, because most comments are others'.
+        let ours = comment.strip_prefix(PREFIX)?;
+        let (fields, remark) = match ours.split_once(REMARK_SEPARATOR) {
             Some((fields, remark)) => (fields, Some(remark)),
-            None => (comment, None),
+            None => (ours, None),
         };
-        let mut fields = fields.strip_prefix(PREFIX)?.split(' ').filter(|field| !field.is_empty());
+        let mut fields = fields.split(' ').filter(|field| !field.is_empty());
         let mut stamp = Self::new(&percent_decoded(fields.next()?)?);
         stamp.remark = remark.map(Into::into);
         let mut claims = None;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloudflare_emulator::{Fault, Matcher, Visit};
-use external_dns_cloudflare_tunnel_webhook::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
+use external_dns_cloudflare_tunnel_webhook::limits::{DIGEST_WITHOUT_RULE_MIN_AGE, RECORDS_PER_PAGE};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::json;
 use test_support::clock::ManualClock;
@@ -55,6 +55,26 @@ fn an_answer_without_a_configuration_costs_nobody_a_rule() {
         program.external_dns().run_loop(&three).expect("published");
         assert_eq!(harness.rules().len(), before.len() + 1, "{shape}");
     }
+}
+
+/// As by a cache in front of Cloudflare that leaves the page out of its key. Half of the records would disown the rest.
+#[test]
+fn a_list_whose_next_page_is_the_same_again_is_not_read_and_nothing_is_written() {
+    let (harness, program) = with_two();
+    let foreign: Vec<_> = (0..RECORDS_PER_PAGE)
+        .map(|number| json!({"type": "A", "name": format!("host-{number}.example.com"), "content": "192.0.2.1"}))
+        .collect();
+    harness.cloudflare.edit(|cloudflare| {
+        cloudflare.zone_mut(&harness.zone).record_quota = 10_000;
+        cloudflare.whims_mut().ignores_page = true;
+    });
+    harness.cloudflare.add_records(&harness.zone, &foreign).expect("there is room");
+    let before = (harness.rules(), harness.cloudflare.records(&harness.zone));
+    assert_eq!(program.external_dns().run_loop(&[]).map(drop), Err(500));
+    assert_eq!((harness.rules(), harness.cloudflare.records(&harness.zone)), before);
+    assert_ne!(harness.log.lines_with(&["page 2 of the list brings nothing new"]), [""; 0]);
+    harness.cloudflare.edit(|cloudflare| cloudflare.whims_mut().ignores_page = false);
+    program.external_dns().run_loop(&all(&["a.example.com", "b.example.com"])).expect("nothing to do");
 }
 
 /// A request that sees nothing but old answers would take out what came since; after ten minutes an operator has put an

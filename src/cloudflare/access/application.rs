@@ -19,6 +19,7 @@ const ELSEWHERE: [&str; 6] =
     ["private", "via_mcp_server_portal", "worker", "preview_worker", "all_workers", "all_preview_workers"];
 
 /// A policy, in an application or in the account's list.
+#[derive(PartialEq)]
 pub(super) struct WirePolicy {
     id: Box<str>,
     name: Box<str>,

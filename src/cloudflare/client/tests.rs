@@ -287,10 +287,41 @@ fn no_list_of_zones_or_records_is_taken_for_an_empty_one() {
 
 #[test]
 fn a_list_without_an_end_is_given_up() {
-    let fixture = Fixture::new((0..=PAGES_MAX).map(|_| zones_page(0..50, "{}")));
+    let fixture = Fixture::new((0..=PAGES_MAX).map(|page| zones_page(50 * page..50 * page + 50, "{}")));
     let error = fixture.client.zones(fixture.deadline_after(3600 * SECOND)).unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error}");
     assert_eq!(fixture.script.sent().len(), PAGES_MAX as usize);
+}
+
+/// A server that ignores `page` never ends its list. Half a list would disown what the other half has.
+#[test]
+fn a_page_that_brings_nothing_new_is_an_error_and_not_the_end_of_the_list() {
+    let account = AccountId::new("a1");
+    let item = |id: u32| {
+        let uuid = format!("00000000-0000-0000-0000-{id:012}");
+        format!(r#"{{"id":"{uuid}","name":"{id}.example","type":"self_hosted","aud":"{uuid}"}}"#)
+    };
+    let page = |first: u32, per_page: u32| {
+        let items: Vec<String> = (first..first + per_page).map(item).collect();
+        success(&format!("[{}]", items.join(",")))
+    };
+    type List = fn(&Client, &AccountId, Deadline) -> Option<Error>;
+    let lists: [(&str, u32, List); 4] = [
+        ("zones", 50, |client, _, deadline| client.zones(deadline).err()),
+        ("records", 5_000, |client, _, deadline| client.records(&zone(), deadline).err()),
+        ("tunnels", 1_000, |client, account, deadline| client.tunnels(account, deadline).err()),
+        ("applications", 1_000, |client, account, deadline| {
+            client.access_applications(AccessScope::Account(account), deadline).err()
+        }),
+    ];
+    for (label, per_page, list) in lists {
+        let pages = [0, per_page, per_page, 2 * per_page].map(|first| page(first, per_page));
+        let fixture = Fixture::new(pages);
+        let error = list(&fixture.client, &account, fixture.deadline());
+        let is_of_the_page = |error: &Error| error.to_string().contains("brings nothing new");
+        assert!(error.as_ref().is_some_and(is_of_the_page), "{label}: {error:?}");
+        assert_eq!(fixture.script.sent().len(), 3, "{label}");
+    }
 }
 
 #[test]

@@ -88,18 +88,16 @@ impl Newest {
         }
     }
 
-    /// Looks at a list of records, ordered by id.
+    /// Looks at a list of records.
     ///
     /// # Errors
     /// What shows that the list is old.
     pub(crate) fn look_at(&self, list: &[Record], now: Instant) -> Result<(), String> {
-        let records = self.records.iter();
-        for (id, (written, _)) in
-            records.filter(|(_, (_, at))| now.saturating_duration_since(*at) < BATCH_MAX_AGE)
-        {
-            let listed = list.binary_search_by(|record| record.id.cmp(id)).ok();
-            let Some(record) = listed.and_then(|place| list.get(place)) else { continue };
-            if written.is_none_or(|written| record.modified.is_some_and(|modified| modified < written)) {
+        for record in list {
+            if let Some((written, at)) = self.records.get(&record.id)
+                && now.saturating_duration_since(*at) < BATCH_MAX_AGE
+                && written.is_none_or(|written| record.modified.is_some_and(|modified| modified < written))
+            {
                 return Err(format!("the record of {} is as before it was written", record.name));
             }
         }

@@ -20,7 +20,7 @@ fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
     Record {
         id: RecordId::new(format!("{name} {kind}")),
         name: name.into(),
-        kind: kind.into(),
+        kind: kind.to_owned().into(),
         content: content.into(),
         proxied: true,
         ttl: 1,
@@ -29,6 +29,15 @@ fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
         created_unix_seconds: None,
         modified: None,
     }
+}
+
+/// A record created between two page reads pushes the last one of the first page onto the second.
+#[test]
+fn a_record_on_two_pages_is_one_record() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| record(&format!("{name}.example.com"), "A", "192.0.2.1", ""));
+    let later = Record { comment: "of the second page".into(), ..b.clone() };
+    let zone = zone("example.com", vec![c.clone(), b.clone(), later, a.clone()]);
+    assert_eq!(zone.records(), [a, b, c]);
 }
 
 #[test]

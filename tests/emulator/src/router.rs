@@ -12,6 +12,14 @@ use crate::zone;
 
 /// Answers a call. `path` is the one below the base URL.
 pub(crate) fn answer(cloudflare: &mut Cloudflare, path: &str, request: &Request) -> Answer {
+    let unpaged;
+    let request = if cloudflare.whims.ignores_page {
+        let others = request.query.split('&').filter(|pair| !pair.starts_with("page="));
+        unpaged = Request { query: others.collect::<Vec<_>>().join("&"), ..request.clone() };
+        &unpaged
+    } else {
+        request
+    };
     route(cloudflare, path, request).map_or_else(Refusal::into_answer, Success::into_answer)
 }
 

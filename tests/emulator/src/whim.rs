@@ -33,6 +33,9 @@ pub struct Whims {
     pub takes_taken_destinations: bool,
     /// Lets an application of `host/alpha` cover `host/alpha/x` too.
     pub paths_cover_sub_paths: bool,
+    /// Gives the first page of a list whatever page is asked for, as a cache in front of it would that leaves it out of
+    /// its key.
+    pub ignores_page: bool,
 }
 
 impl Whims {
@@ -81,6 +84,7 @@ impl fmt::Debug for Whims {
             application_fields,
             takes_taken_destinations,
             paths_cover_sub_paths,
+            ignores_page,
         } = self;
         formatter
             .debug_struct("Whims")
@@ -95,6 +99,7 @@ impl fmt::Debug for Whims {
             .field("application_fields", application_fields)
             .field("takes_taken_destinations", takes_taken_destinations)
             .field("paths_cover_sub_paths", paths_cover_sub_paths)
+            .field("ignores_page", ignores_page)
             .finish()
     }
 }

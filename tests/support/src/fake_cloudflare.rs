@@ -299,7 +299,7 @@ impl FakeCloudflare {
         self.records.push(Record {
             id,
             name: name.into(),
-            kind: kind.into(),
+            kind: kind.to_owned().into(),
             content: content.into(),
             proxied: kind == "CNAME",
             ttl: 1,

@@ -182,7 +182,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: 
         _ => RecordNature::Plain,
     };
     Reason::RecordHeld {
-        kind: record.kind.clone(),
+        kind: record.kind.clone().into(),
         content: record.content.clone(),
         comment: record.comment.clone(),
         nature,
