@@ -219,8 +219,8 @@ pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
 /// With fewer calls left, a refused group waits for the next request, and no more than one Access application is written
-/// in a request: one object can ask for much of either, loops may come every few seconds, and the rest is for
-/// everybody's reads and writes.
+/// in a request. Of more calls, a request uses two thirds of the surplus for applications. One object can ask for much
+/// of either, loops may come every few seconds, and the rest is for everybody's reads and writes.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
 // Work beside requests: log lines, changing credentials, and readiness.

@@ -155,7 +155,9 @@ fn protected_hostnames_that_are_withdrawn_at_once_leave_no_application() {
 /// for all, each of them moves it by its part of that.
 fn slow_down(stage: &Stage) {
     let side_by_side = u32::try_from(PARALLEL_READS).expect("a small number");
-    for matcher in [Matcher::create_application(), Matcher::delete_application()] {
+    let by_id = Matcher::call("GET", "/accounts/*/access/apps/*");
+    let (made, put) = (Matcher::create_application(), Matcher::put_application());
+    for matcher in [by_id, made, put, Matcher::delete_application()] {
         stage.cloudflare().fault_every(matcher, Fault::Delay(CALL / side_by_side));
     }
     stage.cloudflare().fault_every(Matcher::reads(), Fault::Delay(CALL / 2));
@@ -297,5 +299,26 @@ fn two_hundred_protected_hostnames_are_published_in_three_loops() {
         let name = format!("a{number}.example.com");
         assert!(stage.cloudflare().visit_as(Visitor::WithLogin, &name, "/").is_served(), "{name}");
         assert!(!stage.cloudflare().visit(&name, "/").is_served(), "{name}");
+    }
+}
+
+/// A call takes 250 ms, and two calls replace an application. Three hundred were made a moment ago.
+#[test]
+fn another_policy_for_hundreds_of_protected_hostnames_goes_on_in_every_loop() {
+    for (count, loops) in [(200, 3), (300, 6)] {
+        let stage = Stage::new(&[]);
+        let _ = stage.run_loop(&many(count));
+        stage.run_loop(&many(count)).expect("published");
+        slow_down(&stage);
+        let desired: Vec<Endpoint> =
+            (0..count).map(|number| of(&format!("a{number}.example.com"), "on-call")).collect();
+        let changed = || stage.policies().iter().filter(|policies| **policies == ["on-call"]).count();
+        for nth in 1..=loops {
+            let before = changed();
+            let _ = stage.run_loop(&desired);
+            assert!(changed() > before || before == count, "{before} of {count} before loop {nth}");
+            stage.cloudflare().advance_clock(INTERVAL);
+        }
+        assert_eq!(changed(), count);
     }
 }

@@ -47,25 +47,25 @@ impl ApplicationWriter<'_> {
         let end = Deadline::after(&**clock, time);
         // What the token may not do once, it may not do a hundred times.
         let forbidden = OnceLock::new();
-        let results = in_parallel(readings.reader().parallel_reads(), work, |work| {
+        let (now, later) = work.split_at(fitting(work, client.calls_left()));
+        let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
+        let results = in_parallel(readings.reader().parallel_reads(), now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            let has_calls = client.calls_left() >= limits::SHARED_CALLS_LEFT_MIN;
             let result = match forbidden.get() {
                 Some(reason) => Err(Reason::clone(reason)),
-                None if has_time && has_calls => self.do_one(work).map_err(|error| {
+                None if has_time => self.do_one(work).map_err(|error| {
                     let reason = told(&error);
                     if matches!(error, Error::Credentials(_)) {
                         let _ = forbidden.set(reason.clone());
                     }
                     reason
                 }),
-                None => {
-                    Err(Reason::Waiting("no time or calls were left for its Access application".to_owned()))
-                }
+                None => Err(waiting()),
             };
             Ok::<_, Infallible>(result)
         });
-        results.into_iter().flatten().collect()
+        let left = || Err(forbidden.get().cloned().unwrap_or_else(waiting));
+        results.into_iter().flatten().chain(later.iter().map(|_| left())).collect()
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
@@ -127,6 +127,20 @@ impl ApplicationWriter<'_> {
         }
         Ok(())
     }
+}
+
+/// The number of first pieces that a request does, so that each loop goes on: a third of the calls above
+/// `SHARED_CALLS_LEFT_MIN` is left to the next ones, and one piece is done whatever is left.
+fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
+    let mut calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
+    let fitting = work.iter().take_while(|work| {
+        // An application is read before it is replaced.
+        let needed = if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
+        let is_within = needed <= calls;
+        calls = calls.saturating_sub(needed);
+        is_within
+    });
+    fitting.count().max(1).min(work.len())
 }
 
 /// Logs the policies that belong to this application alone, because they are gone for good once they are taken off it.
