@@ -69,7 +69,8 @@ Commands:
   serve             serve ExternalDNS; the default
   check             try the token, the tunnels and the zones, and say what to do
                     about each failure; writes nothing
-  list              show what Cloudflare has, ours and foreign; writes nothing
+  list              show what Cloudflare has, ours and foreign; writes nothing;
+                    with --as=dnsendpoint, print foreign rules as objects
   tunnel            find the first tunnel of CF_TUNNEL_ID, or make it if that is
                     a name that no tunnel has; with --token-file, write the
                     token with which cloudflared runs
@@ -94,6 +95,12 @@ pub struct Arguments {
     /// tunnel: file for the tunnel's run token, which cloudflared reads as its own --token-file
     #[argh(option)]
     pub token_file: Option<String>,
+    /// list: with dnsendpoint, print the foreign rules as the objects that would publish the same
+    #[argh(option, long = "as")]
+    pub form: Option<String>,
+    /// list: namespace of these objects
+    #[argh(option)]
+    pub namespace: Option<String>,
 }
 
 /// Reads the arguments after the program's name. A setting that has a flag takes the place of its variable.
@@ -119,7 +126,14 @@ pub fn parse(
     if arguments.json && !with_json.contains(&command) {
         return Err("--json goes with the commands check, list, tunnel and status".to_owned().into());
     }
+    let is_list = command == Command::List && !arguments.json;
     let problem = match &arguments.token_file {
+        _ if arguments.form.as_deref().is_some_and(|form| !is_list || form != "dnsendpoint") => {
+            "--as=dnsendpoint goes with the command list, without --json"
+        }
+        _ if arguments.namespace.is_some() && arguments.form.is_none() => {
+            "--namespace goes with list --as=dnsendpoint; the guard is --namespace-guard"
+        }
         Some(_) if command != Command::Tunnel => {
             "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
         }
@@ -312,6 +326,10 @@ mod tests {
             &["--json", "--version"],
             &["--token-file=x"],
             &["check", "--token-file", "x"],
+            &["check", "--as=dnsendpoint"],
+            &["list", "--as=yaml"],
+            &["list", "--as=dnsendpoint", "--json"],
+            &["list", "--namespace=x"],
         ] {
             mistake(arguments);
         }
@@ -334,7 +352,6 @@ mod tests {
             ("--txt-owner-id=x", "--owner-id"),
             ("--tunnel-id", "--cf-tunnel-id"),
             ("--regexp-domain-filters=x", "--regexp-domain-filter"),
-            ("--namespace=x", "--namespace-guard"),
             // A secret has no flag.
             ("--cf-api-token=secret", "--cf-api-token-file"),
             ("--cf-api-key=secret", "--cf-api-key-file"),

@@ -15,11 +15,13 @@ use std::sync::Arc;
 
 use log::LevelFilter;
 
+use crate::cli::Arguments;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::config::Config;
 use crate::limits;
 use crate::logging;
+use crate::reconcile::listing::listing;
 
 pub use healthcheck::healthcheck;
 pub use status::status;
@@ -59,10 +61,14 @@ pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report
 ///
 /// # Errors
 /// When the client cannot be made, or Cloudflare cannot be read.
-pub fn list(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, String> {
+pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = Arc::new(client(&config, &clock)?);
-    Ok(list::report(&list::entries(&client, clock, &config.provider, deadline)?, json))
+    let (snapshot, settings) = list::read(&client, clock, &config.provider, deadline)?;
+    Ok(match arguments.form {
+        Some(_) => list::objects(&snapshot, &settings, arguments.namespace.as_deref()),
+        None => list::report(&listing(&snapshot, &settings), arguments.json),
+    })
 }
 
 /// Finds the first tunnel of `CF_TUNNEL_ID`, or makes it if that is the name of none, and writes its run token into a

@@ -31,6 +31,8 @@ pub type Variables = BTreeMap<String, String>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) variable: &'static str,
+    /// The name that other programs have for it; empty if there is none. It has no flag.
+    pub(crate) further: &'static str,
     /// The value of an absent one; empty if no value means the same.
     pub(crate) default: &'static str,
     /// In `--help`, with the default if that is no value.
@@ -48,30 +50,40 @@ pub(crate) enum Kind {
 }
 
 const fn setting(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, default, help, kind: Kind::Plain }
+    Setting { variable, further: "", default, help, kind: Kind::Plain }
 }
 
 const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, default, help, kind: Kind::Limit }
+    Setting { variable, further: "", default, help, kind: Kind::Limit }
 }
 
 const fn secret(variable: &'static str) -> Setting {
-    Setting { variable, default: "", help: "", kind: Kind::Secret }
+    Setting { variable, further: "", default: "", help: "", kind: Kind::Secret }
+}
+
+impl Setting {
+    /// The setting, which has this name besides. An address of the API has none, because it would get the token.
+    const fn or(self, further: &'static str) -> Self {
+        Self { further, ..self }
+    }
 }
 
 /// Every setting but the defaults of a rule's options, which [`OriginOption`](crate::ingress::OriginOption) names.
 pub(crate) const SETTINGS: &[Setting] = &[
-    secret("CF_API_TOKEN"),
+    secret("CF_API_TOKEN").or("CLOUDFLARE_API_TOKEN"),
     setting("CF_API_TOKEN_FILE", "", "file with the API token"),
-    secret("CF_API_KEY"),
+    secret("CF_API_KEY").or("CLOUDFLARE_API_KEY"),
     setting("CF_API_KEY_FILE", "", "file with the global API key, instead of a token"),
-    setting("CF_API_EMAIL", "", "email address of the API key's user"),
-    setting("CF_ACCOUNT_ID", "", "account of the tunnels (default: the one that all zones share)"),
-    setting("CF_TUNNEL_ID", "", "ids or names of the tunnels, the default first; required"),
+    setting("CF_API_EMAIL", "", "email address of the API key's user").or("CLOUDFLARE_EMAIL"),
+    setting("CF_ACCOUNT_ID", "", "account of the tunnels (default: the one that all zones share)")
+        .or("CLOUDFLARE_ACCOUNT_ID"),
+    setting("CF_TUNNEL_ID", "", "ids or names of the tunnels, the default first; required")
+        .or("CLOUDFLARE_TUNNEL_ID"),
     setting("CF_API_BASE_URL", "https://api.cloudflare.com/client/v4", "address of the API"),
     setting("CF_CA_FILE", "", "PEM file with authorities trusted besides the compiled-in ones"),
-    limit("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)"),
-    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve"),
+    limit("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)")
+        .or("DOMAIN_FILTERS"),
+    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve").or("EXCLUDE_DOMAIN_FILTERS"),
     limit("REGEXP_DOMAIN_FILTER", "", "expression for the names to serve, instead of the lists"),
     limit("REGEXP_DOMAIN_FILTER_EXCLUSION", "", "expression for the names not to serve"),
     limit("ZONE_ID_FILTER", "", "ids of the zones to read (default: all the token sees)"),
@@ -103,6 +115,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
 #[derive(Debug)]
 pub struct Config {
     pub client: ClientSettings,
+    /// The variable that the credentials' secret came from.
+    pub credential_name: &'static str,
     /// The file that the credentials' secret was read from, if it came from a file.
     pub credential_file: Option<PathBuf>,
     pub provider: ProviderSettings,
@@ -167,7 +181,7 @@ impl Config {
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let Reader { credential_file, mut mistakes, warnings, .. } = reader;
+        let Reader { credential_name, credential_file, mut mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
             // A setting that is missing may be there under a wrong name.
             mistakes.extend(warnings);
@@ -175,6 +189,7 @@ impl Config {
         };
         Ok(Self {
             client: ClientSettings { base_url, credentials, ca_file, proxy, jitter_seed: None },
+            credential_name,
             credential_file,
             provider,
             request_timeout,

@@ -69,7 +69,7 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
                 .map_err(|problem| (EXIT_UNAVAILABLE, vec![problem]))
         }
         Command::Check => commands::check(config()?, clock, json).map_err(failed),
-        Command::List => commands::list(warned(config()?), clock, json).map_err(failed),
+        Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);
             commands::tunnel(warned(config()?), clock, file, json).map_err(failed)

@@ -7,6 +7,7 @@ pub mod access;
 pub mod adjust;
 pub mod adopt;
 pub mod canonical;
+pub mod foreign;
 pub mod groups;
 pub mod heritage;
 pub mod hint;

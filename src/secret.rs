@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use crate::locks::lock;
 
 /// The text shown in place of a secret.
-const REDACTED: &str = "[redacted]";
+pub(crate) const REDACTED: &str = "[redacted]";
 
 /// What is shorter may be a word of a message. Cloudflare's keys and tokens have 37 characters or more.
 const KNOWN_MIN_BYTES: usize = 16;

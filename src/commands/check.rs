@@ -94,7 +94,9 @@ impl Check<'_> {
             )
         };
         match self.client.verify_token(account, self.deadline) {
-            Ok(None) => self.note(Status::Ok, what, "active", ""),
+            Ok(None) => {
+                self.note(Status::Ok, what, format!("active, from {}", self.config.credential_name), "")
+            }
             Ok(Some(expires_on)) => self.expiry(what, &expires_on),
             Err(error) => {
                 self.failed(what, &error, remedy);
@@ -109,7 +111,8 @@ impl Check<'_> {
         let is_soon = day_of(expires_on).is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
         let (status, remedy) =
             if is_soon { (Status::Warning, "make another one in time") } else { (Status::Ok, "") };
-        self.note(status, what, format!("active, expires {expires_on}"), remedy);
+        let name = self.config.credential_name;
+        self.note(status, what, format!("active, from {name}, expires {expires_on}"), remedy);
     }
 
     fn everything_else(&mut self) {

@@ -2,31 +2,39 @@
 
 use std::sync::Arc;
 
-use miniserde::Serialize;
+use miniserde::{Serialize, json};
 
 use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
+use crate::model::Endpoint;
+use crate::ordered::sort_by;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
-use crate::reconcile::listing::{Entry, State, listing};
+use crate::reconcile::Settings;
+use crate::reconcile::foreign::{ForeignRule, foreign_rules};
+use crate::reconcile::listing::{Entry, State};
+use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::hostname_digest;
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
 
 /// The last column, if something is protected.
 const PROTECTED_BY: &str = "PROTECTED-BY";
 
+const KIND: &str = "apiVersion: externaldns.k8s.io/v1alpha1\nkind: DNSEndpoint\n";
+
 #[derive(Serialize)]
 struct Document<'a> {
     entries: &'a [Entry],
 }
 
-/// The present state, as rows.
-pub(super) fn entries(
+/// What stands at Cloudflare now, and the settings with the tunnels that were found.
+pub(super) fn read(
     client: &Arc<Client>,
     clock: Arc<dyn Clock>,
     settings: &ProviderSettings,
     deadline: Deadline,
-) -> Result<Vec<Entry>, String> {
+) -> Result<(Snapshot, Settings), String> {
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
     let Resolved { account, settings } = check_token(client, settings, deadline)
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
@@ -36,7 +44,56 @@ pub(super) fn entries(
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
-    Ok(listing(&snapshot, &settings))
+    Ok((snapshot, settings))
+}
+
+/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname, and the reasons of the others.
+pub(super) fn objects(snapshot: &Snapshot, settings: &Settings, namespace: Option<&str>) -> Report {
+    let (mut text, mut hosts) = (String::new(), Vec::new());
+    for ForeignRule { named, endpoint, unmanaged } in
+        foreign_rules(snapshot, settings, namespace.unwrap_or("default"))
+    {
+        match endpoint {
+            Err(reason) => text += &format!("# {named} is left out: {reason}\n"),
+            Ok(endpoint) => hosts.push((item(&named, &endpoint, &unmanaged), endpoint.dns_name)),
+        }
+    }
+    sort_by(&mut hosts, |(_, one), (_, other)| one.cmp(other));
+    let place = namespace.map(|namespace| format!(",\"namespace\":{}", json::to_string(namespace)));
+    let place = place.unwrap_or_default();
+    for items in hosts.chunk_by(|(_, one), (_, other)| one == other) {
+        let name = items.first().map(|(_, hostname)| object_name(hostname)).unwrap_or_default();
+        text += &format!("---\n{KIND}metadata: {{\"name\":\"{name}\"{place}}}\nspec:\n  endpoints:\n");
+        text.extend(items.iter().map(|(item, _)| &**item));
+    }
+    Report { text, is_well: true }
+}
+
+/// An endpoint, as JSON, which is YAML too. Before it stand the annotations that ask for the same on an object of its own.
+fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
+    let mut text = format!("    # {named}\n");
+    if !unmanaged.is_empty() {
+        let fields = unmanaged.join(", ");
+        text += &format!(
+            "    # No annotation says these fields, which stay as long as the rule does: {fields}\n"
+        );
+    }
+    let Endpoint { dns_name, targets, set_identifier, provider_specific, .. } = endpoint;
+    let own = [("hostname", dns_name), ("set-identifier", set_identifier)].into_iter();
+    let own = own.chain(targets.iter().map(|target| ("target", target)));
+    let own = own.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), &**value));
+    let properties = provider_specific.iter().map(|one| (one.name.replace('/', "-"), &*one.value));
+    for (annotation, value) in own.chain(properties) {
+        text += &format!("    #   {annotation}: {}\n", json::to_string(value));
+    }
+    let json = serde_json::to_string(endpoint).expect("texts and numbers are always JSON");
+    text + &format!("    - {json}\n")
+}
+
+/// A name that Kubernetes takes, and that no other hostname's object has.
+fn object_name(hostname: &str) -> String {
+    let plain = hostname.replace("*.", "").replace('_', "u");
+    if plain == hostname { plain } else { format!("{plain}-{}", hostname_digest(hostname)) }
 }
 
 pub(super) fn report(entries: &[Entry], json: bool) -> Report {

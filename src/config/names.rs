@@ -62,8 +62,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
     }
-    // Other programs write the name of Cloudflare out.
-    let folded = name.to_ascii_uppercase().replace("CLOUDFLARE_", "CF_");
+    let folded = name.to_ascii_uppercase();
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
     // Two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
@@ -91,19 +90,14 @@ mod tests {
         for (name, nearest, is_mistake) in [
             ("CF_API_TOKN", "CF_API_TOKEN", false),
             ("CF_TUNNEL_IDS", "CF_TUNNEL_ID", false),
-            // As other programs call them.
-            ("CLOUDFLARE_API_TOKEN", "CF_API_TOKEN", false),
-            ("CLOUDFLARE_TUNNEL_ID", "CF_TUNNEL_ID", false),
-            ("CLOUDFLARE_EMAIL", "CF_API_EMAIL", false),
             ("CF_SOMETHING_ELSE", "CF_", false),
             ("ORIGIN_NO_TLS_VERFY", "ORIGIN_NO_TLS_VERIFY", false),
             ("ORIGIN_PORT", "ORIGIN_", false),
             ("LOG_LVL", "LOG_LEVEL", false),
             ("Log_Level", "LOG_LEVEL", false),
             ("METRIC_PORT", "METRICS_PORT", false),
-            ("DOMAIN_FILTERS", "DOMAIN_FILTER", true),
+            ("DOMAIN_FILTERZ", "DOMAIN_FILTER", true),
             ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER", true),
-            ("EXCLUDE_DOMAIN_FILTERS", "EXCLUDE_DOMAIN_FILTER", true),
             ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY", true),
             ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES", true),
             ("ACCESS_DEFAULT_POLICY", "", true),
@@ -176,6 +170,10 @@ mod tests {
                 continue;
             }
             let [name] = names[..] else { panic!("{names:?}") };
+            let further =
+                SETTINGS.iter().find(|setting| setting.variable == name).map_or("", |one| one.further);
+            let also = section.contains(&format!("; also `{further}`."));
+            assert!(further.is_empty() || also, "{name}: {further} is missing");
             let help =
                 flags().find(|(variable, _)| *variable == name).map(|(_, help)| help).unwrap_or_default();
             let (_, in_help) = help.split_once("(default: ").unwrap_or(("", ")"));

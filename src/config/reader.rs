@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{hint, is_injected, variables};
-use super::{SETTINGS, Variables};
+use super::{Kind, SETTINGS, Setting, Variables};
 use crate::limits;
 use crate::model::text::quoted;
 use crate::regular_file;
@@ -20,10 +20,23 @@ use crate::secret::Secret;
 pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
     given: BTreeMap<&'static str, &'a str>,
+    /// The further names in use, by variable.
+    further: BTreeMap<&'static str, &'static str>,
+    pub(super) credential_name: &'static str,
     pub(super) credential_file: Option<PathBuf>,
     /// Each begins with the variable's name.
     pub(super) mistakes: Vec<String>,
     pub(super) warnings: Vec<String>,
+}
+
+/// The settings that are given together are a group, which is named by its first.
+fn group(variable: &str) -> &str {
+    match variable {
+        "CF_API_TOKEN_FILE" | "CF_API_KEY" | "CF_API_KEY_FILE" | "CF_API_EMAIL" | "CF_ACCOUNT_ID" => {
+            "CF_API_TOKEN"
+        }
+        _ => variable,
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -32,6 +45,8 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             variables: given,
             given: BTreeMap::new(),
+            further: BTreeMap::new(),
+            credential_name: "",
             credential_file: None,
             mistakes: Vec::new(),
             warnings: Vec::new(),
@@ -39,6 +54,7 @@ impl<'a> Reader<'a> {
         for (name, text) in given {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
+                None if SETTINGS.iter().any(|setting| setting.further == name) => {}
                 None => match hint(name, text) {
                     Some((hint, true)) => reader.mistakes.push(hint),
                     Some((hint, false)) => reader.warnings.push(hint),
@@ -56,11 +72,37 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+        reader.add_further_names();
         reader
     }
 
+    /// Takes a setting under its further name, if no setting of its group has its own. Half of the credentials under one
+    /// name and half under another would be those of two users.
+    fn add_further_names(&mut self) {
+        let own: Vec<&str> = self.given.keys().copied().collect();
+        for Setting { variable, further, kind, .. } in SETTINGS {
+            let given = self.variables.get(*further).map(|text| text.trim()).filter(|text| !text.is_empty());
+            let Some(text) = given else { continue };
+            match own.iter().find(|own| group(own) == group(variable)) {
+                None => {
+                    self.given.insert(variable, text);
+                    self.further.insert(variable, further);
+                }
+                Some(own) if *kind == Kind::Limit && self.given.get(own) != Some(&text) => {
+                    self.mistake(own, format_args!("and {further} differ; keep {own}"));
+                }
+                Some(own) => self.warnings.push(format!("{further} is ignored beside {own}")),
+            }
+        }
+    }
+
+    /// The name under which a setting was given.
+    pub(super) fn name<'v>(&self, variable: &'v str) -> &'v str {
+        self.further.get(variable).copied().unwrap_or(variable)
+    }
+
     pub(super) fn mistake(&mut self, variable: &str, problem: impl Display) {
-        self.mistakes.push(format!("{variable} {problem}"));
+        self.mistakes.push(format!("{} {problem}", self.name(variable)));
     }
 
     /// Notes a value that is not allowed. A long one is cut, because it would hide the allowed ones.

@@ -332,12 +332,64 @@ fn credentials_are_given_once_and_a_key_with_its_address() {
 
 #[test]
 fn a_missing_setting_is_told_beside_the_wrong_name_that_it_has() {
-    let said =
-        read(&[("CLOUDFLARE_API_TOKEN", "secret-token"), ("CF_TUNNEL_ID", "home")]).expect_err("missing");
+    let said = read(&[("CF_API_TOKN", "secret-token"), ("CF_TUNNEL_ID", "home")]).expect_err("missing");
     let [missing, warning] = said.as_slice() else { panic!("{said:?}") };
     assert!(missing.starts_with("CF_API_TOKEN is missing"), "{missing}");
-    assert!(
-        warning.contains("CLOUDFLARE_API_TOKEN") && warning.contains("the nearest is CF_API_TOKEN"),
-        "{warning}"
-    );
+    assert!(warning.contains("CF_API_TOKN") && warning.contains("the nearest is CF_API_TOKEN"), "{warning}");
+}
+
+/// The names of wrangler, Terraform and other webhooks. An address of the API under a further name would send the token
+/// elsewhere.
+#[test]
+fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
+    let account = "a".repeat(32);
+    let given = [
+        ("CLOUDFLARE_API_TOKEN", "further-token"),
+        ("CLOUDFLARE_ACCOUNT_ID", &*account),
+        ("CLOUDFLARE_TUNNEL_ID", "home"),
+        ("DOMAIN_FILTERS", "example.com"),
+        ("EXCLUDE_DOMAIN_FILTERS", "no.example.com"),
+        ("CLOUDFLARE_BASE_URL", "https://elsewhere.test"),
+    ];
+    let config = read(&given).expect("they are taken");
+    assert_eq!((config.warnings, config.credential_name), (Vec::new(), "CLOUDFLARE_API_TOKEN"));
+    assert_eq!(config.client.credentials.secret().expose(), "further-token");
+    assert_eq!(config.client.base_url, "https://api.cloudflare.com/client/v4");
+    assert_eq!(config.provider.account.map(|id| id.to_string()), Some(account.clone()));
+    assert_eq!(config.provider.tunnels, ["home".into()]);
+    let filter = config.provider.policy.filter;
+    let served = ["a.example.com", "no.example.com", "a.test"].map(|name| filter.matches(name));
+    assert_eq!(served, [true, false, false]);
+
+    let key = [("CLOUDFLARE_API_KEY", "further-key"), ("CLOUDFLARE_EMAIL", "jo@example.com"), given[2]];
+    assert_eq!(read(&key).expect("they are taken").credential_name, "CLOUDFLARE_API_KEY");
+
+    // A token of one user beside the account of another would be half of each.
+    for (own, ignored) in [
+        (("CF_API_TOKEN", "own-token-of-mine"), vec!["CLOUDFLARE_ACCOUNT_ID", "CLOUDFLARE_API_TOKEN"]),
+        (("CF_TUNNEL_ID", "office"), vec!["CLOUDFLARE_TUNNEL_ID"]),
+        (("DOMAIN_FILTER", "example.com"), vec!["DOMAIN_FILTERS"]),
+    ] {
+        let mut config = read(&[&given[..], &[own]].concat()).expect("one of the two counts");
+        config.warnings.sort();
+        let told = ignored.iter().map(|name| format!("{name} is ignored beside {}", own.0));
+        assert_eq!(config.warnings, told.collect::<Vec<_>>());
+    }
+    let config = read(&[&given[..], &[("CF_API_TOKEN", "own-token-of-mine")]].concat()).expect("a token");
+    assert_eq!((config.credential_name, config.provider.account), ("CF_API_TOKEN", None));
+}
+
+#[test]
+fn a_filter_under_two_names_with_two_values_is_a_mistake_and_so_is_a_wrong_value_under_a_further_name() {
+    for (name, further) in
+        [("DOMAIN_FILTER", "DOMAIN_FILTERS"), ("EXCLUDE_DOMAIN_FILTER", "EXCLUDE_DOMAIN_FILTERS")]
+    {
+        let both = [&with(name, "example.com")[..], &[(further, "example.org")]].concat();
+        assert_eq!(mistake(&both), format!("{name} and {further} differ; keep {name}"));
+        let wrong = mistake(&with(further, "*.example.com"));
+        assert!(wrong.starts_with(&format!("{further} has \"*.example.com\": ")), "{wrong}");
+    }
+    let two = [("CLOUDFLARE_API_TOKEN", "token"), ("CLOUDFLARE_API_KEY", "key"), ("CF_TUNNEL_ID", "home")];
+    let expected = "CLOUDFLARE_API_TOKEN and CLOUDFLARE_API_KEY are both set; keep CLOUDFLARE_API_TOKEN";
+    assert_eq!(mistake(&two), expected);
 }

@@ -56,8 +56,10 @@ impl<'a> Reader<'a> {
             return None;
         };
         if let Some((other, _)) = given.next() {
-            self.mistake(variable, format_args!("and {other} are both set; keep {variable}"));
+            let (name, other) = (self.name(variable), self.name(other));
+            self.mistake(variable, format_args!("and {other} are both set; keep {name}"));
         }
+        self.credential_name = self.name(variable);
         let secret = self.secret(variable, text);
         let begins_with =
             |prefix: &str| secret.as_ref().is_some_and(|secret| secret.expose().starts_with(prefix));

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 
 use super::edit::{EditRefusal, Owned, RuleEdit, apply};
+use super::origin_request::effect;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::Rule;
+use crate::model::endpoint::Property;
 
 const NOT_AN_OBJECT: &str = "the tunnel's configuration is not a JSON object";
 
@@ -20,6 +22,8 @@ const INGRESS_NOT_A_LIST: &str = "the ingress of the tunnel's configuration is n
 pub struct Document {
     raw: Box<RawValue>,
     rules: Vec<Rule>,
+    /// The tunnel's own `originRequest`, which many rules are asked about.
+    origin: Option<Box<RawValue>>,
 }
 
 /// The result of editing a document.
@@ -44,13 +48,14 @@ impl Document {
     pub fn parse(config: Option<&RawValue>) -> Result<Self, &'static str> {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
-        let ingress = RawObject::parse(&raw).ok_or(NOT_AN_OBJECT)?.last("ingress");
-        let rules = match ingress {
+        let object = RawObject::parse(&raw).ok_or(NOT_AN_OBJECT)?;
+        let origin = object.nested("originRequest").map(|origin| origin.to_raw());
+        let rules = match object.last("ingress") {
             Some(ingress) => list(ingress).ok_or(INGRESS_NOT_A_LIST)?,
             None => Vec::new(),
         };
         let rules = rules.into_iter().map(|rule| Rule::parse(rule.to_owned())).collect();
-        Ok(Self { raw, rules })
+        Ok(Self { raw, rules, origin })
     }
 
     /// The rules in their order, including the catch-all.
@@ -93,8 +98,13 @@ impl Document {
         self.origin().and_then(|origin| is_set(&origin, "bastionMode")).unwrap_or_default()
     }
 
+    /// The options that cloudflared goes by for a rule of the tunnel, as properties.
+    pub fn effect(&self, rule: &Rule) -> Vec<Property> {
+        effect(&rule.origin().unwrap_or_default(), &self.origin().unwrap_or_default())
+    }
+
     fn origin(&self) -> Option<RawObject<'_>> {
-        RawObject::parse(&self.raw)?.nested("originRequest")
+        RawObject::parse(self.origin.as_ref()?)
     }
 
     fn with_rules(&self, rules: Vec<Rule>) -> Self {
@@ -102,7 +112,7 @@ impl Document {
         let ingress = from_json(format!("[{}]", texts.join(",")));
         let mut config = RawObject::parse(&self.raw).unwrap_or_default();
         config.set("ingress", &ingress);
-        Self { raw: config.to_raw(), rules }
+        Self { raw: config.to_raw(), rules, origin: self.origin.clone() }
     }
 }
 

@@ -225,6 +225,20 @@ impl<'a> Owned<'a> {
             && check_cover(&near, scope, Some(present)).and_then(|()| check_logins(&near, scope)).is_ok()
     }
 
+    /// What putting our rule for this hostname and path again would change; `None` where [`Self::is_shadowed`] is false.
+    pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
+        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let present = the_one(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
+        if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
+            return Some("its hostname gets another spelling and so more requests".to_owned());
+        }
+        let (place, moved) = near.place(present, scope);
+        let mut passed = near.front(present).filter(|(index, _)| *index >= place || moved.contains(index));
+        let (_, other) = passed.find(|(_, slot)| scope.may_share_with(Scope::of(&slot.rule)))?;
+        let named = other.rule.named();
+        Some(format!("it comes to stand in front of the rule for {named} and gets requests of it"))
+    }
+
     /// The reason why a rule for this hostname and path cannot be told from others, would take all of a foreign rule's
     /// requests, or would make a rule that requires a login lose some.
     pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<EditRefusal> {

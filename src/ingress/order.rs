@@ -61,7 +61,7 @@ impl<'a> Scope<'a> {
         Self::new(&wanted.hostname, wanted.path_text())
     }
 
-    fn of(rule: &'a Rule) -> Self {
+    pub(super) fn of(rule: &'a Rule) -> Self {
         Self { hostname: rule.folded_hostname(), path: rule.path() }
     }
 
@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
     }
 
     /// True unless the texts say that no request is for both.
-    fn may_share_with(self, other: Scope<'_>) -> bool {
+    pub(super) fn may_share_with(self, other: Scope<'_>) -> bool {
         self.shares_hosts_with(other) && shape::may_share(self.path, other.path)
     }
 

@@ -19,7 +19,7 @@ const COUNT_MAX: u64 = i32::MAX as u64;
 const DURATION_MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
 
 macro_rules! origin_options {
-    ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal;)+) => {
+    ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal, $otherwise:literal;)+) => {
         /// An option of a rule. Options are ordered as Cloudflare orders them, and written in that order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OriginOption {
@@ -36,6 +36,7 @@ macro_rules! origin_options {
                         property: concat!("webhook/origin-", $name),
                         setting: concat!("ORIGIN_", $setting),
                         field: $field,
+                        otherwise: $otherwise,
                     },)+
                 }
             }
@@ -44,24 +45,24 @@ macro_rules! origin_options {
 }
 
 origin_options! {
-    ConnectTimeout: Duration, "connect-timeout", "CONNECT_TIMEOUT", "connectTimeout";
-    TlsTimeout: Duration, "tls-timeout", "TLS_TIMEOUT", "tlsTimeout";
-    TcpKeepAlive: Duration, "tcp-keep-alive", "TCP_KEEP_ALIVE", "tcpKeepAlive";
-    NoHappyEyeballs: Flag, "no-happy-eyeballs", "NO_HAPPY_EYEBALLS", "noHappyEyeballs";
-    KeepAliveTimeout: Duration, "keep-alive-timeout", "KEEP_ALIVE_TIMEOUT", "keepAliveTimeout";
-    KeepAliveConnections: Count, "keep-alive-connections", "KEEP_ALIVE_CONNECTIONS", "keepAliveConnections";
-    HttpHostHeader: HostText, "http-host-header", "HTTP_HOST_HEADER", "httpHostHeader";
-    ServerName: HostText, "server-name", "SERVER_NAME", "originServerName";
-    MatchSniToHost: Flag, "match-sni-to-host", "MATCH_SNI_TO_HOST", "matchSNItoHost";
-    CaPool: Text, "ca-pool", "CA_POOL", "caPool";
-    NoTlsVerify: Flag, "no-tls-verify", "NO_TLS_VERIFY", "noTLSVerify";
-    DisableChunkedEncoding: Flag, "disable-chunked-encoding", "DISABLE_CHUNKED_ENCODING", "disableChunkedEncoding";
-    Http2Origin: Flag, "http2-origin", "HTTP2_ORIGIN", "http2Origin";
-    BastionMode: Flag, "bastion-mode", "BASTION_MODE", "bastionMode";
-    ProxyType: ProxyType, "proxy-type", "PROXY_TYPE", "proxyType";
-    ProxyAddress: Text, "proxy-address", "PROXY_ADDRESS", "proxyAddress";
-    ProxyPort: Port, "proxy-port", "PROXY_PORT", "proxyPort";
-    IpRules: IpRules, "ip-rules", "IP_RULES", "ipRules";
+    ConnectTimeout: Duration, "connect-timeout", "CONNECT_TIMEOUT", "connectTimeout", "30s";
+    TlsTimeout: Duration, "tls-timeout", "TLS_TIMEOUT", "tlsTimeout", "10s";
+    TcpKeepAlive: Duration, "tcp-keep-alive", "TCP_KEEP_ALIVE", "tcpKeepAlive", "30s";
+    NoHappyEyeballs: Flag, "no-happy-eyeballs", "NO_HAPPY_EYEBALLS", "noHappyEyeballs", "false";
+    KeepAliveTimeout: Duration, "keep-alive-timeout", "KEEP_ALIVE_TIMEOUT", "keepAliveTimeout", "90s";
+    KeepAliveConnections: Count, "keep-alive-connections", "KEEP_ALIVE_CONNECTIONS", "keepAliveConnections", "100";
+    HttpHostHeader: HostText, "http-host-header", "HTTP_HOST_HEADER", "httpHostHeader", "";
+    ServerName: HostText, "server-name", "SERVER_NAME", "originServerName", "";
+    MatchSniToHost: Flag, "match-sni-to-host", "MATCH_SNI_TO_HOST", "matchSNItoHost", "false";
+    CaPool: Text, "ca-pool", "CA_POOL", "caPool", "";
+    NoTlsVerify: Flag, "no-tls-verify", "NO_TLS_VERIFY", "noTLSVerify", "false";
+    DisableChunkedEncoding: Flag, "disable-chunked-encoding", "DISABLE_CHUNKED_ENCODING", "disableChunkedEncoding", "false";
+    Http2Origin: Flag, "http2-origin", "HTTP2_ORIGIN", "http2Origin", "false";
+    BastionMode: Flag, "bastion-mode", "BASTION_MODE", "bastionMode", "false";
+    ProxyType: ProxyType, "proxy-type", "PROXY_TYPE", "proxyType", "";
+    ProxyAddress: Text, "proxy-address", "PROXY_ADDRESS", "proxyAddress", "127.0.0.1";
+    ProxyPort: Port, "proxy-port", "PROXY_PORT", "proxyPort", "0";
+    IpRules: IpRules, "ip-rules", "IP_RULES", "ipRules", "";
 }
 
 /// A line of the table.
@@ -70,6 +71,8 @@ struct Row {
     property: &'static str,
     setting: &'static str,
     field: &'static str,
+    /// What cloudflared goes by without it, as an annotation says it; empty for nothing (`ingress/config.go`).
+    otherwise: &'static str,
 }
 
 /// The type of an option's value.
@@ -136,6 +139,16 @@ impl OriginOption {
     /// The field of `originRequest`, in Cloudflare's spelling.
     pub const fn field(self) -> &'static str {
         self.row().field
+    }
+
+    /// What cloudflared goes by if neither the rule nor its tunnel says it; empty if that is nothing.
+    pub(super) const fn otherwise(self) -> &'static str {
+        self.row().otherwise
+    }
+
+    /// The option that a property sets.
+    pub fn of(property: &str) -> Option<Self> {
+        Self::all().find(|option| option.property() == property)
     }
 
     /// Parses a value; `None` if it means the same as an absent field.

@@ -137,16 +137,37 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
 }
 
+/// The options by which cloudflared serves a rule: those of its `originRequest`, or else those of the tunnel's, or else
+/// cloudflared's own. An empty text is said of what nothing sets.
+pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Property> {
+    let text_in = |object: &RawObject<'_>, option: OriginOption| {
+        let value: Value = serde_json::from_str(object.last(option.field())?.get()).ok()?;
+        let canonical = option.render(&value).map(|text| match option.parse(&text) {
+            Ok(Some(read)) => option.render(read.json()).unwrap_or(text),
+            _ => text,
+        });
+        // An empty text takes the place of the tunnel's, and an empty list does not.
+        canonical.or_else(|| value.is_string().then(String::new))
+    };
+    let text_of = |option: OriginOption| {
+        // cloudflared reads the rules of a proxy from the rule alone.
+        let inherited = || text_in(tunnel, option).filter(|_| option != OriginOption::IpRules);
+        text_in(origin, option).or_else(inherited).unwrap_or_else(|| option.otherwise().to_owned())
+    };
+    let options = OriginOption::all().map(|option| Property::new(option.property(), text_of(option)));
+    options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
+}
+
 /// The `access` of an `originRequest`.
 pub(super) fn access_in(origin: &RawObject<'_>) -> Option<Access> {
     let access: Value = serde_json::from_str(origin.last(access::FIELD)?.get()).ok()?;
     Some(Access::of(&access))
 }
 
-/// True if an `originRequest` has a field that is not managed.
-pub(super) fn has_unmanaged_field(origin: &RawObject<'_>) -> bool {
+/// The fields of an `originRequest` that are not managed.
+pub(super) fn unmanaged_fields(origin: &RawObject<'_>) -> Vec<Box<str>> {
     let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
-    origin.has_others_than(&fields) || access_of(origin).has_others_than(&access::MEMBERS)
+    [origin.others_than(&fields), access_of(origin).others_than(&access::MEMBERS)].concat()
 }
 
 fn property(option: OriginOption, value: &Value) -> Option<Property> {

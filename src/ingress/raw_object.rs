@@ -58,9 +58,10 @@ impl<'a> RawObject<'a> {
         nested
     }
 
-    /// True if there is a member with a name that is not among `names`.
-    pub(super) fn has_others_than(&self, names: &[&str]) -> bool {
-        self.members.iter().any(|member| !names.iter().any(|name| member.is(name)))
+    /// The members with a name that is not among `names`, as written.
+    pub(super) fn others_than(&self, names: &[&str]) -> Vec<Box<str>> {
+        let others = self.members.iter().filter(|member| !names.iter().any(|name| member.is(name)));
+        others.map(|member| member.key.get().trim_matches('"').into()).collect()
     }
 
     /// True if the member has this value, in any notation. Absent and `null` are the same.
@@ -226,7 +227,7 @@ mod tests {
     fn unknown_members_are_told_without_case() {
         let raw = object(r#"{"HostName":"a","Service":"b"}"#);
         let object = RawObject::parse(&raw).unwrap();
-        assert!(!object.has_others_than(&["hostname", "service"]));
-        assert!(object.has_others_than(&["hostname"]));
+        assert!(object.others_than(&["hostname", "service"]).is_empty());
+        assert_eq!(object.others_than(&["hostname"]), ["Service".into()]);
     }
 }

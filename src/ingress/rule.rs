@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::access::Access;
-use super::origin_request::{self, OriginRequest, has_unmanaged_field, properties_in};
+use super::origin_request::{self, OriginRequest, properties_in, unmanaged_fields};
 use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
@@ -149,14 +149,17 @@ impl Rule {
 
     /// True if it equals `wanted` and has no field beyond those that we would write.
     pub fn equals_in_every_field(&self, wanted: &WantedRule) -> bool {
-        self.equals(wanted)
-            && self.path() == wanted.path_text()
-            && !RawObject::parse(&self.raw).is_some_and(|rule| rule.has_others_than(&RULE_FIELDS))
-            && !self.origin().is_some_and(|origin| has_unmanaged_field(&origin))
+        self.equals(wanted) && self.path() == wanted.path_text() && self.unmanaged_fields().is_empty()
+    }
+
+    /// The fields that no property says, which stay with the rule whatever is written onto it.
+    pub fn unmanaged_fields(&self) -> Vec<Box<str>> {
+        let rule = RawObject::parse(&self.raw).unwrap_or_default();
+        [rule.others_than(&RULE_FIELDS), unmanaged_fields(&self.origin().unwrap_or_default())].concat()
     }
 
     /// True if it has neither hostname nor path, so that it matches every request, as the last rule must.
-    pub(super) fn is_catch_all(&self) -> bool {
+    pub fn is_catch_all(&self) -> bool {
         self.is_readable && matches!(&*self.hostname, "" | "*") && self.path.is_none()
     }
 
@@ -172,7 +175,7 @@ impl Rule {
     }
 
     /// A new rule in its wanted form.
-    pub(super) fn wanted(wanted: &WantedRule) -> Self {
+    pub fn wanted(wanted: &WantedRule) -> Self {
         Self::parse(wanted.to_raw())
     }
 
@@ -216,7 +219,7 @@ impl Rule {
         self.origin().map(|origin| properties_in(&origin)).unwrap_or_default()
     }
 
-    fn origin(&self) -> Option<RawObject<'_>> {
+    pub(super) fn origin(&self) -> Option<RawObject<'_>> {
         RawObject::parse(&self.raw)?.nested("originRequest")
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::model::text::without_userinfo;
+
 /// Reads `null` like a missing member.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -10,6 +12,19 @@ where
     T: Default + Deserialize<'de>,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A JSON text as a log line can show it and a person paste it: on one line, in ASCII, and without the user and the
+/// password of a URL.
+pub(crate) fn shown(json: &str) -> String {
+    // Some writers escape a slash.
+    let masked = without_userinfo(&without_userinfo(json, "://"), r":\/\/");
+    let shown = masked.chars().map(|character| match character {
+        '\n' | '\r' | '\t' => " ".to_owned(),
+        ' '..='~' => character.to_string(),
+        _ => character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+    });
+    shown.collect()
 }
 
 /// Reads a number that may be written as an integer, as a decimal fraction or as text; `None` if the value is none that
@@ -32,6 +47,21 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shown_text_is_one_line_of_ascii_that_says_the_same_without_a_password() {
+        for (json, expected) in [
+            ("{\n\t\"a\" :\r\n[1,null]}", "{  \"a\" :  [1,null]}".to_owned()),
+            (r#"{"ü":"\"x\u00fc\u2028😀"}"#, r#"{"\u00fc":"\"x\u00fc\u2028\ud83d\ude00"}"#.to_owned()),
+            (
+                r#"["http:\/\/jo:p\u0026w@a","http://b"]"#,
+                r#"["http:\/\/[redacted]@a","http://b"]"#.to_owned(),
+            ),
+            (r#"["http://a:80","c@d"]"#, r#"["http://a:80","c@d"]"#.to_owned()),
+        ] {
+            assert_eq!(shown(json), expected);
+        }
+    }
 
     #[test]
     fn a_number_is_read_in_any_form_and_anything_else_as_none() {

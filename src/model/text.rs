@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 use std::mem::swap;
 
-use crate::secret::redact;
+use crate::secret::{REDACTED, redact};
 
 /// The longest part of a value that is shown within a message.
 pub(crate) const QUOTED_MAX_CHARS: usize = 120;
@@ -51,6 +51,20 @@ pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
         Some(beginning) => Cow::Owned(format!("{beginning}…")),
         None => text,
     }
+}
+
+/// `text` without the user and the password of a URL in it, which `cloudflared` ignores. `mark` stands before them.
+pub(crate) fn without_userinfo(text: &str, mark: &str) -> String {
+    let mut parts = text.split(mark);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|end: char| end.is_whitespace() || "/?#\"".contains(end)).unwrap_or(part.len());
+        let secret = part.get(..end).and_then(|authority| authority.rfind('@')).unwrap_or_default();
+        shown += mark;
+        shown += if secret > 0 { REDACTED } else { "" };
+        shown += part.get(secret..).unwrap_or_default();
+    }
+    shown
 }
 
 /// A fingerprint of texts. It distinguishes `["ab", "c"]` from `["a", "bc"]`.
@@ -195,6 +209,19 @@ mod tests {
         assert_eq!(shown.chars().count(), QUOTED_MAX_CHARS + 3);
         assert!(shown.ends_with("ä\"…"), "{shown}");
         assert_eq!(quoted("/\n[x] \"y\"").to_string(), r#""/\n[x] \"y\"""#);
+    }
+
+    #[test]
+    fn no_url_in_a_text_shows_its_user_or_its_password() {
+        for (text, shown) in [
+            ("http://app:80", "http://app:80"),
+            ("http://jo@app:80/a@b", "http://[redacted]@app:80/a@b"),
+            ("https://jo:p@ss@app and mail@example.com", "https://[redacted]@app and mail@example.com"),
+            ("a://b:c@d?e@f, g://h:i@j#k@l", "a://[redacted]@d?e@f, g://[redacted]@j#k@l"),
+            ("://@", "://@"),
+        ] {
+            assert_eq!(without_userinfo(text, "://"), shown);
+        }
     }
 
     #[test]

@@ -2,10 +2,17 @@
 
 use std::fmt::Write as _;
 
-use crate::ingress::RuleEdit;
+use miniserde::json;
+
+use crate::ingress::{OriginOption, RuleEdit};
+use crate::model::endpoint::Property;
 use crate::model::{LogLine, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation, Subject};
+use crate::secret::redact;
+
+/// What a line has room for beside a hostname, a path and the words around it.
+const ADOPTION_MAX_CHARS: usize = 2_600;
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
@@ -21,7 +28,7 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
         let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
         !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
     });
-    let adoptions = host.adoptions.iter().map(|adoption| describe_adoption(&host.hostname, adoption));
+    let adoptions = host.adoptions.iter().flat_map(|adoption| describe_adoption(&host.hostname, adoption));
     let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
     let operations = host.operations().map(|operation| describe_operation(&host.hostname, operation));
     adoptions.chain(edits).chain(operations)
@@ -39,11 +46,37 @@ pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
         .text(format!("Access application {verb}"))
 }
 
-pub(super) fn describe_adoption(hostname: &str, Adoption { path, was }: &Adoption) -> LogLine {
-    LogLine::default()
-        .word("hostname", &hostname)
-        .quoted("path", path.as_deref().filter(|path| !path.is_empty()))
-        .text(format!("taken over, was={was}"))
+/// What was there as a whole, and the options of a rule that change.
+pub(super) fn describe_adoption(
+    hostname: &str,
+    Adoption { path, was, options }: &Adoption,
+) -> impl Iterator<Item = LogLine> {
+    let options: Vec<String> = options.iter().map(describe_option).collect();
+    let texts = [("was", was.clone()), ("options that change", options.join("; "))];
+    let path = path.as_deref().filter(|path| !path.is_empty());
+    let line = LogLine::default().word("hostname", &hostname).quoted("path", path);
+    texts.into_iter().flat_map(move |(what, text)| {
+        let line = line.clone();
+        // What is cut in two is redacted first.
+        let characters: Vec<char> = redact(&text).chars().collect();
+        let parts: Vec<String> = characters.chunks(ADOPTION_MAX_CHARS).map(String::from_iter).collect();
+        let count = parts.len();
+        parts.into_iter().enumerate().map(move |(index, part)| {
+            let number = if count > 1 { format!(" {}/{count}", index + 1) } else { String::new() };
+            line.clone().text(format!("taken over, {what}{number}={part}"))
+        })
+    })
+}
+
+/// The option as it was, with the annotation that keeps it, behind ExternalDNS's prefix.
+fn describe_option(Property { name, value }: &Property) -> String {
+    let annotation = name.replace('/', "-");
+    let option = OriginOption::of(name);
+    let field = option.map_or("access", OriginOption::field);
+    match option.is_none_or(|option| option.parse(value).is_ok_and(|parsed| parsed.is_some())) {
+        true => format!("{field}, kept by {annotation}: {}", json::to_string(&**value)),
+        false => format!("{field} {value}, which no annotation says"),
+    }
 }
 
 pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> LogLine {

@@ -45,7 +45,7 @@ pub const OWNER_LABEL: &str = "owner";
 /// The label of a TXT endpoint of ExternalDNS's registry that names the endpoint it describes.
 pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
-const CNAME: &str = "CNAME";
+pub(super) const CNAME: &str = "CNAME";
 
 /// The request of a valid endpoint.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,11 +18,11 @@ pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{Document, RuleEdit, WantedRule};
+use crate::ingress::{Document, Owned, Rule, RuleEdit, WantedRule};
 use crate::labels::labels;
-use crate::model::endpoint::Changes;
+use crate::model::endpoint::{Changes, Property};
 use crate::model::text::fingerprint;
-use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::model::{Hostname, NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
@@ -137,7 +137,10 @@ pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
 pub struct Adoption {
     /// The path of the rule, empty for a rule without one; `None` for a record.
     pub path: Option<Box<str>>,
+    /// All of it, as JSON that restores it.
     pub was: String,
+    /// The options of the rule that change, as cloudflared goes by them now.
+    pub options: Vec<Property>,
 }
 
 /// The writes that one hostname needs: records, then rules, then records.
@@ -248,6 +251,7 @@ pub fn plan(
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(unchecked_names(&plan, snapshot));
+    plan.notes.extend(reordered(&plan, snapshot, &owned));
     plan.notes.extend(hints(&plan.hosts, settings));
     sort(&mut plan.notes);
     plan.notes.dedup();
@@ -373,6 +377,28 @@ fn unchecked_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
             .then_some(Note { hostname, resource, text })
     });
     unchecked.collect()
+}
+
+/// Rules that are taken over and answer other requests from then on, in this request or in the next.
+fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned<'_>>) -> Vec<Note> {
+    let hosts: Vec<&HostPlan> = plan.hosts.iter().filter(|host| !host.adoptions.is_empty()).collect();
+    let owned = owned.iter().filter(|_| !hosts.is_empty());
+    let owned = owned.map(|(id, owned)| (*id, owned.and(&|rule| plan.taken_over.has(id, rule))));
+    let owned: BTreeMap<&TunnelId, Owned<'_>> = inserted(owned);
+    let mut notes = Vec::new();
+    for (host, hostname) in
+        hosts.iter().filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)))
+    {
+        let mut rules = snapshot.rules_of(&hostname);
+        let stays = |tunnel, rule: &Rule| host.claims.rules.contains(&Digest::of(tunnel, rule.path()));
+        rules.retain(|(tunnel, rule)| plan.taken_over.has(tunnel, rule) && stays(tunnel, rule));
+        notes.extend(rules.into_iter().filter_map(|(tunnel, rule)| {
+            let change = owned.get(tunnel)?.reordered(&hostname, rule.path())?;
+            let path = rule.path().unwrap_or_default();
+            Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
+        }));
+    }
+    notes
 }
 
 /// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.

@@ -63,7 +63,7 @@ fn digits<const N: usize>(text: &str) -> String {
 }
 
 /// Three characters over a hostname.
-fn hostname_digest(hostname: &str) -> Digest {
+pub fn hostname_digest(hostname: &str) -> Digest {
     let mut hash = Fnv::new();
     hash.write(hostname.as_bytes());
     Digest(hash.characters())

@@ -88,18 +88,67 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     let (dry, mut told): (Vec<String>, Vec<String>) =
         lines_about(&harness, name).into_iter().partition(|line| line.contains("dry run"));
     let tunnel = &harness.tunnel;
+    let record = format!(
+        r#"{{"name":"{name}","type":"CNAME","content":"{tunnel}.cfargotunnel.com","proxied":true,"ttl":1,"comment":"Jo's"}}"#
+    );
+    let rule = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
     let expected = [
-        format!(
-            "INFO taken over, was=record CNAME \"{tunnel}.cfargotunnel.com\" with the comment \"Jo's\" hostname={name}"
-        ),
-        format!(
-            "INFO taken over, was=rule of tunnel {tunnel} with service \"http://theirs:80\" hostname={name}"
-        ),
+        format!("INFO taken over, was=record {record} hostname={name}"),
+        format!("INFO taken over, was=rule of tunnel {tunnel} {rule} hostname={name}"),
     ];
     // The page is told as well.
     told.retain(|line| !line.contains("refused=undecided"));
     assert_eq!(told, expected);
     assert_eq!(dry.len(), 4, "and what would be written: {dry:#?}");
+}
+
+/// A takeover is undone by hand from its lines: by the bytes of the rule, but for the password, which cloudflared ignores.
+#[test]
+fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_options() {
+    let name = "whole.example.com";
+    let harness = dashboard(&[name], "http://theirs:80");
+    let prefixes: Vec<String> = (0..300)
+        .map(|n| format!(r#"{{"prefix":"10.{}.{}.0/24","ports":[80],"allow":true}}"#, n / 200, n % 200))
+        .collect();
+    let rule = |password: &str| {
+        format!(
+            r#"{{"hostname":"{name}","service":"https://{password}theirs:443","note":"\u00fcber","originRequest":{{"noTLSVerify":true,"connectTimeout":5,"keepAliveConnections":-1,"tlsTimeout":10,"ipRules":[{}],"newer":{{"a":1}}}}}}"#,
+            prefixes.join(",")
+        )
+    };
+    let document = format!(r#"{{"ingress":[{},{{"service":"http_status:404"}}]}}"#, rule("jo:s3cret@"));
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    for dry_run in ["true", "false"] {
+        let program = harness.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", dry_run)]);
+        program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
+        drop(program);
+        let told = harness.log.lines_with(&[name, "taken over, "]);
+        assert!(
+            told.iter().all(|line| line.chars().count() < 4_200 && !line.contains("s3cret")),
+            "{told:#?}"
+        );
+        let joined = |head: &str| -> String {
+            let parts = told.iter().filter(|line| line.contains("dry run") == (dry_run == "true"));
+            let parts = parts.filter_map(|line| line.split_once(head)?.1.split_once('='));
+            let parts: Vec<&str> =
+                parts.filter_map(|(_, text)| text.rsplit_once(" hostname=")).map(|(text, _)| text).collect();
+            assert!(parts.len() > 1, "{head} is too long for a line: {told:#?}");
+            parts.concat()
+        };
+        let was = joined("taken over, was ");
+        let expected = format!("rule of tunnel {} {}", harness.tunnel, rule("[redacted]@"));
+        assert_eq!(was, expected);
+        let kept = joined("taken over, options that change ");
+        for said in [
+            r#"connectTimeout, kept by webhook-origin-connect-timeout: "5s"; "#,
+            r#"keepAliveConnections -1, which no annotation says; "#,
+            r#"noTLSVerify, kept by webhook-origin-no-tls-verify: "true""#,
+            r#"kept by webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
+        ] {
+            assert!(kept.contains(said), "{said} is missing in {kept}");
+        }
+        assert!(!kept.contains("tlsTimeout"), "cloudflared's own default changes nothing: {kept}");
+    }
 }
 
 /// Pins that a dry run tells no write that would not be done.

@@ -1,6 +1,7 @@
 //! Whole migrations to this program, each as docs/guides.md tells it: what stands before, the loop in which it is taken
 //! over, the setting off again, and at last a deletion that removes just that.
 
+use cloudflare_emulator::ConfigSource;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels};
 use serde_json::json;
 use test_support::external_dns::{ExternalDns, plan};
@@ -259,4 +260,33 @@ fn from_the_cluster_template() {
     assert_eq!(texts.collect::<Vec<_>>(), ["k8s.cname-external.example.com"]);
     let left = records.iter().filter(|record| record.0.contains("external")).map(|record| &*record.2);
     assert_eq!(left.collect::<Vec<_>>(), [OTHER_TUNNEL, text], "the old tunnel's name is not asked for");
+}
+
+/// A tunnel that a file beside its `cloudflared` configures, as `cloudflared`'s own and that of adyanth's operator: listed
+/// behind a new one, its hostnames move to that one.
+#[test]
+fn from_a_tunnel_that_a_file_configures() {
+    const SERVICE: &str = "http://file.shop.svc:80";
+    let harness = harness(&[], &[]);
+    let old = harness.cloudflare.add_tunnel("old");
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("old").config_source = ConfigSource::Local);
+    let record = json!({"name": "file.example.com", "type": "CNAME", "content": format!("{old}.cfargotunnel.com"), "proxied": true});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let before = harness.cloudflare.configuration(&old);
+    let both = format!("{},{old}", harness.tunnel);
+    let settings = [("CF_TUNNEL_ID", &*both), ("ADOPT", "tunnel"), ("MOVE_GRACE", "0s")];
+    let program = harness.start_with(&settings);
+    for _ in 0..4 {
+        let _ = program.external_dns().run_loop(&[published("file.example.com", SERVICE)]);
+    }
+    assert_eq!(harness.service_at("file.example.com", "/"), SERVICE);
+    assert_eq!(
+        harness.cloudflare.configuration(&old),
+        before,
+        "the tunnel that the file configures is not written"
+    );
+    drop(program);
+    let alone = harness.start();
+    let rest = alone.external_dns().run_loop(&[published("file.example.com", SERVICE)]).expect("it is ours");
+    assert_eq!(rest, Changes::default());
 }

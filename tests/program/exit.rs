@@ -213,6 +213,7 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
             ["CF_API_TOKN", "is no setting"],
             ["hand.example.com", &pair("refused", "record_held")],
             [&pair("version", env!("CARGO_PKG_VERSION")), "starting"],
+            [&pair("credential", "CF_API_TOKEN"), "starting"],
         ] {
             assert!(has(texts), "{format}: {texts:?} is missing in {said:#?}");
         }

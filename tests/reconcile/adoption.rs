@@ -3,9 +3,10 @@
 mod heritage;
 mod writes;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan, tunnels_in_the_way};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
@@ -366,6 +367,55 @@ fn a_record_that_cloudflare_manages_is_never_taken_over() {
     assert_eq!(cloudflare, before);
     let line = plan.refusals[0].to_string();
     assert!(!line.contains("ADOPT") && line.contains("take the custom domain off"), "{line}");
+}
+
+/// The first rule that matches a request answers it, and a rule that no request reached may come to be reached.
+#[test]
+fn a_takeover_that_changes_which_rule_answers_a_request_is_told_with_the_rule_that_loses_it() {
+    let at = |hostname: &str, path: &str| {
+        format!(r#"{{"hostname":"{hostname}","path":"{path}","service":"{WANTED}"}}"#)
+    };
+    let asked = |name: &str, path: &str| {
+        let mut endpoint = published(name, WANTED);
+        let path = (!path.is_empty()).then(|| Property::new("webhook/tunnel-path", path));
+        endpoint.provider_specific.extend(path);
+        endpoint.set_identifier = endpoint.provider_specific.len().to_string() + name;
+        endpoint
+    };
+    let wildcard = "*.example.com";
+    for (label, rules, desired, told) in [
+        (
+            "in their order",
+            [at(NAME, "^/api/admin"), at(NAME, "/api")],
+            [(NAME, "/api"), (NAME, "^/api/admin")],
+            None,
+        ),
+        (
+            "a narrower one behind a wider one",
+            [at(NAME, "/api"), at(NAME, "^/api/admin")],
+            [(NAME, "/api"), (NAME, "^/api/admin")],
+            Some(
+                r#"taken over (path "^/api/admin"), it comes to stand in front of the rule for "a.example.com" "/api" and gets requests of it"#,
+            ),
+        ),
+        (
+            "behind a wildcard's, which another hostname takes over",
+            [at(wildcard, "/api"), at(NAME, "")],
+            [(NAME, ""), (wildcard, "/api")],
+            Some(
+                r#"taken over (path ""), it comes to stand in front of the rule for "*.example.com" "/api" and gets requests of it"#,
+            ),
+        ),
+    ] {
+        let names: BTreeSet<&str> = desired.iter().map(|(name, _)| *name).collect();
+        let home = target(HOME);
+        let records: Vec<_> = names.iter().map(|name| (*name, "CNAME", &*home)).collect();
+        let mut cloudflare = FakeCloudflare::new(&rules, &records).adopting(&["tunnel"]);
+        let plan = cloudflare.run_loop(&desired.map(|(name, path)| asked(name, path)), usize::MAX);
+        assert!(plan.refusals.is_empty() && !plan.hosts.is_empty(), "{label}: {plan:?}");
+        let notes: Vec<&str> = plan.notes.iter().map(|note| &*note.text).collect();
+        assert_eq!(notes, told.into_iter().collect::<Vec<_>>(), "{label}");
+    }
 }
 
 /// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer takes

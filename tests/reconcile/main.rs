@@ -9,6 +9,7 @@
 mod access;
 mod access_guard;
 mod adoption;
+mod foreign_endpoints;
 mod foreign_rules;
 mod hostname;
 mod laws;

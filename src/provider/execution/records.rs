@@ -65,7 +65,9 @@ impl Execution<'_> {
     fn report_adoptions(&self, pieces: &[Piece<'_>]) {
         for host in pieces.iter().filter_map(|piece| self.plan.host(piece.hostname)) {
             for adoption in &host.adoptions {
-                logging::log(Level::Info, module_path!(), &describe_adoption(&host.hostname, adoption));
+                for line in describe_adoption(&host.hostname, adoption) {
+                    logging::log(Level::Info, module_path!(), &line);
+                }
                 self.writer.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }

@@ -68,7 +68,7 @@ fn a_check_of_what_is_right_says_so_line_by_line() {
         ]
     );
     for part in [
-        "active\n",
+        "active, from CF_API_TOKEN\n",
         &*harness.tunnel,
         "version 1, 3 rules",
         "active, paid plan",

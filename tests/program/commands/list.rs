@@ -298,3 +298,70 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
         }
     }
 }
+
+/// What a move from the dashboard begins with: the objects are applied as they are printed.
+#[test]
+fn foreign_rules_are_printed_as_objects_that_take_them_over_with_every_option() {
+    let harness = Harness::new();
+    for name in ["app.example.com", "*.wild.example.com"] {
+        let content = format!("{}.cfargotunnel.com", harness.tunnel);
+        let record = json!({"name": name, "type": "CNAME", "content": content, "proxied": true});
+        harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    }
+    let rules = r#"{"hostname":"app.example.com","path":"^/api","service":"https://api:443","originRequest":{"noTLSVerify":true,"connectTimeout":5},"id":"7"},{"hostname":"app.example.com","path":"^/api/v2","service":"http://shadowed:80"},{"hostname":"app.example.com","service":"http://app:80"},{"hostname":"*.wild.example.com","service":"http_status:204"},{"hostname":"other.example.com","service":"http://jo:s3cret@app:80"}"#;
+    let document = |rules: &str| format!(r#"{{"ingress":[{rules},{{"service":"http_status:404"}}]}}"#);
+    harness.cloudflare.put_configuration(&harness.tunnel, &document(rules)).expect("cloudflared takes it");
+    let said = run(&harness, &["list", "--as=dnsendpoint", "--namespace=web"], &[]);
+    let shadowed = r#"taken over, it comes to stand in front of the rule for "app.example.com" "^/api" and gets requests of it"#;
+    let digest =
+        said.out.split("wild.example.com-").nth(1).map(|rest| &rest[..3]).expect("a name of its own");
+    let expected = format!(
+        r##"# home, rule 2, "app.example.com" "^/api/v2" is left out: {shadowed}
+# home, rule 5, "other.example.com" "" is left out: no proxied record leads its hostname to this tunnel
+---
+apiVersion: externaldns.k8s.io/v1alpha1
+kind: DNSEndpoint
+metadata: {{"name":"wild.example.com-{digest}","namespace":"web"}}
+spec:
+  endpoints:
+    # home, rule 4, "*.wild.example.com" ""
+    #   hostname: "*.wild.example.com"
+    #   target: "http_status:204"
+    - {{"dnsName":"*.wild.example.com","targets":["http_status:204"],"recordType":"CNAME"}}
+---
+apiVersion: externaldns.k8s.io/v1alpha1
+kind: DNSEndpoint
+metadata: {{"name":"app.example.com","namespace":"web"}}
+spec:
+  endpoints:
+    # home, rule 1, "app.example.com" "^/api"
+    # No annotation says these fields, which stay as long as the rule does: id
+    #   hostname: "app.example.com"
+    #   set-identifier: "rule 1"
+    #   target: "https://api:443"
+    #   webhook-origin-connect-timeout: "5s"
+    #   webhook-origin-no-tls-verify: "true"
+    #   webhook-tunnel-path: "^/api"
+    - {{"dnsName":"app.example.com","targets":["https://api:443"],"recordType":"CNAME","setIdentifier":"rule 1","providerSpecific":[{{"name":"webhook/origin-connect-timeout","value":"5s"}},{{"name":"webhook/origin-no-tls-verify","value":"true"}},{{"name":"webhook/tunnel-path","value":"^/api"}}]}}
+    # home, rule 3, "app.example.com" ""
+    #   hostname: "app.example.com"
+    #   target: "http://app:80"
+    - {{"dnsName":"app.example.com","targets":["http://app:80"],"recordType":"CNAME"}}
+"##
+    );
+    assert_eq!((said.code, &*said.errors, &*said.out), (Some(0), "", &*expected));
+
+    let items = said.out.lines().filter_map(|line| line.strip_prefix("    - "));
+    let sent = |item: &str| -> Endpoint {
+        let endpoint = serde_json::from_str(item).expect("an endpoint");
+        Endpoint { labels: [("resource", "crd/web/moved")].into_iter().collect(), ..endpoint }
+    };
+    let desired: Vec<Endpoint> = items.map(sent).collect();
+    let program = harness.start_with(&[("ADOPT", "tunnel")]);
+    program.external_dns().run_loop(&desired).expect("taken over");
+    let standing = [&harness.rules()[..], &[]].concat().join(",");
+    assert_eq!(standing, format!(r#"{rules},{{"service":"http_status:404"}}"#), "every byte is as it was");
+    drop(program);
+    let left = run(&harness, &["list", "--as=dnsendpoint"], &[]).out;
+    assert!(left.lines().all(|line| line.starts_with("# ")) && left.lines().count() == 2, "{left}");
+}

@@ -3,7 +3,9 @@
 use super::decide::Desired;
 use super::{Host, Placed};
 use super::{heritage, obstacle};
-use crate::model::{Record, TunnelId};
+use crate::ingress::Rule;
+use crate::model::json::shown;
+use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
@@ -137,21 +139,32 @@ pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<B
     Some(smallest(&needs))
 }
 
-/// What becomes ours with the stamp.
-pub(super) fn adoptions(host: &Host<'_>) -> Vec<Adoption> {
+/// What becomes ours with the stamp, for the `desired` endpoints.
+pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().map(|record| record_adoption(record));
-    records.chain(host.adopted_rules.iter().map(rule_adoption)).collect()
+    records.chain(host.adopted_rules.iter().map(|placed| rule_adoption(host, placed, desired))).collect()
 }
 
-fn record_adoption(Record { kind, content, comment, .. }: &Record) -> Adoption {
-    let mut was = format!("record {kind} {content:?}");
-    if !comment.is_empty() {
-        was.push_str(&format!(" with the comment {comment:?}"));
+fn record_adoption(record: &Record) -> Adoption {
+    let Record { name, kind, content, proxied, ttl, comment, .. } = record.clone();
+    let whole = NewRecord { name, kind, content, proxied, ttl, comment };
+    let json = serde_json::to_string(&whole).expect("texts, numbers and booleans are always JSON");
+    Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
+}
+
+fn rule_adoption(host: &Host<'_>, (tunnel, rule): &Placed<'_>, desired: &[Desired<'_>]) -> Adoption {
+    let path = rule.path();
+    let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
+    let wanted = desired.iter().find(|desired| desired.path() == path);
+    let after = wanted.and_then(|desired| {
+        let wanted = Rule::wanted(desired.publication.rule.as_ref()?);
+        Some(document(desired.tunnel())?.effect(&wanted))
+    });
+    let mut options = document(tunnel).map(|document| document.effect(rule)).unwrap_or_default();
+    options.retain(|option| after.as_ref().is_some_and(|after| !after.contains(option)));
+    Adoption {
+        path: Some(path.unwrap_or_default().into()),
+        was: format!("rule of tunnel {tunnel} {}", shown(rule.raw().get())),
+        options,
     }
-    Adoption { path: None, was }
-}
-
-fn rule_adoption((tunnel, rule): &Placed<'_>) -> Adoption {
-    let was = format!("rule of tunnel {tunnel} with service {:?}", rule.service());
-    Adoption { path: Some(rule.path().unwrap_or_default().into()), was }
 }

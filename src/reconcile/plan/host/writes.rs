@@ -74,7 +74,7 @@ pub(super) fn host_plan(
         stamp,
         edits,
         unstamp,
-        adoptions: adoption::adoptions(host),
+        adoptions: adoption::adoptions(host, desired),
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
         without_tunnel: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
