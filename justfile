@@ -18,7 +18,7 @@ cost_of_release := "tests/cost/last-release.txt"
 actionlint_version := "v1.7.12"
 
 # The limit and the aim of the x86_64 static binary, which docs/operations.md states beside its size.
-size_limit_bytes := "3400000"
+size_limit_bytes := "3600000"
 size_aim_bytes := "2500000"
 
 # List every task.
