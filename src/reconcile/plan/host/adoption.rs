@@ -147,7 +147,7 @@ pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoptio
 
 fn record_adoption(record: &Record) -> Adoption {
     let Record { name, kind, content, proxied, ttl, comment, .. } = record.clone();
-    let whole = NewRecord { name, kind, content, proxied, ttl, comment };
+    let whole = NewRecord { name, kind: kind.into(), content, proxied, ttl, comment };
     let json = serde_json::to_string(&whole).expect("texts, numbers and booleans are always JSON");
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
