@@ -95,16 +95,16 @@ struct WireRecord<'a> {
     #[serde(default, deserialize_with = "null_is_default")]
     meta: WireMeta,
     #[serde(borrow)]
-    created_on: Option<Instant<'a>>,
+    created_on: Option<Timestamp<'a>>,
     #[serde(borrow)]
-    modified_on: Option<Instant<'a>>,
+    modified_on: Option<Timestamp<'a>>,
     #[serde(borrow)]
-    comment_modified_on: Option<Instant<'a>>,
+    comment_modified_on: Option<Timestamp<'a>>,
 }
 
 /// Without a type of its own, an optional text would be copied.
 #[derive(Deserialize)]
-struct Instant<'a>(#[serde(borrow)] Cow<'a, str>);
+struct Timestamp<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Default, Deserialize)]
 struct WireMeta {
@@ -115,7 +115,7 @@ struct WireMeta {
 impl<'de> Deserialize<'de> for Record {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wire = WireRecord::deserialize(deserializer)?;
-        let latest = |instant: Option<Instant<'_>>| latest_of(&instant?.0);
+        let latest = |time: Option<Timestamp<'_>>| latest_of(&time?.0);
         Ok(Self {
             id: wire.id,
             // The specification says punycode, but some have seen Unicode.
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for Record {
             ttl: wire.ttl.unwrap_or(TTL_AUTOMATIC),
             comment: wire.comment,
             read_only: wire.meta.read_only,
-            created_unix_seconds: wire.created_on.and_then(|instant| seconds_of(&instant.0)),
+            created_unix_seconds: wire.created_on.and_then(|time| seconds_of(&time.0)),
             // It is not known whether a change of the comment alone changes both.
             modified: latest(wire.modified_on).max(latest(wire.comment_modified_on)),
         })

@@ -8,6 +8,7 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::model::Endpoint;
+use crate::model::endpoint::annotation_of;
 use crate::ordered::sort_by;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
 use crate::reconcile::Settings;
@@ -82,7 +83,7 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let own = [("hostname", dns_name), ("set-identifier", set_identifier)].into_iter();
     let own = own.chain(targets.iter().map(|target| ("target", target)));
     let own = own.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), &**value));
-    let properties = provider_specific.iter().map(|one| (one.name.replace('/', "-"), &*one.value));
+    let properties = provider_specific.iter().map(|one| (annotation_of(&one.name), &*one.value));
     for (annotation, value) in own.chain(properties) {
         text += &format!("    #   {annotation}: {}\n", json::to_string(value));
     }

@@ -3,6 +3,7 @@
 use super::{Kind, SETTINGS, Setting};
 use crate::ingress::OriginOption;
 use crate::limits;
+use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
 /// Prefixes that only our settings have. Any variable that begins with one was meant for us.
@@ -30,7 +31,7 @@ pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
         "" => (setting.variable, setting.help.to_owned()),
         default => (setting.variable, format!("{} (default: {default})", setting.help)),
     });
-    let help = |option: OriginOption| format!("default of {}", option.property().replace('/', "-"));
+    let help = |option: OriginOption| format!("default of {}", annotation_of(option.property()));
     settings.chain(OriginOption::all().map(move |option| (option.setting(), help(option))))
 }
 

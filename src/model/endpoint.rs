@@ -117,6 +117,11 @@ impl Property {
     }
 }
 
+/// The annotation that asks for the property with this name, without ExternalDNS's prefix.
+pub(crate) fn annotation_of(property: &str) -> String {
+    property.replace('/', "-")
+}
+
 /// The labels of an endpoint, sorted by key. They are a sorted list, because a map for each of thousands of endpoints
 /// would take four times the memory. They have the type of properties, so that one sort serves both, and are shared
 /// with the endpoints derived from this one.

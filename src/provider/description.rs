@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use miniserde::json;
 
 use crate::ingress::{OriginOption, RuleEdit};
-use crate::model::endpoint::Property;
+use crate::model::endpoint::{Property, annotation_of};
 use crate::model::{LogLine, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation, Subject};
@@ -70,12 +70,12 @@ pub(super) fn describe_adoption(
 
 /// The option as it was, with the annotation that keeps it, behind ExternalDNS's prefix.
 fn describe_option(Property { name, value }: &Property) -> String {
-    let annotation = name.replace('/', "-");
     let option = OriginOption::of(name);
     let field = option.map_or("access", OriginOption::field);
-    match option.is_none_or(|option| option.parse(value).is_ok_and(|parsed| parsed.is_some())) {
-        true => format!("{field}, kept by {annotation}: {}", json::to_string(&**value)),
-        false => format!("{field} {value}, which no annotation says"),
+    if option.is_none_or(|option| option.parse(value).is_ok_and(|parsed| parsed.is_some())) {
+        format!("{field}, kept by {}: {}", annotation_of(name), json::to_string(&**value))
+    } else {
+        format!("{field} {value}, which no annotation says")
     }
 }
 

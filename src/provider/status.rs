@@ -58,8 +58,8 @@ const WITHOUT_SERVICE: &str = "it is sent without a service, or its webhook-tunn
      where it has one, its annotations have the prefix of another version of ExternalDNS";
 
 const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its annotations have the prefix of another \
-     version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has no --source for its kind; a filter of ExternalDNS leaves it out, such as \
-     --domain-filter; its object has no address in its status, and no target";
+     version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
+     no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
 
 /// What is known of all places, while nothing changes it.
 struct View<'a> {

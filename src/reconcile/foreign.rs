@@ -4,7 +4,7 @@
 //! A rule that no endpoint says so is told with the reason.
 
 use crate::ingress::{Document, Owned, Rule};
-use crate::model::endpoint::{Endpoint, Labels, Property};
+use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
@@ -94,7 +94,7 @@ impl Teller<'_> {
         let after =
             publication.rule.map(|wanted| self.document.effect(&Rule::wanted(&wanted))).unwrap_or_default();
         if let Some(lost) = self.document.effect(rule).into_iter().find(|option| !after.contains(option)) {
-            return Err(format!("no annotation keeps {} {:?}", lost.name.replace('/', "-"), lost.value));
+            return Err(format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value));
         }
         if let Some(refusal) = self.now.refusal(&hostname, path) {
             return Err(refusal.to_string());

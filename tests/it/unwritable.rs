@@ -19,15 +19,20 @@ const WEB: &str = "http://web:80";
 const A: &str = "a.example.com";
 
 /// A wildcard record that leads past the tunnels, as where a proxy served the zone before.
-fn proxy_of_a_zone(cloudflare: &Emulator) {
-    let wildcard = json!({"name": "*.example.org", "type": "A", "content": "192.0.2.50", "proxied": true});
-    cloudflare.add_record("example.org", wildcard).expect("Cloudflare takes it");
+fn proxy_of_a_zone(cloudflare: &Emulator, zone: &str) {
+    let name = format!("*.{zone}");
+    let wildcard = json!({"name": name, "type": "A", "content": "192.0.2.50", "proxied": true});
+    cloudflare.add_record(zone, wildcard).expect("Cloudflare takes it");
 }
 
 /// Nothing is published yet.
 fn below_a_proxy() -> Simulation {
     let pace = Pace { connectors: vec![0], records: 0, write: 0 };
-    let mut simulation = Simulation::new(SharedAccount::holding(proxy_of_a_zone), &[], pace);
+    let mut simulation = Simulation::new(
+        SharedAccount::holding(|cloudflare| proxy_of_a_zone(cloudflare, "example.org")),
+        &[],
+        pace,
+    );
     simulation.run_to_rest(&[]).expect("nothing is published");
     simulation
 }
@@ -175,12 +180,12 @@ fn where_only_the_content_fails_the_probe_does_not_write_a_version_in_every_loop
     let more: i64 = versions.iter().sum();
     assert!(more <= 3, "{more} versions of the same content in ten loops: {versions:?}");
 }
+
 /// Its rule was deleted by hand, and a wildcard record leads elsewhere.
 #[test]
 fn what_the_comment_of_a_long_published_hostname_says_outlives_a_tunnel_that_cannot_be_written() {
     let harness = Harness::new();
-    let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.50", "proxied": true});
-    harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
+    proxy_of_a_zone(&harness.cloudflare, "example.com");
     let program = harness.start_with(&[("NAMESPACE_GUARD", "true")]);
     let external_dns = program.external_dns();
     let of = |namespace: &str, object: &str| {
@@ -237,8 +242,7 @@ fn a_write_of_another_program_that_the_probe_overwrites_is_told_as_a_lost_update
 #[test]
 fn below_another_record_no_new_hostname_stays_offline_while_no_write_of_the_tunnel_is_answered() {
     let harness = Harness::with_foreign();
-    let wildcard = json!({"name": "*.example.com", "type": "A", "content": "192.0.2.50", "proxied": true});
-    harness.cloudflare.add_record(&harness.zone, wildcard).expect("Cloudflare takes it");
+    proxy_of_a_zone(&harness.cloudflare, "example.com");
     let program = harness.start_with(&[("REQUEST_TIMEOUT", "4s")]);
     let all: Vec<Endpoint> =
         (0..30).map(|number| published(&format!("h{number}.example.com"), WEB)).collect();
