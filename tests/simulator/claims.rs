@@ -31,8 +31,9 @@ struct Claim {
     resource: String,
     /// The last one that was asked for without mistake.
     service: Option<String>,
-    /// The object was served there, and has asked for it in every loop since.
+    /// The object was served there, and has asked for it in every loop since, in the same tunnel.
     is_held: bool,
+    tunnel: Option<&'static str>,
     /// The service that was seen at the last rest, and those that were asked for since: one of them serves. Empty where
     /// nothing is known.
     seen: BTreeSet<String>,
@@ -211,15 +212,18 @@ fn claim(slots: &BTreeMap<Slot, Claim>, slot: Slot, object: &Object, service: &s
     let resource = object.resource();
     let before = slots.get(&slot).filter(|before| before.resource == resource);
     let is_held = before.is_some_and(|before| before.is_held);
+    let tunnel = object.tunnel;
     let mut seen = before.map(|before| before.seen.clone()).unwrap_or_default();
     if object.is_sound() {
         if !seen.is_empty() {
             seen.insert(service.to_owned());
         }
-        return Claim { resource, service: Some(service.to_owned()), is_held, seen };
+        let is_held = is_held && before.is_some_and(|before| before.tunnel == tunnel);
+        return Claim { resource, service: Some(service.to_owned()), is_held, tunnel, seen };
     }
     // What is published stays.
-    Claim { service: before.and_then(|before| before.service.clone()), is_held, seen, resource }
+    let tunnel = before.map_or(tunnel, |before| before.tunnel);
+    Claim { service: before.and_then(|before| before.service.clone()), is_held, tunnel, seen, resource }
 }
 
 /// Whether the object says of Access what was said of its hostname before, or more.

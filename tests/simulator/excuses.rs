@@ -84,8 +84,8 @@ fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
     world.claims.history(object.host).tunnels.len() > 1 && others.any(|other| !other.is_sound())
 }
 
-/// An object that has had its places keeps them, whichever rivals come, as far as the stamp can name it, and unless another
-/// writer led its record elsewhere: then the hostname is in no tunnel.
+/// An object that has had its places keeps them, whichever rivals come, as long as it asks for them in the same tunnel, as far
+/// as the stamp can name it, and unless another writer led its record elsewhere: then the hostname is in no tunnel.
 fn has_rivals(world: &World, object: &Object) -> bool {
     let keeps = world.claims.holds(object)
         && !world.claims.history(object.host).is_contested()

@@ -28,6 +28,8 @@ pub(crate) struct Foreign {
     applications: BTreeMap<String, Map<String, Value>>,
     /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
     orphaned: BTreeSet<String>,
+    /// Rules of ours that an old reading brought back, by their tunnel's id. A stamp that an old list shows may name one still.
+    brought_back: BTreeSet<(String, String)>,
     /// Where objects asked for a login.
     protected: BTreeSet<Slot>,
     /// Where somebody changed what visitors get, since this was last asked for.
@@ -120,6 +122,7 @@ impl Foreign {
             records: BTreeMap::new(),
             applications: BTreeMap::new(),
             orphaned: BTreeSet::new(),
+            brought_back: BTreeSet::new(),
             protected: BTreeSet::new(),
             touched: Touched::default(),
             opened: BTreeSet::new(),
@@ -268,8 +271,10 @@ impl Foreign {
     /// since is lost, what went since is back, and no stamp names that.
     pub(crate) fn lost_update(&mut self, cloudflare: &Cloudflare, tunnel: &str) {
         let ours = self.ours(cloudflare, tunnel);
-        let stamped = ours.into_iter().filter(|rule| is_stamped(cloudflare, tunnel, &place(rule)));
-        self.wrote_document(cloudflare, tunnel, &stamped.collect::<Vec<String>>());
+        let is_named = |rule: &String| is_stamped(cloudflare, tunnel, &place(rule));
+        let (stamped, unnamed): (Vec<String>, Vec<String>) = ours.into_iter().partition(is_named);
+        self.brought_back.extend(unnamed.into_iter().map(|rule| (tunnel.to_owned(), rule)));
+        self.wrote_document(cloudflare, tunnel, &stamped);
     }
 
     /// Records were written by an old list of them, of which the process could not know that it was old: the stamps name
@@ -379,7 +384,8 @@ impl Foreign {
         if now.frame != before.frame {
             found.push(format!("foreign document: {:?} became {:?}", before.frame, now.frame));
         }
-        let is_kept = |rule: &&String| !self.may_take_rule(cloudflare, tunnel, rule);
+        let is_ours_again = |rule: &String| self.brought_back.contains(&(tunnel.to_owned(), rule.clone()));
+        let is_kept = |rule: &&String| !self.may_take_rule(cloudflare, tunnel, rule) && !is_ours_again(rule);
         let (theirs, ours): (Vec<&String>, Vec<&String>) =
             now.rules.iter().partition(|rule| before.rules.contains(rule));
         let (theirs, wanted): (Vec<_>, Vec<_>) =

@@ -186,8 +186,8 @@ fn needs_another_login(watched: &Watched) -> bool {
 
 /// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that come
 /// to need a login, or another one, are not promised that: the rule refuses until the application is at the edge. Nor are
-/// those of a name that is published below a wildcard record or withdrawn from under it, and those of a hostname with a rule
-/// that no stamp names any more. Says whether it is promised.
+/// those of a name that is published below a wildcard record or withdrawn from under it, those of a hostname with a rule that
+/// no stamp names any more, and those of an object that went in the first of two loops. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if needs_another_login(watched)
@@ -196,6 +196,7 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         || is_below_change(world, &watched.url)
         || is_of_another_rule(world, watched)
         || changes_namespace(world, &watched.url)
+        || hosts_of(&watched.url).any(|host| here.has_two_loops() && world.claims.is_handed_on(host))
     {
         return Ok(false);
     }
