@@ -36,7 +36,8 @@ pub(crate) enum Excuse {
     Orphaned,
     /// Another writer's application stands over the place.
     Covered,
-    /// Another writer's rule has the place, or would be left behind in another tunnel.
+    /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is left alone
+    /// with its record, because another zone answers for the hostname now.
     ForeignRule,
 }
 
@@ -59,7 +60,8 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
         (
             foreign.has_record_of(cloudflare, object.host),
             paths.iter().any(|path| foreign.is_covered((object.host, *path))),
-            paths.iter().any(|path| foreign.has_rule_in_way(cloudflare, object, *path)),
+            paths.iter().any(|path| foreign.has_rule_in_way(cloudflare, object, *path))
+                || foreign.has_rule_of_outer_zone(cloudflare, object.host),
         )
     });
     let all = [

@@ -103,14 +103,30 @@ pub(crate) fn is_locked(rule: &str) -> bool {
 }
 
 /// Whether a record of the rule's hostname has a stamp that names the rule.
-pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, Place { hostname, path }: &Place) -> bool {
+pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, place: &Place) -> bool {
+    zones_naming(cloudflare, tunnel, place).next().is_some()
+}
+
+/// Whether a rule is named only by a record of a zone that does not answer for the hostname any more.
+pub(crate) fn is_of_outer_zone(cloudflare: &Cloudflare, tunnel: &str, place: &Place) -> bool {
+    let mut naming = zones_naming(cloudflare, tunnel, place).peekable();
+    naming.peek().is_some() && naming.all(|zone| !is_home(cloudflare, zone, &place.hostname))
+}
+
+/// The zones with a record of the rule's hostname whose stamp names the rule.
+fn zones_naming<'c>(
+    cloudflare: &'c Cloudflare,
+    tunnel: &str,
+    Place { hostname, path }: &'c Place,
+) -> impl Iterator<Item = &'c str> {
     let digest = Digest::of(&TunnelId::parse(tunnel).expect("an id"), path.as_deref());
-    let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
-    records.any(|record| {
+    let names_it = move |record: &Record| {
         record.name == hostname::normalize(hostname)
             && Stamp::parse(record.comment.as_deref().unwrap_or_default())
                 .is_some_and(|stamp| stamp.claims.rules.contains(&digest))
-    })
+    };
+    let zones = cloudflare.zones().iter();
+    zones.filter(move |zone| cloudflare.records(&zone.id).iter().any(&names_it)).map(|zone| &*zone.id)
 }
 
 impl Foreign {
@@ -157,6 +173,15 @@ impl Foreign {
 
     pub(crate) fn is_foreign_application(&self, id: &str) -> bool {
         self.applications.contains_key(id)
+    }
+
+    /// Whether a rule of ours for the hostname is left alone with the record of a zone that does not answer for it any more.
+    pub(crate) fn has_rule_of_outer_zone(&self, cloudflare: &Cloudflare, host: &str) -> bool {
+        let mut tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+        tunnels.any(|tunnel| {
+            let mut places = self.ours(cloudflare, &tunnel.id).into_iter().map(|rule| place(&rule));
+            places.any(|place| place.hostname == host && is_of_outer_zone(cloudflare, &tunnel.id, &place))
+        })
     }
 
     /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel, which
