@@ -71,6 +71,8 @@ pub(super) struct Done {
     pub(super) fails_anew: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(super) is_unfinished: bool,
+    /// The run ended without time to write, and nothing failed or was refused in it, which could have taken the time.
+    pub(super) is_out_of_time: bool,
     /// Cloudflare accepted a write, or refused one for its content.
     pub(super) is_answered: bool,
     /// Cloudflare did not accept the credentials for a write.
@@ -147,6 +149,8 @@ impl<'a> Execution<'a> {
         }
         self.correct_stamps();
         if let Err(error) = &outcome {
+            let is_as_usual = self.done.dropped.is_empty() && self.halving_writes == 0;
+            self.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
             self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
         let before = mem::take(&mut self.waiting_work.unfinished);

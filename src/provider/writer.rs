@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use log::Level;
+use log::{Level, warn};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error};
@@ -167,9 +167,9 @@ impl Writer {
             logging::log(Level::Warn, module_path!(), &line);
         }
         if !plan.left.is_empty() {
-            let most = limits::CHANGED_HOSTNAMES_MAX;
             let text = format!(
-                "a request changes {most} hostnames at most, and the next loops go on with the others"
+                "this request changes {} hostnames, and the next loops go on with the others",
+                plan.hosts.len()
             );
             let line = LogLine::default().word("hostnames", &plan.left.len()).text(text);
             logging::log(Level::Info, module_path!(), &line);
@@ -353,11 +353,21 @@ impl Request<'_> {
             self.remember(&plan, &done, &snapshot);
         }
         let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
-        if outcome.as_ref().is_err_and(may_help) {
-            return Ok(true);
+        if done.is_out_of_time {
+            // The next turn begins where this one did, because it may have written records that have no rules yet.
+            self.shorten_turns(plan.hosts.len());
+        } else if outcome.as_ref().is_err_and(may_help) {
+            // Without time to write, the next request goes on with the same turn.
+            if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
+                return Ok(true);
+            }
+        } else {
+            // Not before: what was written without an answer is gone on with in the same turn.
+            self.waiting_work.turn_end = plan.end.clone();
+            if !plan.left.is_empty() {
+                self.waiting_work.lengthen_turns();
+            }
         }
-        // Not before: what was written without an answer is gone on with in the same turn.
-        self.waiting_work.turn_end = plan.end.clone();
         if let Err(error) = outcome {
             self.writer.report(self.changes, &plan, &done);
             return Err(failure::unwritten(&error));
@@ -373,6 +383,15 @@ impl Request<'_> {
             self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
         }
         concluded.map(|()| false)
+    }
+
+    fn shorten_turns(&mut self, hostnames: usize) {
+        if self.waiting_work.shorten_turns(hostnames) {
+            warn!(
+                "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless Cloudflare \
+                 answers slowly, this container has too little CPU; give it more CPU"
+            );
+        }
     }
 
     /// The places of our applications whose rules this request removed.
@@ -399,7 +418,7 @@ impl Request<'_> {
         let (waiting, now) = (&*self.waiting_work, clock.now());
         let turn = Turn {
             behind: waiting.turn_end.as_ref(),
-            most: if *is_dry_run { usize::MAX } else { limits::CHANGED_HOSTNAMES_MAX },
+            most: if *is_dry_run { usize::MAX } else { waiting.turn_most() },
             held: &|host| held(host, snapshot, waiting, now),
         };
         let plan = |earlier: &Earlier| {

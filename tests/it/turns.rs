@@ -1,9 +1,16 @@
 //! A request changes a thousand hostnames at most; the next ones go on behind them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cloudflare_emulator::{Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
-use test_support::harness::{Harness, published};
+use test_support::clock::ManualClock;
+use test_support::harness::{Harness, Program, published};
+
+/// So much of a request's time leaves none to write.
+const LONG: Duration = Duration::from_secs(11);
 
 /// More than fit into two requests.
 const HOSTNAMES: usize = 2 * CHANGED_HOSTNAMES_MAX + 100;
@@ -86,6 +93,55 @@ fn a_request_whose_answer_is_lost_goes_on_with_the_hostnames_of_its_own_turn() {
     assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
 }
 
+/// Otherwise each request would begin what it has no time to end, and no loop would get further.
+#[test]
+fn a_turn_that_runs_out_of_time_is_gone_on_with_by_one_of_half_as_many_hostnames() {
+    let harness = roomy();
+    let program = start_slow(&harness, &Matcher::batch());
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", HOSTNAMES);
+    for (outcome, rules) in [(Err(503), 0), (Err(503), 500), (Err(503), 1_250), (Ok(()), 2_100)] {
+        assert_eq!(external_dns.run_loop(&shops).map(drop), outcome);
+        assert_eq!(served(&harness, "example.com"), rules);
+    }
+    assert_eq!(harness.service_at("shop-0499.example.com", "/"), "http://shop:80");
+    assert_eq!(harness.log.lines_with(&["give it more CPU"]).len(), 1);
+}
+
+#[test]
+fn a_request_whose_answer_is_lost_is_not_begun_anew_without_time_to_write() {
+    let harness = roomy();
+    let put = Matcher::put_configuration();
+    harness.cloudflare.fault(put.clone(), 1, Fault::DoneButUnanswered);
+    let program = start_slow(&harness, &put);
+    assert_eq!(program.external_dns().run_loop(&shops("example.com", 2)).map(drop), Err(503));
+    let calls = harness.cloudflare.take_calls();
+    let readings = calls.iter().filter(|call| call.path.ends_with("/dns_records") && call.method == "GET");
+    assert_eq!(readings.count(), 2, "GET /records and POST /records: {calls:?}");
+}
+
+/// A place that takes all of the time would otherwise make the turns of all others ever smaller.
+#[test]
+fn beside_a_zone_that_does_not_answer_turns_stay_as_large_as_they_are() {
+    let harness = roomy();
+    let batch = Matcher::call("POST", &format!("/zones/{}/dns_records/batch", harness.zone));
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&other).record_quota = 10_000);
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let mut wanted = shops("example.com", 10);
+    wanted.extend(shops("example.org", CHANGED_HOSTNAMES_MAX - 10));
+    for _ in 0..2 {
+        harness.cloudflare.clear_faults();
+        harness.cloudflare.fault_every(batch.clone(), Fault::Reset);
+        let clock = Arc::clone(&clock);
+        harness.cloudflare.edit_after(batch.clone(), 1, move |_| clock.put_ahead(LONG));
+        assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+    }
+    assert_eq!(served(&harness, "example.org"), 990);
+}
+
 /// The limit compares all that one request deletes, and not what is done of it.
 #[test]
 fn a_mass_deletion_is_judged_over_the_whole_request() {
@@ -144,6 +200,16 @@ fn behind_a_thousand_moves_that_wait_no_hostname_is_led_to_a_tunnel_without_conn
         assert_eq!(external_dns.run_loop(&wanted).map(drop), Err(503));
         assert_eq!(harness.service_at(last, "/"), "http://shop:80");
     }
+}
+
+/// The program at a Cloudflare that takes long for the first of such calls.
+fn start_slow(harness: &Harness, call: &Matcher) -> Program {
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    harness.cloudflare.take_calls();
+    harness.cloudflare.edit_after(call.clone(), 1, move |_| clock.put_ahead(LONG));
+    program
 }
 
 /// A zone with room for all of them.

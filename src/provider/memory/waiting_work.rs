@@ -32,6 +32,8 @@ pub(crate) struct WaitingWork {
     entries: HashMap<u64, Entry>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
+    /// The number of hostnames of a turn, if turns ran out of time.
+    turn_most: Option<usize>,
     /// What the last run left undone, by hostname.
     pub(crate) unfinished: BTreeMap<Box<str>, Unfinished>,
 }
@@ -62,6 +64,22 @@ impl WaitingWork {
     /// True if nothing is remembered of any work.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The number of hostnames that one turn changes.
+    pub(crate) fn turn_most(&self) -> usize {
+        self.turn_most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
+    }
+
+    /// A turn of so many hostnames ran out of time. The next one takes half of them; true if the one before took all.
+    pub(crate) fn shorten_turns(&mut self, hostnames: usize) -> bool {
+        self.turn_most.replace((hostnames / 2).max(1)).is_none()
+    }
+
+    /// A turn had time for all that it took. The next one takes half as many more.
+    pub(crate) fn lengthen_turns(&mut self) {
+        let most = self.turn_most.map(|most| most + most.div_ceil(2));
+        self.turn_most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
     }
 
     /// The reason why the content with this key must not be sent now.
@@ -307,6 +325,21 @@ mod tests {
         waiting.refuse(2, no(), None, now);
         waiting.leave_unanswered(2, now);
         assert_eq!(waiting.reasons(&Snapshot::default(), now), [(2, no())].into());
+    }
+
+    #[test]
+    fn turns_that_run_out_of_time_get_half_as_large_and_grow_by_half_until_they_are_as_large_as_ever() {
+        let (mut waiting, most) = (WaitingWork::default(), limits::CHANGED_HOSTNAMES_MAX);
+        assert!(waiting.shorten_turns(most), "the first one");
+        assert_eq!((waiting.shorten_turns(3), waiting.turn_most()), (false, 1));
+        assert_eq!((waiting.shorten_turns(1), waiting.turn_most()), (false, 1), "and never takes none");
+        for expected in [2, 3, 5, 8, 12, 18] {
+            waiting.lengthen_turns();
+            assert_eq!(waiting.turn_most(), expected);
+        }
+        (0..10).for_each(|_| waiting.lengthen_turns());
+        assert_eq!(waiting.turn_most(), most);
+        assert!(waiting.shorten_turns(most), "the first one again");
     }
 
     #[test]
