@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_without_an_entry_and_empty_comments_are_left_out() {
+    fn lists_without_an_entry_are_left_out_and_an_empty_comment_is_written() {
         let batch = Batch {
             posts: vec![NewRecord {
                 name: "a.example".into(),
@@ -312,7 +312,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&batch).unwrap(),
-            r#"{"posts":[{"name":"a.example","type":"A","content":"192.0.2.1","proxied":false,"ttl":300}]}"#
+            r#"{"posts":[{"name":"a.example","type":"A","content":"192.0.2.1","proxied":false,"ttl":300,"comment":""}]}"#
         );
     }
 

@@ -1,5 +1,6 @@
 //! `list`: shows what is at Cloudflare, one line per hostname and path.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use miniserde::{Serialize, json};
@@ -9,13 +10,14 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::model::Endpoint;
 use crate::model::endpoint::annotation_of;
-use crate::ordered::sort_by;
+use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
 use crate::reconcile::Settings;
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, State};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::hostname_digest;
+use crate::reconcile::wildcard;
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
 
@@ -50,24 +52,37 @@ pub(super) fn read(
 
 /// The foreign rules as objects of the kind DNSEndpoint, one for each hostname, and the reasons of the others.
 pub(super) fn objects(snapshot: &Snapshot, settings: &Settings, namespace: Option<&str>) -> Report {
-    let (mut text, mut hosts) = (String::new(), Vec::new());
+    let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
     for ForeignRule { named, endpoint, unmanaged } in
         foreign_rules(snapshot, settings, namespace.unwrap_or("default"))
     {
         match endpoint {
             Err(reason) => text += &format!("# {named} is left out: {reason}\n"),
-            Ok(endpoint) => hosts.push((item(&named, &endpoint, &unmanaged), endpoint.dns_name)),
+            Ok(endpoint) => {
+                let item = item(&named, &endpoint, &unmanaged);
+                let (paths, items) = hosts.entry(endpoint.dns_name).or_default();
+                paths.push(endpoint.set_identifier);
+                items.push_str(&item);
+            }
         }
     }
-    sort_by(&mut hosts, |(_, one), (_, other)| one.cmp(other));
     let place = namespace.map(|namespace| format!(",\"namespace\":{}", json::to_string(namespace)));
     let place = place.unwrap_or_default();
-    for items in hosts.chunk_by(|(_, one), (_, other)| one == other) {
-        let name = items.first().map(|(_, hostname)| object_name(hostname)).unwrap_or_default();
-        text += &format!("---\n{KIND}metadata: {{\"name\":\"{name}\"{place}}}\nspec:\n  endpoints:\n");
-        text.extend(items.iter().map(|(item, _)| &**item));
+    for (hostname, (paths, items)) in hosts {
+        let name = object_name(&hostname, &paths);
+        text += &format!("---\n{KIND}metadata: {{\"name\":\"{name}\"{place}}}\nspec:\n  endpoints:\n{items}");
     }
-    Report { text, is_well: true }
+    Report { text: in_yaml(&text), is_well: true }
+}
+
+/// A text in which only line ends end a line, also where JSON and YAML disagree: each reads the escapes, and YAML no two
+/// of them as one character.
+fn in_yaml(text: &str) -> String {
+    let escaped = text.chars().map(|character| match character {
+        '\u{7f}'..='\u{ffff}' => format!("\\u{:04x}", u32::from(character)),
+        _ => character.to_string(),
+    });
+    escaped.collect()
 }
 
 /// An endpoint, as JSON, which is YAML too. Before it stand the annotations that ask for the same on an object of its own.
@@ -83,7 +98,10 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let own = [("hostname", dns_name), ("set-identifier", set_identifier)].into_iter();
     let own = own.chain(targets.iter().map(|target| ("target", target)));
     let own = own.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), &**value));
-    let properties = provider_specific.iter().map(|one| (annotation_of(&one.name), &*one.value));
+    // Without the word an Ingress is taken to have the wildcard from its certificate.
+    let word = wildcard::word(dns_name);
+    let properties = provider_specific.iter().chain(&word);
+    let properties = properties.map(|one| (annotation_of(&one.name), &*one.value));
     for (annotation, value) in own.chain(properties) {
         text += &format!("    #   {annotation}: {}\n", json::to_string(value));
     }
@@ -91,10 +109,17 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     text + &format!("    - {json}\n")
 }
 
-/// A name that Kubernetes takes, and that no other hostname's object has.
-fn object_name(hostname: &str) -> String {
+/// A name that Kubernetes takes, and that no other hostname's object has. A path is printed until it is ours, so an object
+/// that is printed later has another name too.
+fn object_name(hostname: &str, paths: &[String]) -> String {
     let plain = hostname.replace("*.", "").replace('_', "u");
-    if plain == hostname { plain } else { format!("{plain}-{}", hostname_digest(hostname)) }
+    let first = paths.iter().min().map_or("", |path| path);
+    if plain == hostname && first.is_empty() {
+        return plain;
+    }
+    let name = format!("{plain}-{}", hostname_digest(&[hostname, first].concat()));
+    let end = name.get(name.len().saturating_sub(HOSTNAME_MAX_BYTES)..).unwrap_or(&name);
+    end.trim_start_matches(['.', '-']).to_owned()
 }
 
 pub(super) fn report(entries: &[Entry], json: bool) -> Report {

@@ -19,9 +19,8 @@ use crate::secret::Secret;
 /// The settings that were given, and what is to be said of them.
 pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
-    given: BTreeMap<&'static str, &'a str>,
-    /// The further names in use, by variable.
-    further: BTreeMap<&'static str, &'static str>,
+    /// By variable, the name that it was given under and its text.
+    given: BTreeMap<&'static str, (&'static str, &'a str)>,
     pub(super) credential_name: &'static str,
     pub(super) credential_file: Option<PathBuf>,
     /// Each begins with the variable's name.
@@ -45,7 +44,6 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             variables: given,
             given: BTreeMap::new(),
-            further: BTreeMap::new(),
             credential_name: "",
             credential_file: None,
             mistakes: Vec::new(),
@@ -68,7 +66,7 @@ impl<'a> Reader<'a> {
                     reader.warnings.push(warning);
                 }
                 Some(variable) => {
-                    reader.given.insert(variable, text);
+                    reader.given.insert(variable, (variable, text));
                 }
             }
         }
@@ -85,10 +83,9 @@ impl<'a> Reader<'a> {
             let Some(text) = given else { continue };
             match own.iter().find(|own| group(own) == group(variable)) {
                 None => {
-                    self.given.insert(variable, text);
-                    self.further.insert(variable, further);
+                    self.given.insert(variable, (further, text));
                 }
-                Some(own) if *kind == Kind::Limit && self.given.get(own) != Some(&text) => {
+                Some(own) if *kind == Kind::Limit && self.text(own) != Some(text) => {
                     self.mistake(own, format_args!("and {further} differ; keep {own}"));
                 }
                 Some(own) => self.warnings.push(format!("{further} is ignored beside {own}")),
@@ -98,7 +95,7 @@ impl<'a> Reader<'a> {
 
     /// The name under which a setting was given.
     pub(super) fn name<'v>(&self, variable: &'v str) -> &'v str {
-        self.further.get(variable).copied().unwrap_or(variable)
+        self.given.get(variable).map_or(variable, |(name, _)| name)
     }
 
     pub(super) fn mistake(&mut self, variable: &str, problem: impl Display) {
@@ -114,7 +111,7 @@ impl<'a> Reader<'a> {
     pub(super) fn text(&self, variable: &str) -> Option<&'a str> {
         let default =
             || SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.default);
-        self.given.get(variable).copied().or_else(default).filter(|text| !text.is_empty())
+        self.given.get(variable).map(|(_, text)| *text).or_else(default).filter(|text| !text.is_empty())
     }
 
     /// What the text stands for, unless there is none or it is wrong.

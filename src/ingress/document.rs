@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::edit::{EditRefusal, Owned, RuleEdit, apply};
 use super::origin_request::effect;
 use super::raw_object::{RawObject, from_json, is_null, list};
-use super::rule::Rule;
+use super::rule::{Rule, WantedRule};
 use crate::model::endpoint::Property;
 
 const NOT_AN_OBJECT: &str = "the tunnel's configuration is not a JSON object";
@@ -98,9 +98,14 @@ impl Document {
         self.origin().and_then(|origin| is_set(&origin, "bastionMode")).unwrap_or_default()
     }
 
-    /// The options that cloudflared goes by for a rule of the tunnel, as properties.
-    pub fn effect(&self, rule: &Rule) -> Vec<Property> {
-        effect(&rule.origin().unwrap_or_default(), &self.origin().unwrap_or_default())
+    /// The options by which cloudflared goes for a rule of the tunnel, and would not for the `wanted` one of the tunnel of
+    /// `other`.
+    pub fn changes(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
+        let effect = |document: &Self, rule: &Rule| {
+            effect(&rule.origin().unwrap_or_default(), &document.origin().unwrap_or_default())
+        };
+        let after = effect(other, &Rule::wanted(wanted));
+        effect(self, rule).into_iter().filter(|option| !after.contains(option)).collect()
     }
 
     fn origin(&self) -> Option<RawObject<'_>> {

@@ -175,7 +175,7 @@ impl Rule {
     }
 
     /// A new rule in its wanted form.
-    pub fn wanted(wanted: &WantedRule) -> Self {
+    pub(super) fn wanted(wanted: &WantedRule) -> Self {
         Self::parse(wanted.to_raw())
     }
 

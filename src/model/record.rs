@@ -58,7 +58,6 @@ pub struct NewRecord {
     pub proxied: bool,
     /// In seconds; 1 for automatic.
     pub ttl: u32,
-    /// Empty for none.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// Empty for none. It is written nevertheless: what restores a record takes its stamp off.
     pub comment: Box<str>,
 }

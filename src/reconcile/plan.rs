@@ -381,22 +381,23 @@ fn unchecked_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
 
 /// Rules that are taken over and answer other requests from then on, in this request or in the next.
 fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned<'_>>) -> Vec<Note> {
-    let hosts: Vec<&HostPlan> = plan.hosts.iter().filter(|host| !host.adoptions.is_empty()).collect();
-    let owned = owned.iter().filter(|_| !hosts.is_empty());
-    let owned = owned.map(|(id, owned)| (*id, owned.and(&|rule| plan.taken_over.has(id, rule))));
-    let owned: BTreeMap<&TunnelId, Owned<'_>> = inserted(owned);
+    let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
+    let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
+    let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
     let mut notes = Vec::new();
-    for (host, hostname) in
-        hosts.iter().filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)))
-    {
-        let mut rules = snapshot.rules_of(&hostname);
-        let stays = |tunnel, rule: &Rule| host.claims.rules.contains(&Digest::of(tunnel, rule.path()));
-        rules.retain(|(tunnel, rule)| plan.taken_over.has(tunnel, rule) && stays(tunnel, rule));
-        notes.extend(rules.into_iter().filter_map(|(tunnel, rule)| {
-            let change = owned.get(tunnel)?.reordered(&hostname, rule.path())?;
-            let path = rule.path().unwrap_or_default();
-            Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
-        }));
+    for (tunnel, owned) in owned.iter().filter(|_| !hosts.is_empty()) {
+        let owned = owned.and(&|rule| plan.taken_over.has(tunnel, rule));
+        for (host, hostname) in &hosts {
+            let rules =
+                snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
+            let stays = |rule: &Rule| host.claims.rules.contains(&Digest::of(tunnel, rule.path()));
+            let taken = rules.filter(|rule| plan.taken_over.has(tunnel, rule) && stays(rule));
+            notes.extend(taken.filter_map(|rule| {
+                let change = owned.reordered(hostname, rule.path())?;
+                let path = rule.path().unwrap_or_default();
+                Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
+            }));
+        }
     }
     notes
 }

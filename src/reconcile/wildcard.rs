@@ -44,7 +44,7 @@ pub struct UnaskedWildcard {
 }
 
 /// The word, in which each published wildcard is shown.
-pub(super) fn word(dns_name: &str) -> Option<Property> {
+pub fn word(dns_name: &str) -> Option<Property> {
     is_wildcard(dns_name).then(|| Property::new(TUNNEL_WILDCARD, ASKED))
 }
 

@@ -37,6 +37,12 @@ type tunnels struct {
 // at the emulator.
 func connectTunnels(t *testing.T, cloudflare *emulator, connected ...tunnel) *tunnels {
 	t.Helper()
+	return connectTrusting(t, cloudflare, nil, connected...)
+}
+
+// connectTrusting is connectTunnels, with authorities of origins that cloudflared trusts without an option.
+func connectTrusting(t *testing.T, cloudflare *emulator, authorities []byte, connected ...tunnel) *tunnels {
+	t.Helper()
 	binary := os.Getenv(cloudflaredVariable)
 	if binary == "" {
 		t.Skipf("SKIPPED: %s names no binary of cloudflared", cloudflaredVariable)
@@ -55,7 +61,7 @@ func connectTunnels(t *testing.T, cloudflare *emulator, connected ...tunnel) *tu
 	opened := &tunnels{Edge: made, cloudflare: cloudflare, replicas: map[string]int{}}
 	opened.takeVisitors(t)
 	authority := filepath.Join(t.TempDir(), "authority.pem")
-	if err := os.WriteFile(authority, made.Certificate(), 0o600); err != nil {
+	if err := os.WriteFile(authority, append(made.Certificate(), authorities...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range connected {
@@ -105,25 +111,10 @@ func (f followed) Applied(tunnel string, version, connectors int) error {
 }
 
 // runToken asks for a tunnel's token as `cloudflared` is run with it.
-func (e *emulator) runToken(t *testing.T, tunnel tunnel) string {
+func (e *emulator) runToken(t *testing.T, tunnel tunnel) (token string) {
 	t.Helper()
-	request, err := http.NewRequest("GET", fmt.Sprintf("%s/accounts/%s/cfd_tunnel/%s/token", e.BaseURL, e.Account, tunnel.ID), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+e.Token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var answer struct {
-		Result string `json:"result"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Result == "" {
-		t.Fatalf("no token: %s %v", response.Status, err)
-	}
-	return answer.Result
+	e.call(t, "GET", fmt.Sprintf("/accounts/%s/cfd_tunnel/%s/token", e.Account, tunnel.ID), nil, &token)
+	return token
 }
 
 // arrives awaits that everything that stands at the emulator is where visitors meet it.

@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
+	"net/http"
 	"path"
 	"strings"
 	"testing"
@@ -15,6 +18,37 @@ type emulator struct{ *harness.Emulator }
 func startEmulator(t *testing.T) *emulator {
 	t.Helper()
 	return &emulator{harness.StartEmulator(t)}
+}
+
+// call makes a call of Cloudflare's API, and decodes the result where it is wanted.
+func (e *emulator) call(t *testing.T, method, path string, body, result any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method == http.MethodGet {
+		text = nil
+	}
+	request, err := http.NewRequest(method, e.BaseURL+path, bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+e.Token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer := struct {
+		Success bool `json:"success"`
+		Errors  any  `json:"errors"`
+		Result  any  `json:"result"`
+	}{Result: result}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || !answer.Success {
+		t.Fatalf("%s %s: %s %v %v", method, path, response.Status, answer.Errors, err)
+	}
 }
 
 // fault is what goes wrong with matching calls: all of them, only the first, or all from one on.

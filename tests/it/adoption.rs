@@ -94,7 +94,7 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     let rule = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
     let expected = [
         format!("INFO taken over, was=record {record} hostname={name}"),
-        format!("INFO taken over, was=rule of tunnel {tunnel} {rule} hostname={name}"),
+        format!("INFO taken over, was=rule 1 of tunnel {tunnel} {rule} hostname={name}"),
     ];
     // The page is told as well.
     told.retain(|line| !line.contains("refused=undecided"));
@@ -136,7 +136,7 @@ fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_option
             parts.concat()
         };
         let was = joined("taken over, was ");
-        let expected = format!("rule of tunnel {} {}", harness.tunnel, rule("[redacted]@"));
+        let expected = format!("rule 1 of tunnel {} {}", harness.tunnel, rule("[redacted]@"));
         assert_eq!(was, expected);
         let kept = joined("taken over, options that change ");
         for said in [
@@ -323,4 +323,12 @@ fn a_takeover_that_deleted_records_goes_on_where_its_rule_could_not_be_written()
     }
     assert_eq!(harness.service_at("a.example.com", "/"), WANTED);
     assert_at_rest(&harness.cloudflare, || program.external_dns().run_loop(&desired).expect("at rest"));
+    let told = lines_about(&harness, "a.example.com").join("\n");
+    for (kind, content) in [("A", "192.0.2.1"), ("A", "192.0.2.2"), ("TXT", heritage)] {
+        let content = json!(content);
+        let record = format!(
+            r#"was=record {{"name":"a.example.com","type":"{kind}","content":{content},"proxied":false,"ttl":1,"comment":""}}"#
+        );
+        assert_eq!(told.matches(&record).count(), 1, "{record}: {told}");
+    }
 }

@@ -374,3 +374,20 @@ fn what_is_published_with_a_policy_names_the_application_that_protects_it() {
     let [Published { what, .. }] = &found[..] else { panic!("{found:?}") };
     assert!(what.ends_with("; protected by [\"a.example.com (ExternalDNS default)\"]"), "{what}");
 }
+
+/// cloudflared ignores a password in a service, so one may stand there for years.
+#[test]
+fn neither_the_list_nor_a_refusal_shows_the_password_of_a_foreign_rule() {
+    let wanted = |path| {
+        let properties = [("tunnel-service", "http://web:80"), ("tunnel-path", path)];
+        Endpoint { set_identifier: path.to_owned(), ..published("a.example.com", &properties) }
+    };
+    let theirs = rule("a.example.com", "^/b").replace("//theirs", "//jo:s3cret@theirs");
+    let mut cloudflare = published_then(&[wanted("^/a")], |cloudflare| {
+        cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs));
+    });
+    assert_eq!(lines(&cloudflare)[1], "a.example.com ^/b http://[redacted]@theirs:80 home - foreign");
+    let refusals = cloudflare.run_loop(&[wanted("^/a"), wanted("^/b")], usize::MAX).refusals;
+    let told = refusals.iter().map(ToString::to_string).collect::<String>();
+    assert!(told.contains("service \"http://[redacted]@theirs:80\""), "{told}");
+}

@@ -327,6 +327,7 @@ spec:
     # home, rule 4, "*.wild.example.com" ""
     #   hostname: "*.wild.example.com"
     #   target: "http_status:204"
+    #   webhook-tunnel-wildcard: "true"
     - {{"dnsName":"*.wild.example.com","targets":["http_status:204"],"recordType":"CNAME"}}
 ---
 apiVersion: externaldns.k8s.io/v1alpha1
@@ -337,12 +338,12 @@ spec:
     # home, rule 1, "app.example.com" "^/api"
     # No annotation says these fields, which stay as long as the rule does: id
     #   hostname: "app.example.com"
-    #   set-identifier: "rule 1"
+    #   set-identifier: "^/api"
     #   target: "https://api:443"
     #   webhook-origin-connect-timeout: "5s"
     #   webhook-origin-no-tls-verify: "true"
     #   webhook-tunnel-path: "^/api"
-    - {{"dnsName":"app.example.com","targets":["https://api:443"],"recordType":"CNAME","setIdentifier":"rule 1","providerSpecific":[{{"name":"webhook/origin-connect-timeout","value":"5s"}},{{"name":"webhook/origin-no-tls-verify","value":"true"}},{{"name":"webhook/tunnel-path","value":"^/api"}}]}}
+    - {{"dnsName":"app.example.com","targets":["https://api:443"],"recordType":"CNAME","setIdentifier":"^/api","providerSpecific":[{{"name":"webhook/origin-connect-timeout","value":"5s"}},{{"name":"webhook/origin-no-tls-verify","value":"true"}},{{"name":"webhook/tunnel-path","value":"^/api"}}]}}
     # home, rule 3, "app.example.com" ""
     #   hostname: "app.example.com"
     #   target: "http://app:80"
@@ -364,4 +365,53 @@ spec:
     drop(program);
     let left = run(&harness, &["list", "--as=dnsendpoint"], &[]).out;
     assert!(left.lines().all(|line| line.starts_with("# ")) && left.lines().count() == 2, "{left}");
+
+    // What is printed later is applied beside what was applied before, and not over it.
+    let rules =
+        format!(r#"{{"hostname":"app.example.com","path":"^/new","service":"http://new:80"}},{rules}"#);
+    harness.cloudflare.put_configuration(&harness.tunnel, &document(&rules)).expect("cloudflared takes it");
+    let later = run(&harness, &["list", "--as=dnsendpoint"], &[]).out;
+    assert!(later.contains("metadata: {\"name\":\"app.example.com-"), "{later}");
+    assert!(
+        later.contains(r#""setIdentifier":"^/new""#),
+        "no two objects of a hostname have one identifier: {later}"
+    );
+}
+
+/// YAML ends a line where JSON does not, and has characters that it does not take; Kubernetes takes a name of 253 characters.
+#[test]
+fn foreign_rules_with_odd_texts_and_names_are_printed_as_what_kubernetes_takes() {
+    let harness = Harness::new();
+    let label = "a".repeat(57);
+    let long = format!("_{label}.{label}.{label}.{label}.{}.example.com", "a".repeat(8));
+    assert_eq!(long.len(), 253);
+    let rules: Vec<String> = ["_k_.example.com", &long]
+        .iter()
+        .map(|name| {
+            let content = format!("{}.cfargotunnel.com", harness.tunnel);
+            let record = json!({"name": name, "type": "CNAME", "content": content, "proxied": true});
+            harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+            format!(
+                "{{\"hostname\":\"{name}\",\"service\":\"unix:/a,b\",\"x\u{85}- y\":1,\"originRequest\":{{\"proxyAddress\":\"a\u{2028}b😀\"}}}},"
+            )
+        })
+        .collect();
+    let document = format!(r#"{{"ingress":[{}{{"service":"http_status:404"}}]}}"#, rules.concat());
+    harness.cloudflare.put_configuration(&harness.tunnel, &document).expect("cloudflared takes it");
+    let said = run(&harness, &["list", "--as=dnsendpoint"], &[]).out;
+    let is_plain = |character: char| matches!(character, '\n' | ' '..='~' | '\u{10000}'..);
+    assert!(said.chars().all(is_plain) && said.contains("x\\u0085- y"), "{said:?}");
+    let names =
+        said.lines().filter_map(|line| line.strip_prefix(r#"metadata: {"name":""#)?.strip_suffix("\"}"));
+    let names: Vec<&str> = names.collect();
+    assert!(
+        matches!(names[..], [long, short] if long.len() <= 253 && short.starts_with("uku.example.com-")),
+        "{said}"
+    );
+    // ExternalDNS takes an annotation `target` apart at commas.
+    assert!(said.contains("    #   webhook-tunnel-service: \"unix:/a,b\"\n"), "{said}");
+    let items = said.lines().filter_map(|line| line.strip_prefix("    - "));
+    for endpoint in items.map(|item| serde_json::from_str::<Endpoint>(item).expect("an endpoint")) {
+        assert_eq!(endpoint.property("webhook/origin-proxy-address"), Some("a\u{2028}b😀"));
+    }
 }

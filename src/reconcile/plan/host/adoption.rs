@@ -3,7 +3,7 @@
 use super::decide::Desired;
 use super::{Host, Placed};
 use super::{heritage, obstacle};
-use crate::ingress::Rule;
+use crate::ingress::Document;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
@@ -139,10 +139,11 @@ pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<B
     Some(smallest(&needs))
 }
 
-/// What becomes ours with the stamp, for the `desired` endpoints.
+/// What becomes ours with the stamp or goes for it, for the `desired` endpoints.
 pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
-    let records = host.adopted_records.iter().map(|record| record_adoption(record));
-    records.chain(host.adopted_rules.iter().map(|placed| rule_adoption(host, placed, desired))).collect()
+    let records = host.adopted_records.iter().copied().chain(heritage::replaced(host));
+    let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, desired));
+    records.map(record_adoption).chain(rules).collect()
 }
 
 fn record_adoption(record: &Record) -> Adoption {
@@ -152,19 +153,19 @@ fn record_adoption(record: &Record) -> Adoption {
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
 
-fn rule_adoption(host: &Host<'_>, (tunnel, rule): &Placed<'_>, desired: &[Desired<'_>]) -> Adoption {
+fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, desired: &[Desired<'_>]) -> Adoption {
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
-    let wanted = desired.iter().find(|desired| desired.path() == path);
-    let after = wanted.and_then(|desired| {
-        let wanted = Rule::wanted(desired.publication.rule.as_ref()?);
-        Some(document(desired.tunnel())?.effect(&wanted))
+    let options = desired.iter().find(|desired| desired.path() == path).and_then(|desired| {
+        let wanted = desired.publication.rule.as_ref()?;
+        Some(document(tunnel)?.changes(rule, document(desired.tunnel())?, wanted))
     });
-    let mut options = document(tunnel).map(|document| document.effect(rule)).unwrap_or_default();
-    options.retain(|option| after.as_ref().is_some_and(|after| !after.contains(option)));
+    // Once the rule is gone, only its number says where it stood.
+    let rules = document(tunnel).into_iter().flat_map(Document::rules);
+    let number = rules.take_while(|other| !std::ptr::eq(*other, rule)).count() + 1;
     Adoption {
         path: Some(path.unwrap_or_default().into()),
-        was: format!("rule of tunnel {tunnel} {}", shown(rule.raw().get())),
-        options,
+        was: format!("rule {number} of tunnel {tunnel} {}", shown(rule.raw().get())),
+        options: options.unwrap_or_default(),
     }
 }

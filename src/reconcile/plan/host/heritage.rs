@@ -4,7 +4,6 @@
 use super::Host;
 use crate::model::Record;
 use crate::reconcile::heritage::Heritage;
-use crate::reconcile::plan::RecordOperation;
 use crate::reconcile::snapshot::{ZoneSnapshot, is_address};
 use crate::reconcile::stamp::Stamp;
 
@@ -41,19 +40,18 @@ pub(in crate::reconcile::plan) fn resource(
     found.find_map(|(_, heritage)| heritage.resource)
 }
 
-/// Deletes the TXT records of the owners whose records are taken over, because the stamp replaces them. One under an old
+/// The TXT records of the owners whose records are taken over. They go, because the stamp replaces them. One under an old
 /// name may be about several records.
-pub(super) fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
+pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.policy().adopt.owners;
     let found = host.adopted_records.iter().flat_map(|record| of(host.zone, host.registry_names, record));
-    let mut deletions = Vec::new();
+    let mut replaced = Vec::new();
     for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
-        let deletion = RecordOperation::delete(record);
-        if owners.contains(&heritage.owner) && !deletions.contains(&deletion) {
-            deletions.push(deletion);
+        if owners.contains(&heritage.owner) && !replaced.contains(&record) {
+            replaced.push(record);
         }
     }
-    deletions
+    replaced
 }
 
 /// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of

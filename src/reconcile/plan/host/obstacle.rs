@@ -7,6 +7,7 @@ use super::adoption;
 use super::decide::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
+use crate::model::text::without_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::{Reason, RecordNature};
@@ -209,7 +210,8 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<s
 
 fn rule_held(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> Reason {
     let adopt = adoption::need_of_rule(host).to_string().into();
-    Reason::RuleHeld { tunnel: tunnel.as_str().into(), service: rule.service().into(), adopt }
+    let service = without_userinfo(rule.service(), "://").into();
+    Reason::RuleHeld { tunnel: tunnel.as_str().into(), service, adopt }
 }
 
 fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {

@@ -268,7 +268,9 @@ impl Records<'_, '_> {
     /// target.
     fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
-        let (mut stamp, mut unstamp) = (heritage::deletions(host), Vec::new());
+        let replaced = heritage::replaced(host);
+        let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
+        let mut unstamp = Vec::new();
         let comment = |claims: &Claims| self.comments.with(claims);
         match host.records.iter().find(|record| is_cname(record)) {
             Some(record) => {
