@@ -36,6 +36,11 @@ demo:
 image-amd64: static
     release/image-of '{{ static_binary }}' amd64 "$(cargo pkgid --package {{ name }} --offline | sed 's/.*[#@]//')"
 
+# The same for arm64, as localhost/<name>:arm64 (needs gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and buildah).
+[group('start here')]
+image-arm64: static-aarch64
+    release/image-of '{{ arm_binary }}' arm64 "$(cargo pkgid --package {{ name }} --offline | sed 's/.*[#@]//')"
+
 # The README's quick start, played block by block on a real API server and the emulator; prints the times (needs Go).
 [group('start here')]
 quickstart: (go-test 'cluster' '-timeout 60m -run QuickStart')
@@ -220,10 +225,11 @@ go-test folder arguments='': named-programs
     go test -count=1 -v {{ arguments }} .
 
 # With a version of ExternalDNS, as v0.23.0, also the official chart within it, as that version's sources have it.
-[doc('Make deploy/kustomize anew of the chart, and deploy/chart/charts of a version of ExternalDNS that is named (needs Go).')]
+[doc('Make the settings of the chart and deploy/kustomize anew, and deploy/chart/charts of a version of ExternalDNS that is named (needs Go).')]
 [group('build')]
 chart-renew version='':
-    cd tests/deploy && go run ./cmd/renew ../../deploy {{ version }}
+    cargo build --locked --bin {{ name }}
+    cd tests/deploy && WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/debug/{{ name }}' go run ./cmd/renew ../../deploy {{ version }}
 
 # Tried with Kubernetes' types, ExternalDNS's flags and the built program.
 [doc('The files of deploy/ with the real Helm, kustomize and compose, and the workflows (needs Go).')]

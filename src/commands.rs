@@ -12,6 +12,7 @@ mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::LevelFilter;
 
@@ -25,6 +26,10 @@ use crate::reconcile::listing::listing;
 
 pub use healthcheck::healthcheck;
 pub use status::status;
+
+/// The pause before a dry run looks again for a tunnel that it does not make. An init container that ended instead would
+/// be started again ever more rarely, and its pod would count as crashing.
+const DRY_RUN_PAUSE: Duration = Duration::from_secs(60);
 
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +77,8 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Res
 }
 
 /// Finds the first tunnel of `CF_TUNNEL_ID`, or makes it if that is the name of none, and writes its run token into a
-/// file if one is given.
+/// file if one is given. A dry run makes none: without a file that is an error, and with one the command says so once a
+/// minute, until the tunnel is there.
 ///
 /// # Errors
 /// When the client cannot be made, or when anything about the tunnel, its token or the file is in doubt.
@@ -81,11 +87,19 @@ pub fn tunnel(
     clock: Arc<dyn Clock>,
     token_file: Option<&Path>,
     json: bool,
+    say: &mut dyn FnMut(&str),
 ) -> Result<Report, String> {
-    let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = client(&config, &clock)?;
-    let outcome = tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)?;
-    Ok(tunnel::report(&outcome, json))
+    loop {
+        let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
+        let not_made = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
+            Ok(outcome) => return Ok(tunnel::report(&outcome, json)),
+            Err(not_made) if token_file.is_none() => return Err(not_made),
+            Err(not_made) => not_made,
+        };
+        say(&format!("{not_made}; looking for it again in {} s", DRY_RUN_PAUSE.as_secs()));
+        clock.sleep(DRY_RUN_PAUSE);
+    }
 }
 
 /// The client of a command. It logs calls only on request, because the report already says what an operator needs.

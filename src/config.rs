@@ -1,5 +1,6 @@
-//! Knows every setting, and reads the configuration: flags, then the environment, then defaults, parsed once into typed
-//! values. One start reports every mistake, with the variable's name and the allowed values, and never with a secret.
+//! Knows every setting, and reads the configuration: flags, then variables, then the lines of `SETTINGS`, then defaults,
+//! parsed once into typed values. One start reports every mistake, with the variable's name and the allowed values, and
+//! never with a secret.
 //!
 //! A new setting is a row of `SETTINGS` and the place below that reads it; a test compares the rows with
 //! docs/configuration.md.
@@ -61,6 +62,9 @@ const fn secret(variable: &'static str) -> Setting {
     Setting { variable, further: "", default: "", help: "", kind: Kind::Secret }
 }
 
+/// Settings in the form of one variable: a line `NAME=value` for each. It limits as they do, and may hold secrets.
+pub(crate) const LINES: &str = "SETTINGS";
+
 impl Setting {
     /// The setting, which has this name besides. An address of the API has none, because it would get the token.
     const fn or(self, further: &'static str) -> Self {
@@ -70,6 +74,7 @@ impl Setting {
 
 /// Every setting but the defaults of a rule's options, which [`OriginOption`](crate::ingress::OriginOption) names.
 pub(crate) const SETTINGS: &[Setting] = &[
+    limit(LINES, "", ""),
     secret("CF_API_TOKEN").or("CLOUDFLARE_API_TOKEN"),
     setting("CF_API_TOKEN_FILE", "", "file with the API token"),
     secret("CF_API_KEY").or("CLOUDFLARE_API_KEY"),

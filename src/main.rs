@@ -13,7 +13,7 @@ use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Variables};
 use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::secret::redact;
-use external_dns_cloudflare_tunnel_webhook::serve;
+use external_dns_cloudflare_tunnel_webhook::{serve, shutdown};
 
 /// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
@@ -72,7 +72,9 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);
-            commands::tunnel(warned(config()?), clock, file, json).map_err(failed)
+            shutdown::end_on_signals().map_err(|error| failed(format!("no signal is heard: {error}")))?;
+            let say = &mut |text: &str| drop(writeln!(io::stderr(), "{}", redact(text)));
+            commands::tunnel(warned(config()?), clock, file, json, say).map_err(failed)
         }
     };
     let Report { text, is_well } = report?;

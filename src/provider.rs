@@ -39,7 +39,8 @@ use crate::provider::memory::{Places, Said};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
-    FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, remedy, shared_account,
+    FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, may_be_made, remedy,
+    shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;

@@ -14,6 +14,13 @@ use signal_hook::iterator;
 
 use crate::locks::lock;
 
+/// Lets SIGTERM and SIGINT end the process at once, which process 1 of a container would ignore.
+pub fn end_on_signals() -> io::Result<()> {
+    [SIGTERM, SIGINT].into_iter().try_for_each(|signal| {
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::new(AtomicBool::new(true))).map(drop)
+    })
+}
+
 /// The reason why the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {

@@ -17,7 +17,7 @@ use crate::model::json::number_in_any_form;
 /// The version of a configuration that was never written; cloudflared starts at the same one.
 const NEVER_CONFIGURED: i64 = -1;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The tunnel that the answer names, if any.
     pub tunnel: Option<TunnelId>,

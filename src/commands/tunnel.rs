@@ -14,9 +14,8 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::provider::{
-    FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, shared_account,
+    FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account,
 };
 use crate::regular_file;
 
@@ -27,12 +26,6 @@ const NEW_TUNNEL_TIMEOUT: Duration = Duration::from_secs(30);
 const NEW_TUNNEL_PAUSE: Duration = Duration::from_millis(500);
 
 const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
-
-/// A run of so many hexadecimal digits, hyphens among them, is an id or what is left of one.
-const ID_DIGITS_MIN: usize = 20;
-
-/// How the names begin that `deploy/` leaves to be replaced.
-const PLACEHOLDER: &str = "YOUR-";
 
 /// The size of a run token. One has some 200 bytes.
 const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
@@ -61,7 +54,8 @@ pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or makes the tunnel, and writes its token if `token_file` is given.
+/// Finds or makes the tunnel, and writes its token if `token_file` is given. The inner error tells of a tunnel that a dry
+/// run does not make.
 ///
 /// # Errors
 /// The reason, with what to do. No file was written then.
@@ -71,11 +65,8 @@ pub(super) fn tunnel(
     settings: &ProviderSettings,
     token_file: Option<&Path>,
     deadline: Deadline,
-) -> Result<Outcome, String> {
+) -> Result<Result<Outcome, String>, String> {
     if let Some(path) = token_file {
-        if settings.dry_run {
-            return Err("DRY_RUN is set, so no token is written: leave out --token-file".to_owned());
-        }
         may_be_replaced(path)?;
     }
     check_token(client, settings, deadline).map_err(explained)?;
@@ -85,14 +76,20 @@ pub(super) fn tunnel(
     };
     let wanted = settings.tunnels.first().ok_or("CF_TUNNEL_ID is empty")?;
     let search = Search { client, clock, account, wanted, deadline };
-    let (tunnel, new) = search.find_or_make(settings.dry_run)?;
+    let (tunnel, new) = match search.look()? {
+        Some(tunnel) => (tunnel, false),
+        None if settings.dry_run => {
+            return Ok(Err(format!("DRY_RUN is set, so the tunnel {wanted:?} is not made")));
+        }
+        None => search.make()?,
+    };
     if let Some(path) = token_file {
         let token = search.run_token(&tunnel)?;
         regular_file::replace(path, token.expose().as_bytes(), TOKEN_FILE_MODE)
             .map_err(|error| unwritable(path, &error))?;
     }
     let token_file = token_file.map(|path| path.display().to_string());
-    Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file })
+    Ok(Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
 }
 
 fn explained(problem: Unresolved) -> String {
@@ -139,43 +136,8 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
     match find_tunnel(present, wanted) {
         Ok(tunnel) => suitable(tunnel.clone()).map(Some),
         Err(problem @ FindTunnelError::Ambiguous { .. }) => Err(problem.to_string()),
-        Err(FindTunnelError::Missing { .. }) => {
-            // Whoever typed one meant the other.
-            let folded = |name: &str| name.trim().to_lowercase();
-            let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
-            match present.find(|tunnel| folded(&tunnel.name) == folded(wanted)) {
-                Some(Tunnel { name, id, .. }) => Err(format!(
-                    "there is no tunnel {wanted:?}, but {name:?}: use its id {id}, or choose a name that differs in \
-                     more than capitals"
-                )),
-                None => may_be_made(wanted).map(|()| None),
-            }
-        }
+        Err(FindTunnelError::Missing { .. }) => may_be_made(present, wanted).map(|()| None),
     }
-}
-
-/// Refuses names that somebody did not mean as one. A tunnel may be called anything, but what is made here is never
-/// deleted here.
-fn may_be_made(name: &str) -> Result<(), String> {
-    let is_inside = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
-    let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
-    if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
-        return Err(format!(
-            "there is no tunnel {name:?}, and none is made of that name: letters and digits make one, with hyphens, \
-             underscores, dots and blanks between them"
-        ));
-    }
-    // cloudflared takes a UUID for an id, also without its hyphens.
-    let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
-    let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
-    let meant = if name.starts_with(PLACEHOLDER) {
-        "a placeholder: choose a name"
-    } else if runs.any(is_long) || name.ends_with(TUNNEL_DOMAIN) {
-        "an id"
-    } else {
-        return Ok(());
-    };
-    Err(format!("there is no tunnel {name:?}, and none is made of what looks like {meant}"))
 }
 
 /// The tunnel, unless a file beside its cloudflared configures it. A cloudflared that runs with the token takes its
@@ -202,14 +164,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The tunnel, and true if this has made it.
-    fn find_or_make(&self, is_dry_run: bool) -> Result<(Tunnel, bool), String> {
-        if let Some(tunnel) = self.look()? {
-            return Ok((tunnel, false));
-        }
-        if is_dry_run {
-            return Err(format!("DRY_RUN is set, so the tunnel {:?} is not made", self.wanted));
-        }
+    /// The tunnel, which was missing, and true if this has made it.
+    fn make(&self) -> Result<(Tunnel, bool), String> {
         let answer = self.client.create_tunnel(&self.account, self.wanted, self.deadline);
         if let Ok(tunnel) = &answer
             && *tunnel.name == *self.wanted
@@ -329,43 +285,5 @@ mod tests {
         }
         let twins = ["home", ID].map(|name| tunnel(name, ConfigSource::Cloudflare, false));
         assert!(existing(&twins, ID).unwrap_err().contains("several"));
-    }
-
-    #[test]
-    fn what_nobody_meant_as_a_name_is_not_made() {
-        assert!(
-            may_be_made("YOUR-CLUSTER").unwrap_err().ends_with("looks like a placeholder: choose a name")
-        );
-        let bare = ID.replace('-', "");
-        for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
-            assert_eq!(may_be_made(name), Ok(()), "{name}");
-        }
-        for name in [
-            ID,
-            &ID.to_uppercase(),
-            &bare,
-            &ID[..30],
-            &format!("{{{ID}}}"),
-            &format!("urn:uuid:{ID}"),
-            &format!("{ID}.cfargotunnel.com"),
-            "abc.cfargotunnel.com",
-            "YOUR-TUNNEL",
-            &format!("https://one.dash.cloudflare.com/tunnels/{ID}"),
-            &format!("home-{bare}"),
-            "\"home\"",
-            "'home'",
-            "<tunnel-id>",
-            "${TUNNEL}",
-            "file:home",
-            "--",
-            "-home",
-            "home.",
-            "\u{200b}home",
-            "e\u{301}te\u{301}",
-            "a\nb",
-            "",
-        ] {
-            assert!(may_be_made(name).is_err(), "{name:?}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Knows the names of settings: ours, their flags, and misspelled ones.
 
-use super::{Kind, SETTINGS, Setting};
+use super::{Kind, LINES, SETTINGS, Setting};
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::endpoint::annotation_of;
@@ -26,7 +26,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 
 /// The variables that have a flag, and the help text of each.
 pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
-    let with_flag = SETTINGS.iter().filter(|setting| setting.kind != Kind::Secret);
+    let with_flag = SETTINGS.iter().filter(|one| one.kind != Kind::Secret && one.variable != LINES);
     let settings = with_flag.map(|setting| match setting.default {
         "" => (setting.variable, setting.help.to_owned()),
         default => (setting.variable, format!("{} (default: {default})", setting.help)),
@@ -68,7 +68,8 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // Two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
-    let nearest = nearest(&folded, variables(), edits_max);
+    let known = variables().filter(|variable| !is_of_ours || *variable != LINES);
+    let nearest = nearest(&folded, known, edits_max);
     let is_limit = |setting: &Setting| setting.kind == Kind::Limit && Some(setting.variable) == nearest;
     let said = format!("{} is no setting of this program", quoted(name));
     match nearest {
@@ -107,6 +108,7 @@ mod tests {
             ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT", true),
             ("DRYRUN", "DRY_RUN", true),
             ("OWNERID", "OWNER_ID", true),
+            ("SETTING", "SETTINGS", true),
         ] {
             let (text, is_one) = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
             assert!(text.contains(&format!("{name:?} is no setting")) && is_one == is_mistake, "{text}");

@@ -10,9 +10,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{hint, is_injected, variables};
-use super::{Kind, SETTINGS, Setting, Variables};
+use super::{Kind, LINES, SETTINGS, Setting, Variables};
 use crate::limits;
-use crate::model::text::quoted;
+use crate::model::text::{nearest, quoted};
 use crate::regular_file;
 use crate::secret::Secret;
 
@@ -70,8 +70,36 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+        reader.add_lines();
         reader.add_further_names();
         reader
+    }
+
+    /// Takes the settings that stand in lines, if they have no variable. What resembles no name may be a secret, and is not
+    /// shown.
+    fn add_lines(&mut self) {
+        let mut lines = BTreeMap::new();
+        let known = || variables().filter(|variable| *variable != LINES);
+        let (_, text) = self.given.get(LINES).copied().unwrap_or_default();
+        for (number, line) in (1..).zip(text.lines()) {
+            let (name, text) = line.split_once('=').unwrap_or_default();
+            let (name, text) = (name.trim(), text.trim());
+            let folded = name.to_ascii_uppercase().replace('-', "_");
+            let meant = nearest(&folded, known(), name.len() / 3);
+            let problem = match (known().find(|variable| *variable == name), meant) {
+                (Some(variable), _) if lines.insert(variable, text).is_none() => continue,
+                (Some(variable), _) => format!("has {variable} twice: keep one"),
+                (None, Some(meant)) => {
+                    format!("has {}, which is no setting; the nearest is {meant}", quoted(name))
+                }
+                (None, None) if line.trim().is_empty() => continue,
+                (None, None) => format!("has no NAME=value of a setting in its line {number}"),
+            };
+            self.mistake(LINES, problem);
+        }
+        for (variable, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
+            self.given.entry(variable).or_insert((variable, text));
+        }
     }
 
     /// Takes a setting under its further name, if no setting of its group has its own. Half of the credentials under one

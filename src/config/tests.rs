@@ -36,6 +36,40 @@ fn a_token_and_a_tunnel_are_enough() {
     assert_eq!(config.warnings, [""; 0]);
 }
 
+#[test]
+fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name() {
+    let lines = "\n MASS_DELETION_LIMIT = 7 \r\nDRY_RUN=true\nADOPT=\nCF_ACCOUNT_ID=0123456789abcdef0123456789abcdef\n\
+                 REGEXP_DOMAIN_FILTER=^a=b$\n";
+    let mut given = with("SETTINGS", lines);
+    given.extend([("DRY_RUN", "false"), ("CLOUDFLARE_TUNNEL_ID", "office")]);
+    let config = read(&given).expect("all of it is well");
+    assert_eq!((config.provider.policy.mass_deletion_limit, config.provider.dry_run), (7, false));
+    assert!(config.provider.account.is_some());
+    let further = [("SETTINGS", "DOMAIN_FILTER=example.com"), ("DOMAIN_FILTERS", "example.org")];
+    let both: Vec<_> = MINIMUM.into_iter().chain(further).collect();
+    assert_eq!(mistake(&both), "DOMAIN_FILTER and DOMAIN_FILTERS differ; keep DOMAIN_FILTER");
+    let whole = "CF_API_TOKEN=secret-token\nCF_TUNNEL_ID=home\nMETRICS_PORT=1";
+    assert_eq!(read(&[("SETTINGS", whole)]).expect("the minimum").observation_address.port(), 1);
+}
+
+/// Ignored, a misspelled line that limits what is published would leave open what was to be closed.
+#[test]
+fn a_line_of_settings_that_names_none_is_a_mistake_that_names_the_nearest_and_shows_no_secret() {
+    for (lines, expected) in [
+        ("DRYRUN=true", "SETTINGS has \"DRYRUN\", which is no setting; the nearest is DRY_RUN"),
+        ("log-lvel=info", "SETTINGS has \"log-lvel\", which is no setting; the nearest is LOG_LEVEL"),
+        ("SETTING=x", "SETTINGS has no NAME=value of a setting in its line 1"),
+        ("SETTINGS=x", "SETTINGS has no NAME=value of a setting in its line 1"),
+        ("DRY_RUN=true\nsecret==", "SETTINGS has no NAME=value of a setting in its line 2"),
+        ("\n=secret", "SETTINGS has no NAME=value of a setting in its line 1"),
+        ("DRY_RUN", "SETTINGS has no NAME=value of a setting in its line 1"),
+        ("DRY_RUN=true\nDRY_RUN=false", "SETTINGS has DRY_RUN twice: keep one"),
+        ("DRY_RUN=2e+06", "DRY_RUN is \"2e+06\": allowed are true and false"),
+    ] {
+        assert_eq!(mistake(&with("SETTINGS", lines)), expected);
+    }
+}
+
 /// Cloudflare would answer that the headers are invalid, and what to do about that is not to make another token.
 #[test]
 fn a_secret_in_quotation_marks_is_a_mistake_that_says_so() {

@@ -3,11 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::model::text::fingerprint;
+
 /// The domain in which every tunnel has a hostname.
 pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
 
 const NO_ID: &str =
     "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it";
+
+/// The beginning of an id that Cloudflare, whose ids are random, never gives.
+const UNMADE: &str = "00000000-0000-0000-0000-";
 
 /// The lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
@@ -28,6 +33,16 @@ impl TunnelId {
             return Err(NO_ID);
         }
         Ok(Self(text.to_ascii_lowercase().into()))
+    }
+
+    /// The id of a tunnel that is not made, in the plan of a dry run.
+    pub(crate) fn unmade(name: &str) -> Self {
+        Self(format!("{UNMADE}{:012x}", fingerprint([name]) >> 16).into())
+    }
+
+    /// True if no tunnel has the id, so that no call about it is made.
+    pub(crate) fn is_unmade(&self) -> bool {
+        self.0.starts_with(UNMADE)
     }
 
     pub fn as_str(&self) -> &str {

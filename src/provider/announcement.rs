@@ -9,8 +9,8 @@ use crate::model::text::{QUOTED_MAX_CHARS, cut};
 use crate::provider::reader::is_of_account;
 use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
-use crate::reconcile::Policy;
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::{ConfiguredTunnel, Policy};
 
 /// Logs what will be managed, and anything unusual about it.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
@@ -33,6 +33,9 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
         "tunnels and zones are managed: ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
     );
+    for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_unmade()) {
+        warn!("DRY_RUN is set, so the tunnel {name:?} is not made: the plan has the id {id} for it");
+    }
 }
 
 /// Logs unusual settings of what will be managed.

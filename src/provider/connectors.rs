@@ -53,7 +53,8 @@ impl ConnectorWatch {
         }
         let awaited = std::mem::take(&mut self.awaited);
         let mut lines = Vec::new();
-        for ConfiguredTunnel { id, name, is_local: _ } in settings.tunnels() {
+        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_unmade());
+        for ConfiguredTunnel { id, name, is_local: _ } in made {
             // Read before the look, because no connector can have applied what is written meanwhile.
             let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
             let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);

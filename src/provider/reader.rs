@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Error};
+use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
 
 use crate::locks::lock;
@@ -182,7 +182,9 @@ impl SnapshotReader {
                 (zone.id.as_str(), old)
             }
             Task::Configuration(id) => {
-                let configuration = match self.client.configuration(account, id, deadline) {
+                let unmade = id.is_unmade().then(|| Ok(Configuration::default()));
+                let read = || self.client.configuration(account, id, deadline);
+                let configuration = match unmade.unwrap_or_else(read) {
                     Err(error @ Error::NotFound(_)) => {
                         let found = self.client.tunnel(account, id, deadline).map_err(failed)?;
                         let is_gone = found.is_none_or(|found| found.deleted);

@@ -7,7 +7,8 @@ use std::fmt;
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::limits::NAMES_SHOWN_MAX;
-use crate::model::{AccountId, Zone};
+use crate::model::tunnel_id::TUNNEL_DOMAIN;
+use crate::model::{AccountId, TunnelId, Zone};
 use crate::ordered::inserted;
 use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
@@ -16,6 +17,12 @@ use crate::reconcile::{ConfiguredTunnel, Settings};
 /// The remedy where Cloudflare does not answer, or another server does.
 const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
+
+/// A run of so many hexadecimal digits, hyphens among them, is an id or what is left of one.
+const ID_DIGITS_MIN: usize = 20;
+
+/// How the names begin that `deploy/` leaves to be replaced.
+const PLACEHOLDER: &str = "YOUR-";
 
 /// The account and the tunnels, as Cloudflare knows them.
 #[derive(Debug)]
@@ -86,12 +93,9 @@ pub(crate) fn find_tunnels(
     let present = client.tunnels(&account, deadline).map_err(Unresolved::Cloudflare)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
     for wanted in &settings.tunnels {
-        let Tunnel { id, name, config_src, deleted: _ } =
-            find_tunnel(&present, wanted).map_err(|problem| {
-                Unresolved::Configuration(format!("CF_TUNNEL_ID: {problem} in account {account}"))
-            })?;
-        let is_local = *config_src == ConfigSource::Local;
-        let configured = ConfiguredTunnel { id: id.clone(), name: name.clone(), is_local };
+        let configured = configured(&present, wanted, settings.dry_run).map_err(|problem| {
+            Unresolved::Configuration(format!("CF_TUNNEL_ID: {problem} in account {account}"))
+        })?;
         if !found.contains(&configured) {
             found.push(configured);
         }
@@ -101,6 +105,18 @@ pub(crate) fn find_tunnels(
         found.next().ok_or_else(|| Unresolved::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.policy.clone(), default, found.collect());
     Ok(Resolved { account, settings })
+}
+
+/// The tunnel of that name or id. A dry run goes on with one that is missing, where it would be made.
+fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
+    let (id, name, is_local) = match find_tunnel(present, wanted) {
+        Ok(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.config_src == ConfigSource::Local),
+        Err(FindTunnelError::Missing { .. }) if is_dry_run => {
+            may_be_made(present, wanted).map(|()| (TunnelId::unmade(wanted), wanted, false))?
+        }
+        Err(problem) => return Err(problem.to_string()),
+    };
+    Ok(ConfiguredTunnel { id, name: name.into(), is_local })
 }
 
 fn account_of_zones(
@@ -152,6 +168,36 @@ pub(crate) fn find_tunnel<'a>(
     }
 }
 
+/// Refuses to make a tunnel of a name that was not meant as one. A tunnel may be called anything, but this program never
+/// deletes one.
+pub(crate) fn may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> {
+    let folded = |name: &str| name.trim().to_lowercase();
+    let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
+    if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
+        let remedy = format!("use its id {id}, or choose a name that differs in more than capitals");
+        return Err(format!("there is no tunnel {name:?}, but {other:?}: {remedy}"));
+    }
+    let is_inside = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
+    let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
+    if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
+        return Err(format!(
+            "there is no tunnel {name:?}, and none is made of that name: letters and digits make one, with hyphens, \
+             underscores, dots and blanks between them"
+        ));
+    }
+    // cloudflared takes a UUID for an id, also without its hyphens.
+    let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
+    let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
+    let meant = if name.starts_with(PLACEHOLDER) {
+        "a placeholder: choose a name"
+    } else if runs.any(is_long) || name.ends_with(TUNNEL_DOMAIN) {
+        "an id"
+    } else {
+        return Ok(());
+    };
+    Err(format!("there is no tunnel {name:?}, and none is made of what looks like {meant}"))
+}
+
 /// A name or id is not that of exactly one tunnel.
 #[derive(Debug)]
 pub(crate) enum FindTunnelError<'a> {
@@ -193,7 +239,8 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TunnelId;
+
+    const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
 
     fn tunnels(count: usize) -> Vec<Tunnel> {
         let tunnel = |number: usize| Tunnel {
@@ -220,6 +267,62 @@ mod tests {
         assert_eq!(find_tunnel(&gone, gone[1].id.as_str()).expect("one").name, gone[1].name);
         let twice = [tunnels(1), tunnels(1)].concat();
         assert_eq!(told(&twice, "t0"), r#""t0" names several tunnels; use the id"#);
+    }
+
+    #[test]
+    fn a_dry_run_goes_on_with_a_tunnel_that_would_be_made_and_with_no_other() {
+        let outcome = |wanted: &str, is_dry_run: bool| {
+            configured(&tunnels(2), wanted, is_dry_run).map(|tunnel| tunnel.id.is_unmade())
+        };
+        assert_eq!(outcome("home", true), Ok(true));
+        assert_eq!(outcome("t0", true), Ok(false));
+        for (wanted, is_dry_run) in
+            [("home", false), ("T0", true), (ID, true), (TunnelId::unmade("home").as_str(), true)]
+        {
+            assert!(outcome(wanted, is_dry_run).is_err(), "{wanted}");
+        }
+        assert!(configured(&[tunnels(1), tunnels(1)].concat(), "t0", true).is_err());
+        assert_ne!(TunnelId::unmade("home"), TunnelId::unmade("office"));
+    }
+
+    #[test]
+    fn what_nobody_meant_as_a_name_is_not_made() {
+        assert!(
+            may_be_made(&[], "YOUR-CLUSTER")
+                .unwrap_err()
+                .ends_with("looks like a placeholder: choose a name")
+        );
+        let bare = ID.replace('-', "");
+        for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
+            assert_eq!(may_be_made(&[], name), Ok(()), "{name}");
+        }
+        for name in [
+            ID,
+            &ID.to_uppercase(),
+            &bare,
+            &ID[..30],
+            &format!("{{{ID}}}"),
+            &format!("urn:uuid:{ID}"),
+            &format!("{ID}.cfargotunnel.com"),
+            "abc.cfargotunnel.com",
+            "YOUR-TUNNEL",
+            &format!("https://one.dash.cloudflare.com/tunnels/{ID}"),
+            &format!("home-{bare}"),
+            "\"home\"",
+            "'home'",
+            "<tunnel-id>",
+            "${TUNNEL}",
+            "file:home",
+            "--",
+            "-home",
+            "home.",
+            "\u{200b}home",
+            "e\u{301}te\u{301}",
+            "a\nb",
+            "",
+        ] {
+            assert!(may_be_made(&[], name).is_err(), "{name:?}");
+        }
     }
 
     #[test]

@@ -84,16 +84,17 @@ impl Provider {
         }
     }
 
-    /// Checks the token and finds the tunnels. Returns true if both succeeded.
+    /// Checks the token and finds the tunnels. Returns true if both succeeded, and none may be made later.
     fn check(&self) -> bool {
         let was_ready = self.health.is_ready();
         match self.resolve(Deadline::after(&*self.writer.clock, START_TIMEOUT)) {
             Ok(resolved) => {
+                let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_unmade());
                 if !was_ready || !self.is_known(&resolved) {
                     self.take_over(resolved);
                 }
                 self.health.set_ready();
-                true
+                is_whole
             }
             Err(problem) => {
                 self.report_missing(&problem);

@@ -56,6 +56,7 @@ var documented = shape{
 	"docs.example.com":         {"^/search(/|$) http://search.web.svc:8080", "http://docs.web.svc:80"},
 	"ssh.example.com":          {"ssh://bastion.ops.svc:22"},
 	"greeter.example.com":      {"https://greeter.shop.svc:443"},
+	"assistant.example.com":    {"http://192.168.1.20:8123"},
 	publicPathHost:             {"^/hook(/|$) http://chat.web.svc:80", "http://chat.web.svc:80"},
 	"store-berlin.example.com": {"http://store.shop.svc:80"},
 	// It has a load balancer.

@@ -252,7 +252,7 @@ func movesFromClusterTemplate(t *testing.T, prefix string) {
 	pod.Stop(t)
 	pod.program.Stop(t)
 	left.Stop(t)
-	withoutAdopt := regexp.MustCompile(`(?m)^ +- --adopt=.*\n`).ReplaceAllString(values, "")
+	withoutAdopt := regexp.MustCompile(`(?m)^ +ADOPT: .*\n`).ReplaceAllString(values, "")
 	if withoutAdopt == values {
 		t.Fatal("the values adopt nothing")
 	}

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -83,7 +84,7 @@ func TestKustomizeIsTheChart(t *testing.T) {
 	}
 	objects := kustomizeBuild(t, "kustomize")
 	settings := named[*core.Secret](t, objects, "")
-	if !strings.HasPrefix(settings.Name, render.Release+"-") || len(settings.Data) != 3 {
+	if !strings.HasPrefix(settings.Name, render.Release+"-") || len(settings.Data) != 4 {
 		t.Errorf("the Secret %s has %v: a change would not start the pods anew", settings.Name, slices.Sorted(maps.Keys(settings.Data)))
 	}
 	for _, object := range objects {
@@ -125,12 +126,22 @@ func TestValuesThatStartNoPodAreRefused(t *testing.T) {
 		"external-dns.fullnameOverride=other":      "the Secret of the settings is called other, and external-dns.provider.webhook.env asks for external-dns-tunnel",
 		"external-dns.provider.webhook.image.tag=": "needs an image repository and a tag",
 		"external-dns.provider.webhook.image.repository=ghcr.io/YOUR-ORG/webhook": "image.repository is a placeholder: give",
-		"tokn=abc":                         "additional properties 'tokn' not allowed",
-		"cloudflared.replica=3":            "additional properties 'replica' not allowed",
-		"cloudflared.metrics=everywhere":   "at '/cloudflared/metrics'",
-		"networkPolicy=true":               "at '/networkPolicy': got boolean, want object",
-		"prometheusRule.label.release=kps": "additional properties 'label' not allowed",
-		"external-dns.policy=sink":         "at '/policy'", // The official chart's own.
+		"tokn=abc":                                       "additional properties 'tokn' not allowed",
+		"cloudflared.replica=3":                          "additional properties 'replica' not allowed",
+		"cloudflared.metrics=everywhere":                 "at '/cloudflared/metrics'",
+		"networkPolicy=true":                             "at '/networkPolicy': got boolean, want object",
+		"prometheusRule.label.release=kps":               "additional properties 'label' not allowed",
+		"external-dns.policy=sink":                       "at '/policy'", // The official chart's own.
+		"networkPolicy.machines[0].address=192.168.1.20": "at '/networkPolicy/machines/0': missing property 'port'",
+		"networkPolicy.machines[0].address=nas.lan,networkPolicy.machines[0].port=80": "at '/networkPolicy/machines/0/address'",
+		"global.settings.DRYRUN=true":                         "at '/global/settings': additional properties 'DRYRUN' not allowed",
+		"global.settings.CF_API_TOKEN=x":                      "additional properties 'CF_API_TOKEN' not allowed",
+		"global.settings.ADOPT={tunnel}":                      "at '/global/settings/ADOPT': got array",
+		"global.settings.ADOPT=a\nDRY_RUN=":                   "at '/global/settings/ADOPT'",
+		"global.settings.MOVE_GRACE=-1":                       "at '/global/settings/MOVE_GRACE'",
+		"global.settings.DOMAIN_FILTER=x":                     "global.settings.DOMAIN_FILTER is the chart's own: give global.domain",
+		"global.settings.CF_TUNNEL_ID=x":                      "global.settings.CF_TUNNEL_ID is the chart's own: give global.tunnel",
+		"external-dns.provider.webhook.args={--dry-run=true}": "--dry-run=true does not reach cloudflared's init container: give global.settings.DRY_RUN",
 	} {
 		t.Run(values, func(t *testing.T) {
 			_, err := render.Helm(chartFolder, render.Release, theFour(t, values))
@@ -199,6 +210,153 @@ func TestOddValuesArriveAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestSettingsArriveAsTheyAreTyped: by --set, from a file, and from a release that is upgraded.
+func TestSettingsArriveAsTheyAreTyped(t *testing.T) {
+	const file = `
+global:
+  settings:
+    DRY_RUN: true
+    MASS_DELETION_LIMIT: 2000000
+    MOVE_GRACE: 30s
+    CF_ACCOUNT_ID: "1e10"
+    DEFAULT_SERVICE: "http://{name}.{namespace}.svc:80/{{ .Values.token }}"
+    PUBLISH: null
+`
+	fromFile := map[string]any{}
+	if err := yaml.Unmarshal([]byte(file), &fromFile); err != nil {
+		t.Fatal(err)
+	}
+	const told = "CF_ACCOUNT_ID=1e10\nDEFAULT_SERVICE=http://{name}.{namespace}.svc:80/{{ .Values.token }}\nDRY_RUN=true\n" +
+		"MASS_DELETION_LIMIT=2000000\nMOVE_GRACE=30s"
+	for name, each := range map[string]struct {
+		values map[string]any
+		wanted string
+	}{
+		"none":        {theFour(t), ""},
+		"from a file": {chartutil.MergeTables(fromFile, theFour(t)), told},
+		"by --set": {theFour(t, "global.settings.DRY_RUN=true,global.settings.MASS_DELETION_LIMIT=2000000,global.settings.MOVE_GRACE=0",
+			"global.settings.PUBLISH=null"), "DRY_RUN=true\nMASS_DELETION_LIMIT=2000000\nMOVE_GRACE=0"},
+		"over those of before": {chartutil.CoalesceTables(theFour(t, "global.settings.DRY_RUN=null,global.settings.ADOPT=tunnel"),
+			map[string]any{"global": map[string]any{"settings": map[string]any{"DRY_RUN": true, "LOG_LEVEL": "warn"}}}),
+			"ADOPT=tunnel\nLOG_LEVEL=warn"},
+	} {
+		objects := helmTemplateOf(t, each.values)
+		webhook := container(t, named[*apps.Deployment](t, objects, ownName), "webhook")
+		environment := variablesOf(t, objects, webhook)
+		if environment["SETTINGS"] != each.wanted {
+			t.Errorf("%s: the webhook gets %q, wanted %q", name, environment["SETTINGS"], each.wanted)
+		}
+	}
+	// The program reads them.
+	objects := helmTemplate(t, "global.settings.MASS_DELETION_LIMIT=2000000,global.settings.DRY_RUN=true")
+	webhook := container(t, named[*apps.Deployment](t, objects, ownName), "webhook")
+	startProgram(t, variablesOf(t, objects, webhook), webhook.Args)
+}
+
+// TestTheInitContainerGetsWhatItsCommandReads, and nothing else, so that no other setting keeps a lost pod away.
+func TestTheInitContainerGetsWhatItsCommandReads(t *testing.T) {
+	objects := helmTemplate(t, "global.settings.DRY_RUN=true,global.settings.CF_ACCOUNT_ID=abc,global.settings.LOG_LEVEL=warn",
+		"global.settings.MASS_DELETION_LIMIT=all")
+	_, initial, _ := cloudflared(t, objects)
+	environment := variablesOf(t, objects, initial)
+	if wanted := map[string]string{
+		"CF_API_TOKEN_FILE": "/etc/cloudflare/api-token", "CF_TUNNEL_ID": "homelab", "DOMAIN_FILTER": "example.com",
+		"DRY_RUN": "true", "CF_ACCOUNT_ID": "abc",
+	}; !maps.Equal(environment, wanted) {
+		t.Errorf("it gets %v, wanted %v", environment, wanted)
+	}
+	if wanted := []string{"tunnel", "--token-file=/run/cloudflared/token"}; !slices.Equal(initial.Args, wanted) {
+		t.Errorf("its arguments are %q", initial.Args)
+	}
+	// A variable of the webhook counts before the map, and a proxy is one of them.
+	objects = helmTemplate(t, "external-dns.provider.webhook.env[0].name=CF_ACCOUNT_ID,external-dns.provider.webhook.env[0].value=def",
+		"external-dns.provider.webhook.env[1].name=HTTPS_PROXY,external-dns.provider.webhook.env[1].value=http://proxy:3128",
+		"external-dns.provider.webhook.env[2].name=OWNER_ID,external-dns.provider.webhook.env[2].value=me",
+		"global.settings.CF_ACCOUNT_ID=abc")
+	_, initial, _ = cloudflared(t, objects)
+	if wanted := []core.EnvVar{
+		{Name: "CF_ACCOUNT_ID", Value: "def"}, {Name: "HTTPS_PROXY", Value: "http://proxy:3128"},
+	}; !slices.Equal(initial.Env, wanted) {
+		t.Errorf("it gets %v, wanted %v", initial.Env, wanted)
+	}
+}
+
+// TestTheSchemaHasEverySettingOfTheProgram: what `just chart-renew` makes of the program's help.
+func TestTheSchemaHasEverySettingOfTheProgram(t *testing.T) {
+	made, err := render.Schema(chartFolder, os.Getenv("WEBHOOK_BINARY"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(made, read(t, "chart", render.SchemaFile)) {
+		t.Errorf("%s lacks a setting, or has one too many: run `just chart-renew`", render.SchemaFile)
+	}
+}
+
+// TestTheNotesNameValuesThatTheOfficialChartIgnores: a misspelled one is no mistake to its schema.
+func TestTheNotesNameValuesThatTheOfficialChartIgnores(t *testing.T) {
+	made, err := render.Known(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(made, read(t, "chart", render.KnownFile)) {
+		t.Errorf("%s is not as the official chart has it: run `just chart-renew`", render.KnownFile)
+	}
+	for values, wanted := range map[string][]string{
+		"": nil,
+		"external-dns.extraArgs.no-flag=x,external-dns.resources.claims=x,external-dns.livenessProbe.exec=x,global.mine=x":      nil,
+		"external-dns.podAnnotations.mine=x,external-dns.provider.webhook.resources.x=y,external-dns.serviceAccount.labels.a=b": nil,
+		"external-dns.souces[0]=crd,external-dns.provider.webhook.arg[0]=x,external-dns.provider.webhook.image.tagg=x": {
+			"external-dns.provider.webhook.arg", "external-dns.provider.webhook.image.tagg", "external-dns.souces",
+		},
+	} {
+		_, named, is := strings.Cut(notes(t, values), "The official chart ignores these values, which it does not know:")
+		if found := strings.Fields(named); is != (wanted != nil) || !slices.Equal(found, wanted) {
+			t.Errorf("%q: the notes name %q, wanted %q", values, found, wanted)
+		}
+	}
+}
+
+// TestTheNotesSayHowToLookFirst, and of a dry run that it is one.
+func TestTheNotesSayHowToLookFirst(t *testing.T) {
+	const before, dry, wait = "To see first what would be written", "This is a dry run", "wait for a tunnel that is not made yet"
+	for values, wanted := range map[string][]string{
+		"":                              {before},
+		"global.settings.DRY_RUN=false": {before},
+		"global.settings.DRY_RUN=true":  {dry, wait},
+		"global.settings.DRY_RUN=true,cloudflared.enabled=false": {dry},
+	} {
+		said := notes(t, values)
+		for _, each := range []string{before, dry, wait} {
+			if strings.Contains(said, each) != slices.Contains(wanted, each) {
+				t.Errorf("%q: the notes are wrong about %q:\n%s", values, each, said)
+			}
+		}
+		for _, command := range []string{"status", "check"} {
+			if !strings.Contains(said, "-- /external-dns-cloudflare-tunnel-webhook "+command+"\n") {
+				t.Errorf("%q: the notes have no %s:\n%s", values, command, said)
+			}
+		}
+	}
+}
+
+func notes(t *testing.T, more string) string {
+	t.Helper()
+	said, err := render.Notes(chartFolder, theFour(t, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// TestTheTokensChecksumIsSalted, because whoever may read Deployments may not read Secrets.
+func TestTheTokensChecksumIsSalted(t *testing.T) {
+	deployment, _, _ := cloudflared(t, helmTemplate(t))
+	sum := deployment.Spec.Template.Annotations["checksum/token"]
+	if plain := fmt.Sprintf("%x", sha256.Sum256([]byte("an-api-token"))); sum == plain || len(sum) != len(plain) {
+		t.Errorf("the checksum is %s", sum)
+	}
+}
+
 // TestAChangedValueStartsThePodsAnew that have something of it, and no others.
 func TestAChangedValueStartsThePodsAnew(t *testing.T) {
 	templates := func(values string) map[string]core.PodTemplateSpec {
@@ -214,9 +372,12 @@ func TestAChangedValueStartsThePodsAnew(t *testing.T) {
 		"":                             nil,
 		"global.domain=example.org":    both,
 		"global.tunnel=other":          both,
-		"external-dns.txtOwnerId=home": both,
-		"external-dns.provider.webhook.image.tag=v9":          both,
-		"external-dns.provider.webhook.args={--dry-run=true}": both,
+		"external-dns.txtOwnerId=home": {ownName},
+		"external-dns.provider.webhook.image.tag=v9":            both,
+		"external-dns.provider.webhook.args={--log-level=warn}": {ownName},
+		"global.settings.DEFAULT_ACCESS_POLICY=staff":           {ownName},
+		"global.settings.DRY_RUN=true":                          both,
+		"global.settings.CF_ACCOUNT_ID=abc":                     both,
 		// The webhook reads the file anew by itself.
 		"token=another":                                      {cloudflaredName},
 		"cloudflared.image.tag=9.9.9":                        {cloudflaredName},
@@ -314,18 +475,15 @@ func TestCloudflaredTakesMore(t *testing.T) {
 	objects := helmTemplate(t, "cloudflared.args={--protocol=http2}", "cloudflared.podSpec.nodeSelector.edge=yes",
 		"cloudflared.volumes[0].name=authorities,cloudflared.volumes[0].configMap.name=authorities",
 		"cloudflared.volumeMounts[0].name=authorities,cloudflared.volumeMounts[0].mountPath=/etc/authorities",
-		"networkPolicy.services[0].ipBlock.cidr=192.168.1.20/32", "external-dns.provider.webhook.args={--cf-account-id=abc}",
+		"networkPolicy.services[0].ipBlock.cidr=192.168.1.20/32",
 		"global.imagePullSecrets[0].name=registry")
-	deployment, initial, running := cloudflared(t, objects)
+	deployment, _, running := cloudflared(t, objects)
 	pod := deployment.Spec.Template.Spec
 	if run := slices.Index(running.Args, "run"); slices.Index(running.Args, "--protocol=http2") != run-1 {
 		t.Errorf("arguments %q", running.Args)
 	}
 	if pod.NodeSelector["edge"] != "yes" || mounts(running)["authorities"] != "/etc/authorities" || len(pod.Volumes) != 3 {
 		t.Errorf("pod %+v", pod)
-	}
-	if !slices.Contains(initial.Args, "--cf-account-id=abc") {
-		t.Errorf("the init container is given %q", initial.Args)
 	}
 	if pulling := pod.ImagePullSecrets; len(pulling) != 1 || pulling[0].Name != "registry" {
 		t.Errorf("the image is pulled with %v", pulling)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -410,6 +411,27 @@ func TestThePolicyLetsCloudflaredReachNoMoreThanItServes(t *testing.T) {
 		"kubernetes.io/metadata.name notin (" + deployment.Namespace + ")": "",
 	}; !maps.Equal(allowed, wanted) {
 		t.Errorf("let out are %v, wanted %v", allowed, wanted)
+	}
+}
+
+// TestAMachineIsLetOutToAtItsPortBesideThePods: without a port the policy would open a node's kubelet.
+func TestAMachineIsLetOutToAtItsPortBesideThePods(t *testing.T) {
+	before := named[*networking.NetworkPolicy](t, helmTemplate(t), cloudflaredName).Spec.Egress
+	egress := named[*networking.NetworkPolicy](t, helmTemplate(t,
+		"networkPolicy.machines[0].address=192.168.1.20,networkPolicy.machines[0].port=8123",
+		"networkPolicy.machines[1].address=fd00::20,networkPolicy.machines[1].port=443",
+		"networkPolicy.machines[2].address=192.168.2.0/24,networkPolicy.machines[2].port=80"), cloudflaredName).Spec.Egress
+	if len(egress) != len(before)+3 || !reflect.DeepEqual(egress[:len(before)], before) {
+		t.Fatalf("let out is %+v", egress)
+	}
+	for index, wanted := range []string{"192.168.1.20/32 TCP 8123", "fd00::20/128 TCP 443", "192.168.2.0/24 TCP 80"} {
+		rule := egress[len(before)+index]
+		if len(rule.To) != 1 || len(rule.Ports) != 1 || rule.To[0].IPBlock == nil {
+			t.Fatalf("let out is %+v", rule)
+		}
+		if told := fmt.Sprintf("%s %s %s", rule.To[0].IPBlock.CIDR, *rule.Ports[0].Protocol, rule.Ports[0].Port); told != wanted {
+			t.Errorf("let out is %s, wanted %s", told, wanted)
+		}
 	}
 }
 

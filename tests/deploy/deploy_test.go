@@ -185,7 +185,7 @@ func tokenIsOneContainers(t *testing.T, objects []runtime.Object, pod core.PodSp
 			switch {
 			case volume.Name == "secrets" && each.Name == "external-dns":
 				// The official chart mounts its Secret there: no token is to be in it.
-				if keys := slices.Sorted(maps.Keys(named[*core.Secret](t, objects, ownName).Data)); !slices.Equal(keys, []string{"domain", "owner", "tunnel"}) {
+				if keys := slices.Sorted(maps.Keys(named[*core.Secret](t, objects, ownName).Data)); !slices.Equal(keys, []string{"domain", "owner", "settings", "tunnel"}) {
 					t.Errorf("ExternalDNS reads %v", keys)
 				}
 			case volume.Secret != nil:

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use external_dns_cloudflare_tunnel_webhook::config::Config;
-use external_dns_cloudflare_tunnel_webhook::config::names::{flag, variables};
+use external_dns_cloudflare_tunnel_webhook::config::names::variables;
 use external_dns_cloudflare_tunnel_webhook::observe::health::Health;
 use external_dns_cloudflare_tunnel_webhook::observe::routes::route;
 use regex::Regex;
@@ -101,12 +101,11 @@ fn every_variable_and_flag_is_one_of_the_program() {
     // What the chart gives the program by itself, and what a comment of it offers.
     let chart = repository_file("deploy/chart/values.yaml")
         + &repository_file("deploy/chart/templates/cloudflared.yaml");
-    for offered in ["--default-access-policy=", "--cf-tunnel-id="] {
+    for (offered, meant) in
+        [("# DEFAULT_ACCESS_POLICY: ", "DEFAULT_ACCESS_POLICY"), ("--cf-tunnel-id=", "CF_TUNNEL_ID")]
+    {
         assert!(chart.contains(offered), "the chart has no {offered}");
-        assert!(
-            variables().any(|variable| format!("{}=", flag(variable)) == offered),
-            "the program has no {offered}"
-        );
+        assert!(variables().any(|variable| variable == meant), "the program has no {meant}");
     }
 }
 

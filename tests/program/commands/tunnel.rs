@@ -2,9 +2,11 @@
 //! is ever shown.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -188,7 +190,6 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
             &[("CF_TUNNEL_ID", "6ff42ae2-765d-4adf-8112-31c55c1551ef")],
             "looks like an id",
         ),
-        ("a dry run", |_: &Account| {}, &[("DRY_RUN", "true")], "DRY_RUN is set"),
         (
             "no permission",
             |account: &Account| {
@@ -253,16 +254,25 @@ fn two_at_once_end_with_one_tunnel() {
 }
 
 impl Account {
+    fn config(&self, dry_run: &str) -> Config {
+        let base_url = self.cloudflare.base_url();
+        let variables = [
+            ("CF_API_TOKEN", TOKEN),
+            ("CF_TUNNEL_ID", "home"),
+            ("CF_API_BASE_URL", &base_url),
+            ("DRY_RUN", dry_run),
+        ];
+        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        Config::read(&variables.into()).expect("the configuration is right")
+    }
+
     /// The command in this process, where its pauses take no time.
     fn run_here(&self) -> Result<Report, String> {
-        let base_url = self.cloudflare.base_url();
-        let variables = [("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home"), ("CF_API_BASE_URL", &base_url)];
-        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
-        let config = Config::read(&variables.into()).expect("the configuration is right");
+        let config = self.config("false");
         let file = self.file();
         let log = Log::default();
         let clock = log.marking(Arc::<ManualClock>::default());
-        let outcome = commands::tunnel(config, clock, Some(&file), true);
+        let outcome = commands::tunnel(config, clock, Some(&file), true, &mut |_| {});
         for secret in self.cloudflare.secrets().iter().map(String::as_str).chain([TOKEN]) {
             assert_eq!(log.lines_with(&[secret]), [""; 0]);
         }
@@ -427,13 +437,62 @@ fn only_an_earlier_run_token_is_replaced() {
     assert_eq!(account.run(&["--token-file", path], &[]).code, Some(0), "an earlier one");
 }
 
+/// A pod of cloudflared that is lost during a dry run comes back by this.
 #[test]
-fn a_dry_run_writes_no_token() {
+fn a_dry_run_fetches_the_token_of_a_tunnel_that_is_there() {
     let account = Account::new("dry-run");
-    account.cloudflare.add_tunnel("home");
+    let id = account.cloudflare.add_tunnel("home");
     let (said, outcome) = account.fetch(&[("DRY_RUN", "true")]);
-    assert!(outcome.is_none() && said.errors.contains("DRY_RUN") && !account.file().exists());
-    assert_eq!(account.run(&[], &[("DRY_RUN", "true")]).code, Some(0), "it is found");
+    assert!(outcome.is_some_and(|outcome| !outcome.new && outcome.id == id), "{}", said.errors);
+    assert_eq!(account.connects(), Ok(id));
+    assert_eq!(account.writes(), [""; 0]);
+}
+
+#[test]
+fn a_dry_run_makes_no_tunnel_and_says_so_once_a_minute_until_the_tunnel_is_there() {
+    let account = Account::new("dry-run-waits");
+    let said = account.run(&[], &[("DRY_RUN", "true")]);
+    assert!(said.code == Some(1) && said.errors.contains("\"home\" is not made"), "{}", said.errors);
+
+    let clock = Log::default().marking(Arc::new(ManualClock::stopped()));
+    let mut told = Vec::new();
+    let begun = clock.now();
+    let outcome =
+        commands::tunnel(account.config("true"), clock.clone(), Some(&account.file()), true, &mut |text| {
+            told.push((clock.now() - begun, text.to_owned()));
+            if told.len() == 3 {
+                assert_eq!(account.writes(), [""; 0]);
+                account.cloudflare.add_tunnel("home");
+            }
+        });
+    assert!(outcome.is_ok(), "{outcome:?}");
+    let minutes: Vec<u64> = told.iter().map(|(after, _)| after.as_secs()).collect();
+    assert_eq!(minutes, [0, 60, 120]);
+    let text = "DRY_RUN is set, so the tunnel \"home\" is not made; looking for it again in 60 s";
+    assert!(told.iter().all(|(_, told)| told == text), "{told:?}");
+    assert!(account.connects().is_ok());
+    assert_eq!(account.writes(), [""; 0]);
+}
+
+/// Process 1 of a container has no other end than the kubelet's patience.
+#[test]
+fn a_dry_run_that_waits_for_its_tunnel_ends_at_once_on_sigterm() {
+    let account = Account::new("dry-run-ends");
+    let file = account.file();
+    let mut waiting = program()
+        .args(["tunnel", "--token-file", file.to_str().expect("UTF-8")])
+        .envs([("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home"), ("DRY_RUN", "true")])
+        .env("CF_API_BASE_URL", account.cloudflare.base_url())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    let mut line = String::new();
+    BufReader::new(waiting.stderr.take().expect("it is piped")).read_line(&mut line).expect("UTF-8");
+    assert!(line.contains("is not made"), "{line}");
+    let id = waiting.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().expect("kill is there").success());
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(143));
+    assert!(!file.exists());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-// Takes the official chart into deploy/chart as it is in a version of ExternalDNS's module, and makes deploy/kustomize of ours.
+// Takes the official chart into deploy/chart as it is in a version of ExternalDNS's module, the settings into our chart's schema
+// as the program that WEBHOOK_BINARY names has them, lists the official chart's values, and makes deploy/kustomize of our chart.
 //
 //	renew <deploy/> <version of ExternalDNS>
 //	renew <deploy/>
@@ -24,6 +25,9 @@ func main() {
 	err := error(nil)
 	if len(os.Args) == 3 {
 		err = renewOfficial(filepath.Join(os.Args[1], "chart"), "sigs.k8s.io/external-dns@"+os.Args[2])
+	}
+	if err == nil {
+		err = errors.Join(renewKnown(filepath.Join(os.Args[1], "chart")), renewSchema(filepath.Join(os.Args[1], "chart")))
 	}
 	if err == nil {
 		err = renewKustomize(os.Args[1])
@@ -67,6 +71,22 @@ func renewOfficial(chart, module string) error {
 		"# but those that the chart's .helmignore leaves out. The licence's text is LICENSE-APACHE at the top of this repository.\n" +
 		"# The digest: find . -type f | LC_ALL=C sort | xargs sha256sum | sha256sum\n"
 	return os.WriteFile(filepath.Join(chart, render.OriginFile), append([]byte(head), origin...), 0o644)
+}
+
+func renewKnown(chart string) error {
+	made, err := render.Known(chart)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(chart, render.KnownFile), made, 0o644)
+}
+
+func renewSchema(chart string) error {
+	made, err := render.Schema(chart, os.Getenv("WEBHOOK_BINARY"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(chart, render.SchemaFile), made, 0o644)
 }
 
 func renewKustomize(deploy string) error {
