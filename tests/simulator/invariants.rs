@@ -8,7 +8,7 @@ use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
 use crate::coverage::Share;
-use crate::excuses::{self, may_be_published};
+use crate::excuses::{self, Excuse, may_be_published};
 use crate::foreign::{self, Place, place};
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::settings::DEFAULT_SERVICE;
@@ -187,7 +187,8 @@ fn needs_another_login(watched: &Watched) -> bool {
 /// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that come
 /// to need a login, or another one, are not promised that: the rule refuses until the application is at the edge. Nor are
 /// those of a name that is published below a wildcard record or withdrawn from under it, those of a hostname with a rule that
-/// no stamp names any more, and those of an object that went in the first of two loops. Says whether it is promised.
+/// no stamp names any more, and those of one that an object left while a rule by hand kept the next one out of its tunnel. Says
+/// whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if needs_another_login(watched)
@@ -196,7 +197,7 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         || is_below_change(world, &watched.url)
         || is_of_another_rule(world, watched)
         || changes_namespace(world, &watched.url)
-        || hosts_of(&watched.url).any(|host| here.has_two_loops() && world.claims.is_handed_on(host))
+        || hosts_of(&watched.url).any(|host| world.claims.is_handed_on(host) && is_kept_out(world, host))
     {
         return Ok(false);
     }
@@ -205,6 +206,12 @@ fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool
         return Err(Violation::new("lost", watched.to_string()));
     }
     Ok(is_promised)
+}
+
+/// Whether a rule by hand keeps an object of the hostname out of the tunnel that it asks for.
+fn is_kept_out(world: &World, host: &str) -> bool {
+    let mut on_host = world.objects.iter().filter(|object| object.host == host);
+    on_host.any(|object| excuses::excuses(world, object).contains(&Excuse::ForeignRule))
 }
 
 fn is_by(change: Option<&VisitChange>, is_meant: impl Fn(&str) -> bool) -> bool {

@@ -14,8 +14,6 @@ pub(crate) enum Place {
     Host(String),
     /// A tunnel was written by an old reading, so that rules of all writers there went or came back.
     LostUpdate,
-    /// Two instances of one owner played a loop each, and visitors saw both as one.
-    TwoLoops,
 }
 
 /// Places at which something was changed.
@@ -45,11 +43,6 @@ impl Touched {
         self.0.contains(&Place::LostUpdate)
     }
 
-    /// Whether an object may have left its place in one loop, and another one come to it in the next.
-    pub(crate) fn has_two_loops(&self) -> bool {
-        self.0.contains(&Place::TwoLoops)
-    }
-
     /// Whether one of them decides what visitors of a hostname get.
     pub(crate) fn has(&self, host: &str, claims: &Claims, settings: &Settings) -> bool {
         self.0.iter().any(|place| match place {
@@ -59,7 +52,6 @@ impl Touched {
             Place::Host(touched) => is_served_with(host, touched),
             // Its tunnel is among them.
             Place::LostUpdate => false,
-            Place::TwoLoops => false,
         })
     }
 }

@@ -110,9 +110,6 @@ impl World {
         let mut touched_here = self.foreign().take_touched();
         touched_here.extend(&lag);
         touched_here.extend(&replaced.unwrap_or_default());
-        if inner.is_some() {
-            touched_here.add(Place::TwoLoops);
-        }
         if let Some(host) = inner.and_then(|inner| inner.lacking()) {
             touched_here.add(Place::Host(host.to_owned()));
         }
