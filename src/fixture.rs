@@ -26,6 +26,7 @@ pub(crate) fn policy(owner: &str) -> Policy {
         move_grace: Duration::ZERO,
         adopt: Adopt::default(),
         namespace_guard: false,
+        shared_services: Vec::new(),
         cluster_domain: "cluster.local".into(),
         access_guard: false,
         default_access_policy: Vec::new(),

@@ -427,3 +427,23 @@ fn a_filter_under_two_names_with_two_values_is_a_mistake_and_so_is_a_wrong_value
     let expected = "CLOUDFLARE_API_TOKEN and CLOUDFLARE_API_KEY are both set; keep CLOUDFLARE_API_TOKEN";
     assert_eq!(mistake(&two), expected);
 }
+
+#[test]
+fn what_is_shared_among_namespaces_has_a_host_and_needs_the_guard() {
+    let given =
+        |services| [with("SHARED_SERVICES", services).as_slice(), &[("NAMESPACE_GUARD", "true")]].concat();
+    let config = read(&given("http://gw.infra.svc:80, tcp://db.infra.svc:5432")).expect("services");
+    assert_eq!(config.provider.policy.shared_services.len(), 2);
+    for (services, allowed) in [
+        ("gw.infra.svc:80", "needs a scheme"),
+        ("http://gw.infra.svc/path", "has no path"),
+        ("http://{name}.infra.svc", "neither a host name"),
+        ("unix:/run/gw.sock", "services with a host"),
+        ("bastion", "services with a host"),
+    ] {
+        let mistake = mistake(&given(services));
+        assert!(mistake.starts_with("SHARED_SERVICES ") && mistake.contains(allowed), "{mistake}");
+    }
+    let mistake = mistake(&with("SHARED_SERVICES", "http://gw.infra.svc:80"));
+    assert!(mistake.starts_with("SHARED_SERVICES ") && mistake.contains("NAMESPACE_GUARD=true"), "{mistake}");
+}

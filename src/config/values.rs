@@ -206,6 +206,24 @@ impl<'a> Reader<'a> {
         adopt
     }
 
+    pub(super) fn shared_services(&mut self) -> Vec<Service> {
+        let parse = |text: &str| match Service::parse(text) {
+            Ok(service) if service.host_and_port().is_some() => Ok(service),
+            Ok(_) => Err("allowed are services with a host, such as http://name.namespace.svc:80".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let services = self.list_of("SHARED_SERVICES", |text| parse(text).map(drop));
+        self.only_with_guard("SHARED_SERVICES");
+        services.into_iter().filter_map(|text| parse(text).ok()).collect()
+    }
+
+    /// Without the guard, a list of exceptions from it would look as if it were on.
+    fn only_with_guard(&mut self, variable: &str) {
+        if self.text(variable).is_some() && self.text("NAMESPACE_GUARD") != Some("true") {
+            self.mistake(variable, "is set, and counts only with NAMESPACE_GUARD=true, which is missing");
+        }
+    }
+
     pub(super) fn cluster_domain(&mut self) -> Box<str> {
         let domain = self.parsed("CLUSTER_DOMAIN", |text| match Hostname::parse(text) {
             Ok(domain) if domain.is_wildcard() => Err("a domain has no wildcard".to_owned()),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ingress::OriginOption;
+use crate::ingress::{OriginOption, Service};
 use crate::model::Hostname;
 use crate::ordered::inserted;
 use crate::reconcile::canonical::{Fault, Publication};
@@ -11,27 +11,41 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{self, Stamp};
 use crate::reconcile::{Policy, Settings};
 
-/// The forms of services that the guard allows.
+/// Options that choose the host behind a shared service, which may be another tenant's.
+const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];
+
+/// The services that the guard allows.
 #[derive(Clone, Copy, Debug)]
 struct Guard<'a> {
-    /// The domain that may follow `svc` in a service's name, such as `cluster.local`.
-    cluster_domain: &'a str,
+    policy: &'a Policy,
 }
 
 impl Guard<'_> {
-    /// True if an object of `namespace` may publish this. Only listed forms are allowed, so anything new is refused.
-    fn allows(self, publication: &Publication, namespace: &str) -> bool {
+    /// The reason why the object of `resource` and `namespace` may not publish this. Only listed forms are allowed, so
+    /// anything new is refused.
+    fn problem(self, publication: &Publication, resource: &str, namespace: &str) -> Option<String> {
         let Some(rule) = &publication.rule else {
             // Its record would lead to whichever rule of the tunnel comes first.
-            return false;
+            return Some(self.allowed(namespace));
         };
         let options = &rule.origin_request;
         // With these, the visitor chooses where cloudflared connects to.
         if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
-            return false;
+            return Some(self.allowed(namespace));
         }
         let service = rule.service.as_str();
-        is_answer(service) || self.namespace_of(service).as_deref() == Some(namespace)
+        if is_answer(service) || self.namespace_of(service).as_deref() == Some(namespace) {
+            return None;
+        }
+        if !self.is_shared(&rule.service) && !self.is_default(&rule.service, resource) {
+            return Some(self.allowed(namespace));
+        }
+        let defaults = &self.policy.origin_defaults;
+        let chosen = HOST_OPTIONS.into_iter().find(|option| options.text(*option) != defaults.text(*option));
+        chosen.map(|option| {
+            let property = option.property();
+            format!("is on, and {property} would choose another object's host behind the shared service: take it off")
+        })
     }
 
     /// The namespace that a service is of, if it has the form that the guard allows.
@@ -43,16 +57,43 @@ impl Guard<'_> {
         let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
         let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
         let is_whole = !name.is_empty() && kind == "svc";
-        (is_whole && domain.is_none_or(|domain| domain == self.cluster_domain)).then(|| of.to_owned())
+        (is_whole && domain.is_none_or(|domain| *domain == *self.policy.cluster_domain))
+            .then(|| of.to_owned())
+    }
+
+    /// True if the operator lets every namespace publish the service.
+    fn is_shared(self, service: &Service) -> bool {
+        self.policy.shared_services.iter().any(|shared| self.is_one_place(shared, service))
+    }
+
+    /// True if it is the object's default service, and not chosen by the object's name.
+    fn is_default(self, service: &Service, resource: &str) -> bool {
+        let template = self.policy.default_service.as_ref().filter(|template| !template.has_name());
+        let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
+        default.is_some_and(|default| self.is_one_place(&default, service))
+    }
+
+    fn is_one_place(self, one: &Service, other: &Service) -> bool {
+        self.place(one).is_some_and(|place| self.place(other) == Some(place))
+    }
+
+    /// Scheme, host and port of a service, in one spelling; `None` if it has no host.
+    fn place(self, service: &Service) -> Option<(&str, String, u16)> {
+        let (scheme, _) = service.as_str().split_once("://")?;
+        let (host, port) = service.host_and_port()?;
+        let host = host.to_ascii_lowercase();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        let local = host.strip_suffix(&*self.policy.cluster_domain).and_then(|rest| rest.strip_suffix('.'));
+        Some((scheme, local.filter(|local| local.ends_with(".svc")).unwrap_or(host).to_owned(), port))
     }
 
     /// Describes, for a message, what objects of `namespace` may publish.
     fn allowed(self, namespace: &str) -> String {
-        let Self { cluster_domain } = self;
+        let domain = &self.policy.cluster_domain;
         format!(
-            "http_status:<code>, <scheme>://<service>.{namespace}.svc[:<port>] and \
-             <scheme>://<service>.{namespace}.svc.{cluster_domain}[:<port>], without origin-bastion-mode \
-             and origin-proxy-type"
+            "is on, and an object of this namespace may publish only http_status:<code>, \
+             <scheme>://<service>.{namespace}.svc[.{domain}][:<port>] and what SHARED_SERVICES and DEFAULT_SERVICE name, \
+             without origin-bastion-mode and origin-proxy-type"
         )
     }
 }
@@ -65,13 +106,10 @@ fn is_answer(service: &str) -> bool {
 /// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
 /// planned, as a mistake is, it holds back the object's other rules in every loop, whatever of it ExternalDNS asks for.
 pub fn refusal(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
-    let Policy { namespace_guard: true, cluster_domain, .. } = &settings.policy else { return None };
-    let guard = Guard { cluster_domain };
-    let problem = match resource.and_then(namespace_of) {
-        Some(namespace) if guard.allows(publication, namespace) => return None,
-        Some(namespace) => {
-            format!("is on, and an object of this namespace may publish only {}", guard.allowed(namespace))
-        }
+    let policy = &settings.policy;
+    policy.namespace_guard.then_some(())?;
+    let problem = match resource.and_then(|resource| Some((resource, namespace_of(resource)?))) {
+        Some((resource, namespace)) => Guard { policy }.problem(publication, resource, namespace)?,
         None => "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is"
             .to_owned(),
     };
@@ -99,9 +137,12 @@ pub fn holder(name: &str, snapshot: &Snapshot, settings: &Settings) -> Result<Op
         return Ok(Some(namespace));
     }
     let hostname = Hostname::parse(name).ok();
-    let guard = Guard { cluster_domain: &settings.policy.cluster_domain };
+    let guard = Guard { policy: &settings.policy };
     let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_named(hostname.as_ref()?, stamp)));
-    let services = rules.flatten().map(|(_, rule)| rule.service()).filter(|service| !is_answer(service));
+    let tells = |service: &&str| {
+        !is_answer(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
+    };
+    let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
     let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));
     match of.first() {
         None if stamps.is_empty() => Ok(None),
@@ -125,7 +166,8 @@ pub fn digest_of(resource: &str) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingress::{OriginRequest, Service, WantedRule};
+    use crate::fixture::policy;
+    use crate::ingress::{OriginRequest, WantedRule};
     use crate::model::{Hostname, TunnelId};
 
     fn publication(service: &str, origin_request: OriginRequest) -> Publication {
@@ -139,8 +181,8 @@ mod tests {
         }
     }
 
-    fn guard() -> Guard<'static> {
-        Guard { cluster_domain: "cluster.local" }
+    fn allows(publication: &Publication) -> bool {
+        Guard { policy: &policy("default") }.problem(publication, "ingress/shop/web", "shop").is_none()
     }
 
     #[test]
@@ -169,11 +211,11 @@ mod tests {
             ("socks-proxy", false),
         ] {
             let publication = publication(service, OriginRequest::default());
-            assert_eq!(guard().allows(&publication, "shop"), is_allowed, "{service}");
+            assert_eq!(allows(&publication), is_allowed, "{service}");
         }
         let record_only =
             Publication { rule: None, ..publication("http://web.shop.svc", OriginRequest::default()) };
-        assert!(!guard().allows(&record_only, "shop"), "none");
+        assert!(!allows(&record_only), "none");
     }
 
     #[test]
@@ -187,7 +229,7 @@ mod tests {
         ] {
             let value = option.parse(text).expect("it is valid");
             let with = publication("http://web.shop.svc", value.into_iter().collect());
-            assert_eq!(guard().allows(&with, "shop"), is_allowed, "{option:?}");
+            assert_eq!(allows(&with), is_allowed, "{option:?}");
         }
     }
 

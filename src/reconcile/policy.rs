@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::ingress::OriginRequest;
+use crate::ingress::{OriginRequest, Service};
 use crate::model::DomainFilter;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::service_template::ServiceTemplate;
@@ -34,6 +34,8 @@ pub struct Policy {
     pub adopt: Adopt,
     /// `NAMESPACE_GUARD`: keeps namespaces apart.
     pub namespace_guard: bool,
+    /// `SHARED_SERVICES`: services that objects of any namespace may publish under the guard. Each has a host.
+    pub shared_services: Vec<Service>,
     /// `CLUSTER_DOMAIN`: the domain that may follow `svc` in the name of a service of the cluster.
     pub cluster_domain: Box<str>,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.

@@ -25,6 +25,11 @@ impl ServiceTemplate {
         Ok(template)
     }
 
+    /// True if an object chooses a part of the service by its name.
+    pub fn has_name(&self) -> bool {
+        self.0.contains(NAME)
+    }
+
     /// The service for the object that a `resource` label such as `ingress/shop/web` names. If the label names none,
     /// the placeholders stay, and the endpoint is invalid.
     pub fn fill(&self, resource: &str) -> String {

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
+use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, Service};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
+use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -466,4 +467,126 @@ fn any_refused_endpoint_keeps_a_hostnames_rules_until_its_stamp_names_a_namespac
             );
         }
     }
+}
+
+/// The operator's Gateway for all namespaces, and a service of its own for each.
+fn shared() -> FakeCloudflare {
+    let mut cloudflare = guarded();
+    cloudflare.shared_services = [
+        "http://gw.infra.svc:80",
+        "https://gw.infra.svc.cluster.local.",
+        "tcp://db.infra.svc:5432",
+        "http://10.0.0.1:8080",
+    ]
+    .map(|service| Service::parse(service).expect("a service"))
+    .into();
+    let template = ServiceTemplate::parse("http://proxy-{namespace}.infra.svc:8000");
+    cloudflare.default_service = Some(template.expect("a template"));
+    cloudflare
+}
+
+/// What is published for an object of the namespace `shop`, or the reason why nothing is.
+fn asked(cloudflare: &FakeCloudflare, properties: &[(&str, &str)]) -> Result<String, String> {
+    let mut cloudflare = cloudflare.clone();
+    let plan = run(&mut cloudflare, &[endpoint_of("ingress/shop/web", NAME, properties)]);
+    match &services(&cloudflare)[..] {
+        [(_, service)] => Ok(service.clone()),
+        _ => Err(plan.refusals[0].to_string()),
+    }
+}
+
+#[test]
+fn every_spelling_of_a_service_that_the_operator_shares_passes_the_guard_and_no_other_place_does() {
+    let shared = shared();
+    for service in [
+        "http://gw.infra.svc:80",
+        "http://gw.infra.svc",
+        "http://GW.Infra.svc:80",
+        "http://gw.infra.svc.:80",
+        "http://gw.infra.svc.cluster.local:80",
+        "HTTP://gw.infra.svc.Cluster.Local.",
+        "https://gw.infra.svc:443",
+        "tcp://db.infra.svc:5432",
+        "http://10.0.0.1:8080",
+        "http://proxy-shop.infra.svc:8000",
+        "http://proxy-shop.infra.svc.cluster.local:8000",
+    ] {
+        assert!(asked(&shared, &[("tunnel-service", service)]).is_ok(), "{service}");
+    }
+    for service in [
+        "http://gw.infra.svc:8080",
+        "tcp://gw.infra.svc:80",
+        "ws://gw.infra.svc:80",
+        "https://gw.infra.svc:80",
+        "http://gw.infra.svc:443",
+        "ssh://db.infra.svc:5432",
+        "http://gw.infra.svc.example.com:80",
+        "http://gw.infra:80",
+        "http://admin.infra.svc:80",
+        "http://10.0.0.1",
+        // The default service of another namespace.
+        "http://proxy-bank.infra.svc:8000",
+        "bastion",
+    ] {
+        let refused = asked(&shared, &[("tunnel-service", service)]).expect_err(service);
+        assert!(refused.contains("SHARED_SERVICES"), "{service}: {refused}");
+    }
+    assert_eq!(asked(&shared, &[("tunnel", "true")]).as_deref(), Ok("http://proxy-shop.infra.svc:8000"));
+}
+
+/// An object may have any name, so with `{name}` any of its namespace's authors would choose the service.
+#[test]
+fn a_default_service_with_the_objects_name_passes_the_guard_only_in_the_objects_namespace() {
+    for (template, is_allowed) in [
+        ("http://{name}.infra.svc:80", false),
+        ("http://{name}.{namespace}.svc:80", true),
+        ("http://gw.infra.svc:80", true),
+    ] {
+        let mut cloudflare = guarded();
+        cloudflare.default_service = ServiceTemplate::parse(template).ok();
+        assert_eq!(asked(&cloudflare, &[("tunnel", "true")]).is_ok(), is_allowed, "{template}");
+    }
+}
+
+/// Behind a shared service these choose the host, which may be another tenant's; the operator's own default does not.
+#[test]
+fn on_a_shared_service_the_guard_refuses_what_chooses_a_host_behind_it() {
+    let gateway = ("tunnel-service", "https://gw.infra.svc:443");
+    for option in [
+        ("origin-http-host-header", "bank.example.com"),
+        ("origin-server-name", "bank.example.com"),
+        ("origin-bastion-mode", "true"),
+        ("origin-proxy-type", "socks"),
+    ] {
+        for service in [gateway, ("tunnel", "true")] {
+            let refused = asked(&shared(), &[service, option]).expect_err(option.0);
+            assert!(refused.contains(option.0), "{option:?}: {refused}");
+        }
+        let own = [("tunnel-service", "https://web.shop.svc:443"), option];
+        let is_host = option.1 == "bank.example.com";
+        assert_eq!(asked(&shared(), &own).is_ok(), is_host, "{option:?} of its own service");
+    }
+    let mut cloudflare = shared();
+    let default = OriginOption::ServerName.parse("gw.example.com").expect("a name");
+    cloudflare.origin_defaults = default.into_iter().collect();
+    assert!(asked(&cloudflare, &[gateway]).is_ok(), "the operator's default");
+    assert!(asked(&cloudflare, &[gateway, ("origin-server-name", "gw.example.com")]).is_ok(), "the same");
+    assert!(asked(&cloudflare, &[gateway, ("origin-server-name", "bank.example.com")]).is_err());
+    assert!(asked(&cloudflare, &[gateway, ("origin-match-sni-to-host", "true")]).is_ok());
+}
+
+/// A hostname of several objects, whose stamp names none, would become that of the Gateway's namespace.
+#[test]
+fn switched_on_later_the_guard_takes_no_shared_service_for_a_sign_of_its_namespace() {
+    let both = [
+        of("ingress/shop/web", "^/a$", "http://gw.infra.svc:80"),
+        of("ingress/shop/api", "^/b$", "http://gw.infra.svc:80"),
+    ];
+    let mut cloudflare = after_the_switch(&both);
+    cloudflare.shared_services = vec![Service::parse("http://gw.infra.svc:80").expect("a service")];
+    let before = cloudflare.clone();
+    let infra = of("ingress/infra/web", "^/c$", "http://gw.infra.svc:80");
+    let plan = run(&mut cloudflare, &[infra, both[0].clone(), both[1].clone()]);
+    assert_eq!(cloudflare, before, "{plan:?}");
+    assert!(plan.refusals.iter().all(|one| matches!(one.reason, Reason::NamespaceHeld { holder: None, .. })));
 }

@@ -7,6 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
+use external_dns_cloudflare_tunnel_webhook::ingress::Service;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
 };
@@ -104,6 +105,7 @@ pub struct FakeCloudflare {
     /// What the program is set to take over.
     pub adopt: Adopt,
     pub namespace_guard: bool,
+    pub shared_services: Vec<Service>,
     pub access_guard: bool,
     /// What the program reads of Access.
     pub access: AccessReading,
@@ -221,6 +223,7 @@ impl FakeCloudflare {
             publish_all: false,
             adopt: Adopt::default(),
             namespace_guard: false,
+            shared_services: Vec::new(),
             access_guard: false,
             access: AccessReading::NotAsked,
             policies: Vec::new(),
@@ -249,6 +252,7 @@ impl FakeCloudflare {
         settings.policy.publish_all = self.publish_all;
         settings.policy.adopt.clone_from(&self.adopt);
         settings.policy.namespace_guard = self.namespace_guard;
+        settings.policy.shared_services.clone_from(&self.shared_services);
         settings.policy.access_guard = self.access_guard;
         settings.policy.mass_deletion_limit = self.mass_deletion_limit;
         settings.policy.default_access_policy.clone_from(&self.default_access_policy);
