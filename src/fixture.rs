@@ -27,6 +27,7 @@ pub(crate) fn policy(owner: &str) -> Policy {
         adopt: Adopt::default(),
         namespace_guard: false,
         shared_services: Vec::new(),
+        namespace_domains: Vec::new(),
         cluster_domain: "cluster.local".into(),
         access_guard: false,
         default_access_policy: Vec::new(),

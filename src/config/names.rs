@@ -7,7 +7,7 @@ use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
 /// Prefixes that only our settings have. Any variable that begins with one was meant for us.
-const PREFIXES: [&str; 9] = [
+const PREFIXES: [&str; 10] = [
     "CF_",
     "ORIGIN_",
     "DOMAIN_FILTER",
@@ -16,6 +16,7 @@ const PREFIXES: [&str; 9] = [
     "ACCESS_DEFAULT",
     "ACCESS_POLIC",
     "NAMESPACE_GUARD",
+    "NAMESPACE_DOMAIN",
     "MASS_DELET",
 ];
 
@@ -105,6 +106,7 @@ mod tests {
             ("ACCESS_DEFAULT_POLICY", "", true),
             ("ACESS_GUARD", "ACCESS_GUARD", true),
             ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD", true),
+            ("NAMESPACE_DOMAIN_LIST", "NAMESPACE_DOMAINS", true),
             ("MASS_DELETE_LIMIT", "MASS_DELETION_LIMIT", true),
             ("DRYRUN", "DRY_RUN", true),
             ("OWNERID", "OWNER_ID", true),

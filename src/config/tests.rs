@@ -447,3 +447,35 @@ fn what_is_shared_among_namespaces_has_a_host_and_needs_the_guard() {
     let mistake = mistake(&with("SHARED_SERVICES", "http://gw.infra.svc:80"));
     assert!(mistake.starts_with("SHARED_SERVICES ") && mistake.contains("NAMESPACE_GUARD=true"), "{mistake}");
 }
+
+#[test]
+fn a_namespaces_domains_are_pairs_and_need_the_guard() {
+    let given =
+        |pairs| [with("NAMESPACE_DOMAINS", pairs).as_slice(), &[("NAMESPACE_GUARD", "true")]].concat();
+    let config =
+        read(&given("*={namespace}.example.com, shop=.Shop.example, shop=example.org")).expect("pairs");
+    assert_eq!(config.provider.policy.namespace_domains.len(), 3);
+    for pairs in [
+        "shop.example.com",
+        "=example.com",
+        "Shop=example.com",
+        "shop/web=example.com",
+        "shop=",
+        "shop=com",
+        "*={namespace}",
+        "shop=*.example.com",
+        "shop={name}.example.com",
+        "shop=https://example.com",
+    ] {
+        let mistake = mistake(&given(pairs));
+        assert!(
+            mistake.starts_with("NAMESPACE_DOMAINS has ") && mistake.contains("allowed are"),
+            "{mistake}"
+        );
+    }
+    let mistake = mistake(&with("NAMESPACE_DOMAINS", "shop=example.com"));
+    assert!(
+        mistake.starts_with("NAMESPACE_DOMAINS ") && mistake.contains("NAMESPACE_GUARD=true"),
+        "{mistake}"
+    );
+}

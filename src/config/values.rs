@@ -17,6 +17,7 @@ use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
 use crate::reconcile::access::wish;
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::{EVERY_NAMESPACE, NamespaceDomain};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
@@ -116,18 +117,8 @@ impl<'a> Reader<'a> {
     }
 
     fn domains(&mut self, variable: &str) -> Vec<&'a str> {
-        self.list_of(variable, |text| {
-            let (name, is_below) = text.strip_prefix('.').map_or((text, false), |name| (name, true));
-            // No zone has a name of one part, and `example,com` would serve everything below `com`.
-            let is_enough = |name: &str| is_below || variable != "DOMAIN_FILTER" || name.contains('.');
-            match Hostname::parse(name) {
-                Ok(name) if !name.is_wildcard() && is_enough(name.as_str()) => Ok(()),
-                _ => Err(
-                    "allowed are names such as example.com, which stands for all names below it too, and \
-                          .example.com or .com, which stand for those alone",
-                ),
-            }
-        })
+        // No zone has a name of one part, and `example,com` would serve everything below `com`.
+        self.list_of(variable, |text| check_domain(text, variable == "DOMAIN_FILTER"))
     }
 
     /// Both Go and this program have to accept the expression; one that Go cannot read would end ExternalDNS.
@@ -217,6 +208,28 @@ impl<'a> Reader<'a> {
         services.into_iter().filter_map(|text| parse(text).ok()).collect()
     }
 
+    pub(super) fn namespace_domains(&mut self) -> Vec<NamespaceDomain> {
+        let pair = |text: &'a str| {
+            let pair = text.split_once('=').filter(|(namespace, _)| is_namespace(namespace));
+            let (namespace, domain) =
+                pair.ok_or("allowed are pairs such as shop=shop.example.com, and * for all")?;
+            let entry = NamespaceDomain { namespace: namespace.into(), domain: domain.into() };
+            check_domain(&entry.domain_of("x"), true).map(|()| entry)
+        };
+        let pairs = self.list("NAMESPACE_DOMAINS");
+        self.only_with_guard("NAMESPACE_DOMAINS");
+        let mut domains = Vec::new();
+        for text in pairs {
+            match pair(text) {
+                Ok(entry) => domains.push(entry),
+                Err(problem) => {
+                    self.mistake("NAMESPACE_DOMAINS", format_args!("has {}: {problem}", quoted(text)))
+                }
+            }
+        }
+        domains
+    }
+
     /// Without the guard, a list of exceptions from it would look as if it were on.
     fn only_with_guard(&mut self, variable: &str) {
         if self.text(variable).is_some() && self.text("NAMESPACE_GUARD") != Some("true") {
@@ -303,6 +316,22 @@ impl<'a> Reader<'a> {
 }
 
 const PORT: &str = "a port from 0 to 65535";
+
+/// `needs_dot` if a name of one part would be a mistake.
+fn check_domain(text: &str, needs_dot: bool) -> Result<(), &'static str> {
+    let (name, is_below) = text.strip_prefix('.').map_or((text, false), |name| (name, true));
+    match Hostname::parse(name) {
+        Ok(name) if !name.is_wildcard() && (is_below || !needs_dot || name.as_str().contains('.')) => Ok(()),
+        _ => Err("allowed are names such as example.com, which stands for all names below it too, and \
+                  .example.com or .com, which stand for those alone"),
+    }
+}
+
+/// True for `*` and for what Kubernetes calls a namespace.
+fn is_namespace(text: &str) -> bool {
+    let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text == EVERY_NAMESPACE || !text.is_empty() && text.bytes().all(is_label)
+}
 
 /// A relative path would depend on where cloudflared was started.
 fn check_absolute(path: &str) -> Result<(), &'static str> {

@@ -56,9 +56,8 @@ impl DomainFilter {
         match self {
             Self::Lists { include, exclude } => {
                 let name = hostname::normalize(name);
-                let takes =
-                    |filters: &[Box<str>]| filters.iter().any(|filter| list_entry_takes(filter, &name));
-                (include.is_empty() || takes(include)) && !takes(exclude)
+                let one_takes = |filters: &[Box<str>]| filters.iter().any(|filter| takes(filter, &name));
+                (include.is_empty() || one_takes(include)) && !one_takes(exclude)
             }
             Self::Expressions { include, exclude } => {
                 let name = to_unicode(&hostname::normalize(name));
@@ -88,7 +87,7 @@ impl DomainFilter {
                 let domain = bare(filter);
                 is_within(&zone, domain) || is_within(domain, &zone)
             });
-        included && !exclude.iter().any(|filter| list_entry_takes(filter, &zone))
+        included && !exclude.iter().any(|filter| takes(filter, &zone))
     }
 
     /// The body of `GET /`.
@@ -121,7 +120,8 @@ fn bare(filter: &str) -> &str {
     filter.strip_prefix('.').unwrap_or(filter)
 }
 
-fn list_entry_takes(filter: &str, name: &str) -> bool {
+/// True if an entry of a list takes a name. Both are normalized.
+pub fn takes(filter: &str, name: &str) -> bool {
     match filter.strip_prefix('.') {
         Some(domain) => is_below(name, domain),
         None => is_within(name, filter),

@@ -5,11 +5,31 @@ use std::collections::BTreeSet;
 
 use crate::ingress::{OriginOption, Service};
 use crate::model::Hostname;
+use crate::model::{domain_filter, hostname};
 use crate::ordered::inserted;
 use crate::reconcile::canonical::{Fault, Publication};
+use crate::reconcile::service_template::NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{self, Stamp};
 use crate::reconcile::{Policy, Settings};
+
+/// The namespace of an entry that holds for all of them.
+pub const EVERY_NAMESPACE: &str = "*";
+
+/// An entry of `NAMESPACE_DOMAINS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceDomain {
+    pub namespace: Box<str>,
+    /// As in `DOMAIN_FILTER`, with `{namespace}` in place of the namespace.
+    pub domain: Box<str>,
+}
+
+impl NamespaceDomain {
+    /// The domain, for a namespace.
+    pub fn domain_of(&self, namespace: &str) -> String {
+        hostname::normalize(&self.domain.replace(NAMESPACE, namespace))
+    }
+}
 
 /// Options that choose the host behind a shared service, which may be another tenant's.
 const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];
@@ -21,6 +41,22 @@ struct Guard<'a> {
 }
 
 impl Guard<'_> {
+    /// The reason why no object of the namespace may publish the hostname. A wildcard lies in a domain with all that it
+    /// matches.
+    fn hostname_problem(self, name: &str, namespace: &str) -> Option<String> {
+        let entries = &self.policy.namespace_domains;
+        let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
+        let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
+        let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
+        if entries.is_empty() || domains.iter().any(|domain| domain_filter::takes(domain, name)) {
+            return None;
+        }
+        Some(match &domains[..] {
+            [] => "has no domain for this namespace, whose objects publish nothing".to_owned(),
+            _ => format!("lets objects of this namespace publish only {}", domains.join(", ")),
+        })
+    }
+
     /// The reason why the object of `resource` and `namespace` may not publish this. Only listed forms are allowed, so
     /// anything new is refused.
     fn problem(self, publication: &Publication, resource: &str, namespace: &str) -> Option<String> {
@@ -108,12 +144,19 @@ fn is_answer(service: &str) -> bool {
 pub fn refusal(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
     let policy = &settings.policy;
     policy.namespace_guard.then_some(())?;
-    let problem = match resource.and_then(|resource| Some((resource, namespace_of(resource)?))) {
-        Some((resource, namespace)) => Guard { policy }.problem(publication, resource, namespace)?,
-        None => "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is"
-            .to_owned(),
+    let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
+    else {
+        let problem =
+            "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is";
+        return Some(Fault { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
     };
-    Some(Fault { subject: "NAMESPACE_GUARD".into(), problem })
+    let guard = Guard { policy };
+    let hostname = guard.hostname_problem(publication.hostname.as_str(), namespace);
+    let hostname = hostname.map(|problem| Fault { subject: "NAMESPACE_DOMAINS".into(), problem });
+    hostname.or_else(|| {
+        let problem = guard.problem(publication, resource, namespace)?;
+        Some(Fault { subject: "NAMESPACE_GUARD".into(), problem })
+    })
 }
 
 /// The namespace in a `resource` label such as `ingress/shop/web`.

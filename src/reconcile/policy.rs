@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ingress::{OriginRequest, Service};
 use crate::model::DomainFilter;
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::namespace::NamespaceDomain;
 use crate::reconcile::service_template::ServiceTemplate;
 
 /// The settings that decisions depend on.
@@ -36,6 +37,8 @@ pub struct Policy {
     pub namespace_guard: bool,
     /// `SHARED_SERVICES`: services that objects of any namespace may publish under the guard. Each has a host.
     pub shared_services: Vec<Service>,
+    /// `NAMESPACE_DOMAINS`: the names that each namespace may publish under the guard; all, if it is empty.
+    pub namespace_domains: Vec<NamespaceDomain>,
     /// `CLUSTER_DOMAIN`: the domain that may follow `svc` in the name of a service of the cluster.
     pub cluster_domain: Box<str>,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.

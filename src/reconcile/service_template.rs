@@ -3,7 +3,7 @@
 use crate::ingress::Service;
 
 const NAME: &str = "{name}";
-const NAMESPACE: &str = "{namespace}";
+pub(super) const NAMESPACE: &str = "{namespace}";
 
 /// A service with placeholders for the name and the namespace of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]

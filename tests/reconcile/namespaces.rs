@@ -590,3 +590,92 @@ fn switched_on_later_the_guard_takes_no_shared_service_for_a_sign_of_its_namespa
     assert_eq!(cloudflare, before, "{plan:?}");
     assert!(plan.refusals.iter().all(|one| matches!(one.reason, Reason::NamespaceHeld { holder: None, .. })));
 }
+
+fn with_domains(domains: &[(&'static str, &'static str)]) -> FakeCloudflare {
+    let mut cloudflare = guarded();
+    cloudflare.namespace_domains = domains.to_vec();
+    cloudflare
+}
+
+/// True if an object of the namespace publishes the hostname.
+fn publishes(cloudflare: &FakeCloudflare, namespace: &str, name: &str) -> bool {
+    let service = format!("http://web.{namespace}.svc:80");
+    let said = [("tunnel-service", &*service), ("tunnel-wildcard", "true")];
+    let plan = run(&mut cloudflare.clone(), &[endpoint_of(&format!("ingress/{namespace}/web"), name, &said)]);
+    for refusal in &plan.refusals {
+        let text = refusal.to_string();
+        assert!(text.contains("NAMESPACE_DOMAINS") && text.contains("refused=invalid"), "{text}");
+    }
+    plan.refusals.is_empty()
+}
+
+#[test]
+fn a_namespace_publishes_the_names_of_its_domains_alone() {
+    let each = [("*", "{namespace}.example.com")];
+    let several = [("shop", "shop.example.com"), ("shop", ".store.example.com"), ("bank", "example.com")];
+    let prefixed = [("*", "Preview-{namespace}.example.com."), ("shop", "shared.example.com")];
+    for (domains, namespace, name, is_published) in [
+        (&each[..], "shop", "shop.example.com", true),
+        (&each, "shop", "web.shop.example.com", true),
+        (&each, "shop", "*.shop.example.com", true),
+        (&each, "shop", "bank.example.com", false),
+        (&each, "shop", "web.bank.example.com", false),
+        (&each, "shop", "workshop.example.com", false),
+        (&each, "shop", "example.com", false),
+        (&each, "shop", "*.example.com", false),
+        (&several, "shop", "shop.example.com", true),
+        (&several, "shop", "store.example.com", false),
+        (&several, "shop", "*.store.example.com", true),
+        (&several, "shop", "a.store.example.com", true),
+        // A domain may lie in that of another namespace.
+        (&several, "bank", "shop.example.com", true),
+        (&several, "bank", "*.example.com", true),
+        (&several, "other", "other.example.com", false),
+        (&prefixed, "bank", "preview-bank.example.com", true),
+        (&prefixed, "bank", "preview-shop.example.com", false),
+        (&prefixed, "shop", "a.shared.example.com", true),
+        (&prefixed, "bank", "a.shared.example.com", false),
+        (&[], "shop", "any.example.com", true),
+    ] {
+        let cloudflare = with_domains(domains);
+        assert_eq!(publishes(&cloudflare, namespace, name), is_published, "{domains:?} {namespace} {name}");
+    }
+}
+
+/// `bank` sorts first, and would get the hostname for good.
+#[test]
+fn a_namespace_that_may_not_publish_a_free_hostname_has_no_part_in_the_choice() {
+    let shop = of("ingress/shop/web", "", "http://web.shop.svc:80");
+    for path in ["", "^/bank$"] {
+        let bank = of("ingress/bank/web", path, "http://web.bank.svc:80");
+        let mut cloudflare = with_domains(&[("shop", NAME)]);
+        run(&mut cloudflare, &[bank.clone(), shop.clone()]);
+        assert_eq!(services(&cloudflare), [rule("", "http://web.shop.svc:80")], "{path:?}");
+        let writes = cloudflare.writes;
+        run(&mut cloudflare, &[bank, shop.clone()]);
+        assert_eq!(cloudflare.writes, writes, "{path:?}");
+    }
+}
+
+#[test]
+fn a_hostname_that_stands_outside_its_namespaces_domains_stays_and_is_refused_and_can_be_deleted() {
+    let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[shop("^/a$", "http://web.shop.svc:80")]);
+    cloudflare.namespace_domains = vec![("bank", "example.com"), ("shop", "shop.example.com")];
+    let before = cloudflare.clone();
+    for (path, service) in [("^/a$", "web"), ("^/a$", "other"), ("^/b$", "web")] {
+        let plan = run(&mut cloudflare, &[shop(path, &format!("http://{service}.shop.svc:80"))]);
+        assert_eq!(cloudflare, before, "{path} {service}");
+        let is_told = plan.refusals.iter().any(|one| one.to_string().contains("only shop.example.com"));
+        assert!(is_told, "{path} {service}: {plan:?}");
+    }
+    // The other namespace may have the name, and does not take it.
+    let bank = of("ingress/bank/web", "^/a$", "http://web.bank.svc:80");
+    run(&mut cloudflare, &[bank.clone(), shop("^/a$", "http://web.shop.svc:80")]);
+    assert_eq!(cloudflare, before);
+    run(&mut cloudflare, &[]);
+    assert_eq!(services(&cloudflare), []);
+    run(&mut cloudflare, &[bank, shop("^/a$", "http://web.shop.svc:80")]);
+    assert_eq!(services(&cloudflare), [rule("^/a$", "http://web.bank.svc:80")]);
+}

@@ -24,6 +24,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
+use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, Unfinished, plan,
 };
@@ -106,6 +107,8 @@ pub struct FakeCloudflare {
     pub adopt: Adopt,
     pub namespace_guard: bool,
     pub shared_services: Vec<Service>,
+    /// Pairs of a namespace and a domain.
+    pub namespace_domains: Vec<(&'static str, &'static str)>,
     pub access_guard: bool,
     /// What the program reads of Access.
     pub access: AccessReading,
@@ -224,6 +227,7 @@ impl FakeCloudflare {
             adopt: Adopt::default(),
             namespace_guard: false,
             shared_services: Vec::new(),
+            namespace_domains: Vec::new(),
             access_guard: false,
             access: AccessReading::NotAsked,
             policies: Vec::new(),
@@ -253,6 +257,12 @@ impl FakeCloudflare {
         settings.policy.adopt.clone_from(&self.adopt);
         settings.policy.namespace_guard = self.namespace_guard;
         settings.policy.shared_services.clone_from(&self.shared_services);
+        let domains = self.namespace_domains.iter();
+        let domains = domains.map(|(namespace, domain)| NamespaceDomain {
+            namespace: (*namespace).into(),
+            domain: (*domain).into(),
+        });
+        settings.policy.namespace_domains = domains.collect();
         settings.policy.access_guard = self.access_guard;
         settings.policy.mass_deletion_limit = self.mass_deletion_limit;
         settings.policy.default_access_policy.clone_from(&self.default_access_policy);
