@@ -170,6 +170,7 @@ impl Config {
             shared_services: reader.shared_services(),
             namespace_domains: reader.namespace_domains(),
             cluster_domain: reader.cluster_domain(),
+            in_cluster: variables.contains_key("KUBERNETES_SERVICE_HOST"),
             access_guard: reader.boolean("ACCESS_GUARD"),
             default_access_policy: reader.default_access_policy(),
             access_opt_out: reader.boolean("ACCESS_OPT_OUT"),

@@ -29,6 +29,7 @@ pub(crate) fn policy(owner: &str) -> Policy {
         shared_services: Vec::new(),
         namespace_domains: Vec::new(),
         cluster_domain: "cluster.local".into(),
+        in_cluster: false,
         access_guard: false,
         default_access_policy: Vec::new(),
         access_opt_out: true,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::ingress::{OriginOption, PathPattern, WantedRule};
 use crate::reconcile::Policy;
-use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
+use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::target::{self, Target};
 
 /// The hints about a rule that is to be published.
@@ -21,7 +21,20 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
     let is_asked = !is_tls && options.is_on(http2) && !policy.origin_defaults.is_on(http2);
     let http2 =
         is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
-    [rule.path.as_ref().and_then(shell_pattern), certificate, http2].into_iter().flatten()
+    let bare = rule.service.host_and_port().filter(|(host, _)| policy.in_cluster && is_bare(host));
+    let bare = bare.map(|(host, _)| {
+        let meant = service.replacen(&format!("//{host}"), &format!("//{host}.{{namespace}}.svc"), 1);
+        format!(
+            "the host of {service} has no dot, so cloudflared looks for it in its own namespace: write \
+             {TUNNEL_SERVICE}: {meant} for a Service of the object's namespace"
+        )
+    });
+    [rule.path.as_ref().and_then(shell_pattern), certificate, http2, bare].into_iter().flatten()
+}
+
+/// True for a name that a pod looks up in its own namespace.
+fn is_bare(host: &str) -> bool {
+    !host.contains('.') && !host.starts_with('[') && !host.eq_ignore_ascii_case("localhost")
 }
 
 /// An expression that was meant as a pattern of a shell, such as `/api/*`.

@@ -41,6 +41,8 @@ pub struct Policy {
     pub namespace_domains: Vec<NamespaceDomain>,
     /// `CLUSTER_DOMAIN`: the domain that may follow `svc` in the name of a service of the cluster.
     pub cluster_domain: Box<str>,
+    /// The program runs in a pod, and so does cloudflared most likely.
+    pub in_cluster: bool,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
     pub access_guard: bool,
     /// `DEFAULT_ACCESS_POLICY`: the policies of every rule whose endpoint says nothing of Access.

@@ -26,6 +26,7 @@ use crate::reconcile::canonical::{
 use crate::reconcile::groups::{self, Part};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{self, Meaning};
+use crate::reconcile::service_template;
 use crate::reconcile::target::{self, Target};
 use crate::reconcile::wildcard::{self, TUNNEL_WILDCARD, UNASKED};
 
@@ -211,7 +212,7 @@ impl<'s> EndpointReader<'s> {
         part: &Part<'e>,
     ) -> Option<(&'static str, Cow<'e, str>)> {
         if let Some(text) = part.text(TUNNEL_SERVICE) {
-            return Some((TUNNEL_SERVICE, text.into()));
+            return Some((TUNNEL_SERVICE, service_template::fill(text, canonical::resource_of(endpoint))));
         }
         let mut services: Vec<&str> = Vec::new();
         let mut is_record = false;

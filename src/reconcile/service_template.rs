@@ -1,4 +1,6 @@
-//! `DEFAULT_SERVICE`: the service of endpoints that name none.
+//! `DEFAULT_SERVICE`: the service of endpoints that name none; and the placeholders in it and in an object's own service.
+
+use std::borrow::Cow;
 
 use crate::ingress::Service;
 
@@ -30,16 +32,21 @@ impl ServiceTemplate {
         self.0.contains(NAME)
     }
 
-    /// The service for the object that a `resource` label such as `ingress/shop/web` names. If the label names none,
-    /// the placeholders stay, and the endpoint is invalid.
+    /// The service for the object of a `resource` label.
     pub fn fill(&self, resource: &str) -> String {
-        let mut parts = resource.splitn(3, '/');
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some(_), Some(namespace), Some(name)) => {
-                self.0.replace(NAMESPACE, namespace).replace(NAME, name)
-            }
-            _ => self.0.to_string(),
+        fill(&self.0, resource).into_owned()
+    }
+}
+
+/// A service for the object that a `resource` label such as `ingress/shop/web` names. If the label names none, the
+/// placeholders stay, and the endpoint is invalid.
+pub fn fill<'t>(text: &'t str, resource: &str) -> Cow<'t, str> {
+    let mut parts = resource.splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(_), Some(namespace), Some(name)) if text.contains('{') => {
+            text.replace(NAMESPACE, namespace).replace(NAME, name).into()
         }
+        _ => text.into(),
     }
 }
 

@@ -41,6 +41,7 @@ const publicPathHost = "chat.example.com"
 var documented = shape{
 	"hello.example.com":  {"hello_world"},
 	"app.example.com":    {"http://app.shop.svc:80"},
+	"base.example.com":   {"http://base.shop.svc:80"},
 	"secure.example.com": {"https://secure.shop.svc:443"},
 	"routed.example.com": {"http://routed.shop.svc:80"},
 	"wiki.example.com":   {"http://wiki.web.svc:80"},

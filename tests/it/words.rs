@@ -2,7 +2,7 @@
 
 use cloudflare_emulator::{Fault, Matcher, Permission};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use test_support::harness::{Harness, Program, TOKEN, endpoint, published};
+use test_support::harness::{Harness, Program, TOKEN, endpoint, endpoint_of, published};
 
 /// An endpoint of which only the targets tell what is meant, as by an annotation `target`.
 fn with_targets(name: &str, targets: &[&str]) -> Endpoint {
@@ -128,4 +128,24 @@ fn a_failed_write_says_by_its_message_alone_where_it_failed() {
         harness.cloudflare.clear_faults();
         harness.log.forget();
     }
+}
+
+/// In a cluster a name without a dot is looked up in the namespace of `cloudflared`; in compose that is how services are
+/// called.
+#[test]
+fn a_host_without_a_dot_draws_a_hint_in_a_cluster_alone() {
+    let named = |service| endpoint_of("ingress/shop/web", "a.example.com", &[("tunnel-service", service)]);
+    let harness = Harness::new();
+    let program = harness.start_with(&[("KUBERNETES_SERVICE_HOST", "10.96.0.1")]);
+    let line = told(&harness, &program, &named("http://grafana:3000"));
+    assert!(line.contains("webhook-tunnel-service: http://grafana.{namespace}.svc:3000"), "{line}");
+    for service in ["http://grafana.{namespace}.svc:3000", "http://localhost:3000", "http://[fd00::1]:3000"] {
+        harness.log.forget();
+        program.external_dns().run_loop(&[named(service)]).expect("answered");
+        assert_eq!(harness.log.lines_with(&["WARN"]), [""; 0], "{service}");
+    }
+    let compose = Harness::new();
+    let program = compose.start();
+    program.external_dns().run_loop(&[named("http://grafana:3000")]).expect("answered");
+    assert_eq!(compose.log.lines_with(&["WARN"]), [""; 0]);
 }

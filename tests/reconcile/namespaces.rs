@@ -679,3 +679,37 @@ fn a_hostname_that_stands_outside_its_namespaces_domains_stays_and_is_refused_an
     run(&mut cloudflare, &[bank, shop("^/a$", "http://web.shop.svc:80")]);
     assert_eq!(services(&cloudflare), [rule("^/a$", "http://web.bank.svc:80")]);
 }
+
+/// A base of kustomize has no namespace of its own. What is filled in is judged.
+#[test]
+fn an_objects_namespace_and_name_are_filled_into_its_own_service_and_pass_the_guard() {
+    for (service, filled) in [
+        ("https://web.{namespace}.svc:443", Ok("https://web.shop.svc:443")),
+        ("http://{name}.{namespace}.svc.cluster.local:80", Ok("http://web.shop.svc.cluster.local:80")),
+        ("http://web.{namespace}.bank.svc:80", Err("NAMESPACE_GUARD")),
+        ("http://{namespace}.bank.svc:80", Err("NAMESPACE_GUARD")),
+        ("http://{nmae}.{namespace}.svc:80", Err("resource label")),
+    ] {
+        let said = [("tunnel-service", service)];
+        match (asked(&guarded(), &said), filled) {
+            (Ok(published), Ok(filled)) => assert_eq!(published, filled),
+            (Err(refused), Err(reason)) => assert!(refused.contains(reason), "{service}: {refused}"),
+            other => panic!("{service}: {other:?}"),
+        }
+    }
+}
+
+/// Of a target ExternalDNS knows no object: a Gateway's is that of all its routes.
+#[test]
+fn a_placeholder_in_a_target_or_without_an_object_is_refused_by_name() {
+    let service = "http://web.{namespace}.svc:80";
+    let target = Endpoint { targets: vec![service.to_owned()], ..of("ingress/shop/web", "", "") };
+    let no_object = of("", "", service);
+    for endpoint in [target, no_object] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        let plan = run(&mut cloudflare, std::slice::from_ref(&endpoint));
+        let text = plan.refusals[0].to_string();
+        assert!(text.contains("{namespace}") && text.contains("resource label"), "{text}");
+        assert_eq!(services(&cloudflare), []);
+    }
+}

@@ -33,6 +33,9 @@ pub(super) struct PartReader<'r, 's> {
     pub(super) faults: Vec<Fault>,
 }
 
+const UNFILLED: &str = "{name} and {namespace} are filled into webhook/tunnel-service and DEFAULT_SERVICE alone, from the \
+     endpoint's resource label, and nothing else stands in braces";
+
 /// What cannot be read. The fault is noted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faulty;
@@ -121,7 +124,10 @@ impl PartReader<'_, '_> {
             }
             return Ok(None);
         }
-        let service = Service::parse(&text).map_err(|error| self.cannot_read(subject, &text, &error))?;
+        let service = Service::parse(&text).map_err(|error| {
+            let is_unfilled = text.contains(['{', '}']);
+            self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
+        })?;
         if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
             self.fault(property, "is of a service whose clients ask for no path: take the path off");
         }
