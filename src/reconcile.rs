@@ -20,6 +20,7 @@ pub mod property_name;
 pub mod published;
 pub mod reading;
 pub mod records;
+pub mod route;
 pub mod service_template;
 pub mod snapshot;
 pub mod stamp;

@@ -16,7 +16,7 @@ use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
 use crate::reconcile::access::wish;
-use crate::reconcile::adopt::Adopt;
+use crate::reconcile::adopt::{self, Adopt};
 use crate::reconcile::namespace::{EVERY_NAMESPACE, NamespaceDomain};
 use crate::reconcile::permitted::{self, OwnPort};
 use crate::reconcile::service_template::ServiceTemplate;
@@ -134,6 +134,7 @@ impl<'a> Reader<'a> {
             length if length > OWNER_ID_MAX_BYTES => Err(format!(
                 "it has {length} bytes when percent-encoded, and a record's comment has room for {OWNER_ID_MAX_BYTES}"
             )),
+            _ if owner.contains(adopt::QUOTATION_MARKS) => Err("it is written without quotation marks".to_owned()),
             _ => Ok(owner),
         });
         owner.unwrap_or_default().into()

@@ -4,6 +4,9 @@ use std::fmt;
 
 const OWNER: &str = "owner=";
 
+/// A file of variables often keeps them as a part of the value.
+pub const QUOTATION_MARKS: [char; 2] = ['"', '\''];
+
 /// The modes of `ADOPT`. Without any, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
@@ -31,7 +34,9 @@ impl Adopt {
                 "all" => adopt.all = true,
                 "access" => adopt.access = true,
                 other => match other.strip_prefix(OWNER) {
-                    Some(owner) if !owner.is_empty() => adopt.owners.push(owner.into()),
+                    Some(owner) if !owner.is_empty() && !owner.contains(QUOTATION_MARKS) => {
+                        adopt.owners.push(owner.into())
+                    }
                     _ => return Err(other),
                 },
             }

@@ -21,6 +21,10 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
     let is_asked = !is_tls && options.is_on(http2) && !policy.origin_defaults.is_on(http2);
     let http2 =
         is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
+    let is_port_of_tls = service.starts_with("http://") && service.ends_with(":443");
+    let port = is_port_of_tls.then(|| {
+        format!("port 443 is that of TLS, which http:// does not speak: write https:// in {service} if the port does")
+    });
     let bare = rule.service.host_and_port().filter(|(host, _)| policy.in_cluster && is_bare(host));
     let bare = bare.map(|(host, _)| {
         let meant = service.replacen(&format!("//{host}"), &format!("//{host}.{{namespace}}.svc"), 1);
@@ -29,7 +33,7 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
              {TUNNEL_SERVICE}: {meant} for a Service of the object's namespace"
         )
     });
-    [rule.path.as_ref().and_then(shell_pattern), certificate, http2, bare].into_iter().flatten()
+    [rule.path.as_ref().and_then(shell_pattern), certificate, http2, port, bare].into_iter().flatten()
 }
 
 /// True for a name that a pod looks up in its own namespace.
@@ -126,6 +130,21 @@ mod tests {
             assert_eq!(hinted("", "https://web", Some(option), &policy), "", "{option:?}");
         }
         assert!(!hinted("", "https://web", Some((OriginOption::NoTlsVerify, "false")), &policy).is_empty());
+    }
+
+    #[test]
+    fn plain_http_at_the_port_of_https_is_told() {
+        let policy = fixture::policy("default");
+        for (service, is_told) in [
+            ("http://web.shop.svc:443", true),
+            ("http://[fd00::1]:443", true),
+            ("http://[fd00::443]", false),
+            ("http://web.shop.svc", false),
+            ("http://web.shop.svc:8443", false),
+            ("https://web.example.org:443", false),
+        ] {
+            assert_eq!(hinted("", service, None, &policy).contains("write https://"), is_told, "{service}");
+        }
     }
 
     #[test]

@@ -402,22 +402,30 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned
     notes
 }
 
-/// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label.
+/// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label. Of those that share
+/// all labels but the first it is the first one.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let made = plan
         .hosts
         .iter()
         .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
+    let mut told: BTreeSet<&str> = BTreeSet::new();
     made.filter_map(|host| {
-        let zone = &snapshot.zone_of(&host.hostname)?.zone.name;
-        let below = host.hostname.strip_suffix(&**zone)?;
-        (below.matches('.').count() > 1).then(|| Note {
+        let zone = snapshot.zone_of(&host.hostname)?;
+        let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
+        let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
+        let is_like = |record: &Record| {
+            record.name.split_once('.').is_some_and(|(_, of)| of == domain)
+                && TunnelId::from_hostname(&record.content).is_some()
+        };
+        let is_first = is_deep && !zone.records_within(domain).iter().any(is_like) && told.insert(domain);
+        is_first.then(|| Note {
             hostname: host.hostname.clone(),
             resource: host.resource.clone(),
             text: format!(
-                "in a zone with full setup Universal SSL covers {zone:?} and one label below it: browsers refuse \
-                 this name unless another edge certificate covers it (Total TLS, an advanced or a custom one); look \
-                 under SSL/TLS, Edge Certificates"
+                "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this \
+                 name and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a \
+                 custom one); look under SSL/TLS, Edge Certificates"
             ),
         })
     })

@@ -69,6 +69,10 @@ fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
     for (properties, hint) in [
         (vec![service("http://web:80"), ("tunnel-path", "/api/*")], r#"webhook-tunnel-path-prefix "/api"?"#),
         (
+            vec![service("http://web.shop.svc:443")],
+            "port 443 is that of TLS, which http:// does not speak: write https://",
+        ),
+        (
             vec![service("https://web.shop.svc:443")],
             "set webhook-origin-server-name, -ca-pool or -no-tls-verify",
         ),
@@ -148,4 +152,21 @@ fn a_host_without_a_dot_draws_a_hint_in_a_cluster_alone() {
     let program = compose.start();
     program.external_dns().run_loop(&[named("http://grafana:3000")]).expect("answered");
     assert_eq!(compose.log.lines_with(&["WARN"]), [""; 0]);
+}
+
+/// ExternalDNS takes a route's target from its Gateway, whatever the route carries.
+#[test]
+fn a_route_of_another_protocol_is_refused_with_the_way_that_works() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let route = |kind: &str, said: &[(&str, &str)], target: &str| {
+        let annotated = endpoint_of(&format!("{kind}/shop/web"), "a.example.com", said);
+        Endpoint { targets: vec![target.to_owned()], ..annotated }
+    };
+    let line = told(&harness, &program, &route("tcproute", &[], "http://gw.infra.svc:80"));
+    assert!(line.contains("webhook-tunnel-service: tcp://") && line.contains("refused=invalid"), "{line}");
+    let sni = ("origin-match-sni-to-host", "true");
+    let published = route("tlsroute", &[sni], "https://gw.infra.svc:443");
+    program.external_dns().run_loop(&[published]).expect("published");
+    assert_eq!(harness.service_at("a.example.com", "/"), "https://gw.infra.svc:443");
 }

@@ -24,6 +24,7 @@ mod ownership;
 mod protection;
 mod protection_laws;
 mod refused_rules;
+mod routes;
 mod stamps;
 mod turns;
 mod unwritable;

@@ -30,6 +30,19 @@ fn a_name_two_labels_below_its_zone_is_told_of_once() {
     assert_eq!(notes(&cloudflare.run_loop(&changed, usize::MAX)), []);
 }
 
+/// Each preview of a branch is such a name.
+#[test]
+fn of_names_that_share_all_but_their_first_label_the_certificate_of_the_first_is_told_of() {
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    let desired = ["a.pr.example.com", "b.pr.example.com", "c.other.example.com", "d.pr.example.com"]
+        .map(|name| published(name, "http://web:80"));
+    let told = notes(&cloudflare.run_loop(&desired[..3], usize::MAX));
+    let names: Vec<&str> = told.iter().map(|(hostname, _)| &**hostname).collect();
+    assert_eq!(names, ["a.pr.example.com", "c.other.example.com"]);
+    assert!(told[0].1.contains("*.pr.example.com"), "{told:?}");
+    assert_eq!(notes(&cloudflare.run_loop(&desired, usize::MAX)), [], "others stand there");
+}
+
 /// RFC 4592: the wildcard answers for no name that stands there, nor for any below that.
 #[test]
 fn a_deep_name_below_a_wildcard_is_told_of_once() {

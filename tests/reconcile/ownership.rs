@@ -257,9 +257,9 @@ fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
     assert_eq!(claims(remedy), claims(&stamp));
 }
 
-/// It may be all that says why the record is there.
+/// It may be all that says why the record is there, and no rule of ours stands.
 #[test]
-fn no_stamp_is_to_be_pasted_over_a_comment_that_somebody_wrote() {
+fn no_stamp_is_to_be_pasted_over_the_comment_of_a_record_that_was_never_ours() {
     for (comment, is_pasted) in [("", true), ("Jo's", false), ("external-dns owner=other rules=-", false)] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         cloudflare.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
@@ -371,4 +371,34 @@ fn a_stamp_that_says_no_hostname_is_not_written_only_for_that() {
     // What says nothing of it is ours under any name, as before.
     cloudflare.add("b.example.com", "CNAME", "192.0.2.1", &fields);
     assert!(cloudflare.shown().iter().any(|endpoint| endpoint.dns_name == "b.example.com"));
+}
+
+/// A person writes over the comment in the dashboard. What the person wrote is kept behind the stamp.
+#[test]
+fn the_refusal_of_a_record_whose_comment_was_deleted_or_replaced_says_the_comment_that_gives_it_back() {
+    let desired = [endpoint(&[("tunnel-service", "http://web:80")])];
+    let long = "long ".repeat(19);
+    for (comment, end) in [("", Some("")), ("ask Jo", Some(" | ask Jo")), (&long, None)] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[]);
+        cloudflare.run_loop(&desired, usize::MAX);
+        let before = cloudflare.clone();
+        cloudflare.records[0].comment = comment.into();
+        let plan = cloudflare.run_loop(&desired, usize::MAX);
+        let text = plan.refusals[0].to_string();
+        let told =
+            text.split_once("set its comment to \"").and_then(|(_, told)| told.split_once("\" to give"));
+        assert_eq!(told.is_some(), end.is_some(), "{text}");
+        if let (Some((told, _)), Some(end)) = (told, end) {
+            cloudflare.records[0].comment = told.into();
+            let plan = cloudflare.run_loop(&desired, usize::MAX);
+            assert_eq!((&plan.refusals[..], &cloudflare.documents), (&[][..], &before.documents));
+            assert!(cloudflare.records[0].comment.ends_with(end), "{told}");
+        }
+    }
+    // Another owner's is none of ours.
+    let mut cloudflare = FakeCloudflare::new(&[], &[]);
+    cloudflare.run_loop(&desired, usize::MAX);
+    cloudflare.records[0].comment = cloudflare.records[0].comment.replace("default", "other").into();
+    let plan = cloudflare.run_loop(&desired, usize::MAX);
+    assert!(!plan.refusals[0].to_string().contains("set its comment to"), "{plan:?}");
 }

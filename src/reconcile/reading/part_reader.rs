@@ -15,11 +15,12 @@ use crate::reconcile::access::wish::{
     self, ACCESS_POLICY, ACCESS_SESSION_DURATION, AccessWish, OPEN, ProtectionWish,
 };
 use crate::reconcile::canonical::{
-    Fault, RECORD_ONLY, RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+    self, Fault, RECORD_ONLY, RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
 };
 use crate::reconcile::groups::Part;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{self, Meaning};
+use crate::reconcile::route;
 use crate::reconcile::target::Target;
 use crate::reconcile::wildcard::{self, ASKED, TUNNEL_WILDCARD, UNASKED};
 
@@ -133,7 +134,9 @@ impl PartReader<'_, '_> {
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);
         let rule = WantedRule { hostname, path, service, origin_request };
+        let kind = canonical::resource_of(self.endpoint).split('/').next().unwrap_or_default();
         self.faults.extend(permitted::faults(&rule, subject, settings));
+        self.faults.extend(route::fault(&rule, subject, kind));
         Ok(Some(rule))
     }
 

@@ -192,10 +192,11 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: 
     }
 }
 
-/// The stamp that a record of ours had before it was edited away: the record leads to our tunnel, and a rule of
-/// the hostname stands there. It names only the rules that are asked for, because another may be foreign.
+/// The stamp that a record of ours had before it was edited away: the record leads to our tunnel, and a rule of the
+/// hostname stands there. It names only the rules that are asked for, because another may be foreign. What was written in
+/// its place stays behind it, or there is none.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<str>> {
-    if record.read_only || !record.comment.is_empty() || &*record.kind != "CNAME" {
+    if record.read_only || Stamp::of(record).is_some() || &*record.kind != "CNAME" {
         return None;
     }
     let tunnel = host.settings().tunnel_of_target(&record.content)?;
@@ -205,7 +206,10 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<s
     stamp.claims.rules.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));
     stamp.claims.record_only = stamp.claims.rules.is_empty();
     stamp.bind_to(host.name());
-    stamp.render(host.zone.comment_max_bytes()).map(Into::into)
+    stamp.set_remark(&record.comment);
+    // A comment of a person's own record is no sign that it was ours.
+    let may_be_ours = record.comment.is_empty() || !stamp.claims.record_only;
+    stamp.render(host.zone.comment_max_bytes()).filter(|_| may_be_ours).map(Into::into)
 }
 
 fn rule_held(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> Reason {

@@ -1,0 +1,34 @@
+//! Refuses routes of the Gateway API that carry no HTTP and name no service themselves: a rule with the service of their
+//! Gateway, which is the target of all its routes, or with the default one would publish something else in silence.
+
+use crate::ingress::{OriginOption, WantedRule};
+use crate::reconcile::canonical::{Fault, TUNNEL_SERVICE};
+
+/// The mistake of a rule whose object is of this kind; `subject` names the source of its service.
+pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
+    let way = match kind {
+        "tcproute" => {
+            "and the route carries TCP: say webhook/tunnel-service: tcp://name.namespace.svc:port on it"
+        }
+        "udproute" => "and no rule carries UDP: take the hostname off the route",
+        "tlsroute" if !names_host(rule) => {
+            "and the Gateway finds no TLSRoute without the TLS name: publish an https:// service with \
+             webhook/origin-match-sni-to-host: \"true\", or the route's own webhook/tunnel-service"
+        }
+        _ => return None,
+    };
+    let problem = || format!("is {:?}, {way}", rule.service.as_str());
+    (subject != TUNNEL_SERVICE).then(|| Fault { subject: subject.into(), problem: problem() })
+}
+
+/// True if the service gets the host's name with TLS, or is none that asks for it.
+fn names_host(rule: &WantedRule) -> bool {
+    let options = &rule.origin_request;
+    match rule.service.as_str().split_once("://") {
+        Some(("http" | "ws", _)) => false,
+        Some(("https" | "wss", _)) => {
+            options.is_on(OriginOption::MatchSniToHost) || options.text(OriginOption::ServerName).is_some()
+        }
+        _ => true,
+    }
+}
