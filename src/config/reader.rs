@@ -164,17 +164,18 @@ impl<'a> Reader<'a> {
         entries
     }
 
-    /// A list whose entries all have to fit.
-    pub(super) fn list_of<E: Display>(
+    /// What the entries of a list stand for. The first that is wrong is the mistake.
+    pub(super) fn list_of<T, E: Display>(
         &mut self,
         variable: &str,
-        check: impl Fn(&str) -> Result<(), E>,
-    ) -> Vec<&'a str> {
-        let entries = self.list(variable);
-        if let Some((entry, problem)) = entries.iter().find_map(|entry| Some((entry, check(entry).err()?))) {
+        parse: impl Fn(&'a str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let entries = self.list(variable).into_iter();
+        let parsed = entries.map(|entry| parse(entry).map_err(|problem| (entry, problem)));
+        parsed.collect::<Result<_, _>>().unwrap_or_else(|(entry, problem)| {
             self.mistake(variable, format_args!("has {}: {problem}", quoted(entry)));
-        }
-        entries
+            Vec::new()
+        })
     }
 
     /// Ids in the form that Cloudflare gives accounts and zones. A wrong one may be a token in the wrong variable, and is

@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
 
     fn domains(&mut self, variable: &str) -> Vec<&'a str> {
         // No zone has a name of one part, and `example,com` would serve everything below `com`.
-        self.list_of(variable, |text| check_domain(text, variable == "DOMAIN_FILTER"))
+        self.list_of(variable, |text| check_domain(text, variable == "DOMAIN_FILTER").map(|()| text))
     }
 
     /// Both Go and this program have to accept the expression; one that Go cannot read would end ExternalDNS.
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn ca_pools(&mut self) -> Vec<Box<str>> {
-        self.list_of("ORIGIN_CA_POOLS", check_absolute).into_iter().map(Into::into).collect()
+        self.list_of("ORIGIN_CA_POOLS", |path| check_absolute(path).map(|()| path.into()))
     }
 
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
@@ -199,36 +199,23 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn shared_services(&mut self) -> Vec<Service> {
-        let parse = |text: &str| match Service::parse(text) {
+        self.only_with_guard("SHARED_SERVICES");
+        self.list_of("SHARED_SERVICES", |text| match Service::parse(text) {
             Ok(service) if service.host_and_port().is_some() => Ok(service),
             Ok(_) => Err("allowed are services with a host, such as http://name.namespace.svc:80".to_owned()),
             Err(error) => Err(error.to_string()),
-        };
-        let services = self.list_of("SHARED_SERVICES", |text| parse(text).map(drop));
-        self.only_with_guard("SHARED_SERVICES");
-        services.into_iter().filter_map(|text| parse(text).ok()).collect()
+        })
     }
 
     pub(super) fn namespace_domains(&mut self) -> Vec<NamespaceDomain> {
-        let pair = |text: &'a str| {
+        self.only_with_guard("NAMESPACE_DOMAINS");
+        self.list_of("NAMESPACE_DOMAINS", |text| {
             let pair = text.split_once('=').filter(|(namespace, _)| is_namespace(namespace));
             let (namespace, domain) =
                 pair.ok_or("allowed are pairs such as shop=shop.example.com, and * for all")?;
             let entry = NamespaceDomain { namespace: namespace.into(), domain: domain.into() };
             check_domain(&entry.domain_of("x"), true).map(|()| entry)
-        };
-        let pairs = self.list("NAMESPACE_DOMAINS");
-        self.only_with_guard("NAMESPACE_DOMAINS");
-        let mut domains = Vec::new();
-        for text in pairs {
-            match pair(text) {
-                Ok(entry) => domains.push(entry),
-                Err(problem) => {
-                    self.mistake("NAMESPACE_DOMAINS", format_args!("has {}: {problem}", quoted(text)))
-                }
-            }
-        }
-        domains
+        })
     }
 
     /// Without the guard, a list of exceptions from it would look as if it were on.
