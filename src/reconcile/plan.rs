@@ -409,7 +409,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         .hosts
         .iter()
         .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut looked_at: BTreeSet<&str> = BTreeSet::new();
     made.filter_map(|host| {
         let zone = snapshot.zone_of(&host.hostname)?;
         let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
@@ -418,7 +418,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
             record.name.split_once('.').is_some_and(|(_, of)| of == domain)
                 && TunnelId::from_hostname(&record.content).is_some()
         };
-        let is_first = is_deep && !zone.records_within(domain).iter().any(is_like) && told.insert(domain);
+        let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
         is_first.then(|| Note {
             hostname: host.hostname.clone(),
             resource: host.resource.clone(),
