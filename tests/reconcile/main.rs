@@ -17,6 +17,7 @@ mod listing;
 mod mass_deletion;
 mod misspellings;
 mod moves;
+mod namespace_limits;
 mod namespaces;
 mod notes;
 mod old_answers;
