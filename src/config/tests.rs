@@ -38,7 +38,7 @@ fn a_token_and_a_tunnel_are_enough() {
 
 #[test]
 fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name() {
-    let lines = "\n MASS_DELETION_LIMIT = 7 \r\nDRY_RUN=true\nADOPT=\nCF_ACCOUNT_ID=0123456789abcdef0123456789abcdef\n\
+    let lines = "\n MASS_DELETION_LIMIT = 7 \r\n \nDRY_RUN=true\n\nADOPT=\nCF_ACCOUNT_ID=0123456789abcdef0123456789abcdef\n\
                  REGEXP_DOMAIN_FILTER=^a=b$\n";
     let mut given = with("SETTINGS", lines);
     given.extend([("DRY_RUN", "false"), ("CLOUDFLARE_TUNNEL_ID", "office")]);

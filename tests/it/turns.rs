@@ -142,6 +142,24 @@ fn beside_a_zone_that_does_not_answer_turns_stay_as_large_as_they_are() {
     assert_eq!(served(&harness, "example.org"), 990);
 }
 
+/// A group is sent in halves until the hostname is found that Cloudflare refuses, which says nothing of the others' number.
+#[test]
+fn a_refused_group_that_takes_all_of_the_time_leaves_turns_as_large_as_they_are() {
+    let harness = roomy();
+    let batch = Matcher::batch();
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    harness.cloudflare.fault(batch.clone(), 1, Fault::status(400));
+    let wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
+    let late = Arc::clone(&clock);
+    harness.cloudflare.edit_after(batch, 3, move |_| late.put_ahead(LONG));
+    assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+    assert_eq!(served(&harness, "example.com"), 0);
+    assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Ok(()));
+    assert_eq!(served(&harness, "example.com"), CHANGED_HOSTNAMES_MAX);
+}
+
 /// The limit compares all that one request deletes, and not what is done of it.
 #[test]
 fn a_mass_deletion_is_judged_over_the_whole_request() {

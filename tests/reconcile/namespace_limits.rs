@@ -18,6 +18,7 @@ fn shared() -> FakeCloudflare {
         "https://gw.infra.svc.cluster.local.",
         "tcp://db.infra.svc:5432",
         "http://10.0.0.1:8080",
+        "http://registry:5000",
     ]
     .map(|service| Service::parse(service).expect("a service"))
     .into();
@@ -65,6 +66,7 @@ fn every_spelling_of_a_service_that_the_operator_shares_passes_the_guard_and_no_
         "http://gw.infra:80",
         "http://admin.infra.svc:80",
         "http://10.0.0.1",
+        "http://registry.cluster.local:5000",
         // The default service of another namespace.
         "http://proxy-bank.infra.svc:8000",
         "bastion",
