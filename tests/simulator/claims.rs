@@ -106,6 +106,11 @@ impl Claims {
         self.was_wildcard_changed |= self.is_wildcard_changed;
     }
 
+    /// Another ExternalDNS of the owner did not show what holds the hostname, and its program may have given it to another object.
+    pub(crate) fn let_go(&mut self, host: &str) {
+        self.slots.retain(|(of, _), _| *of != host);
+    }
+
     /// Takes note of an object that ExternalDNS does not show, and may show again.
     pub(crate) fn note_rival(&mut self, host: &'static str) {
         self.hosts.entry(host).or_default().has_rivals = true;

@@ -185,7 +185,8 @@ impl Foreign {
     }
 
     /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel, which
-    /// the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it would answer without a login.
+    /// the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it, or one for a wildcard, would answer
+    /// without a login.
     pub(crate) fn has_rule_in_way(
         &self,
         cloudflare: &Cloudflare,
@@ -198,15 +199,28 @@ impl Foreign {
             let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
             records.any(|record| record.name == object.host && is_ours(record) && record.content != to)
         };
+        let is_ours_locked = || {
+            let tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
+            let mut ours = tunnels.flat_map(|tunnel| self.ours(cloudflare, &tunnel.id));
+            ours.any(|rule| place(&rule).hostname == object.host && is_locked(&rule))
+        };
         self.documents.iter().any(|(id, left)| {
             let tunnel = &cloudflare.tunnel(id).name;
+            let would_open = |place: &Place| {
+                tunnel == wanted
+                    && is_over(&place.hostname, object.host)
+                    && is_moved(&cloudflare.tunnel(id).hostname())
+                    && is_ours_locked()
+            };
             let is_there = |place: &Place| {
                 tunnel != wanted || place.path == pattern || is_moved(&cloudflare.tunnel(id).hostname())
             };
             let standing = document(cloudflare, id).rules;
             let mut places = left.rules.iter().filter(|rule| standing.contains(rule)).map(|rule| place(rule));
             self.settings.has_tunnel(tunnel)
-                && places.any(|place| is_over(object.host, &place.hostname) && is_there(&place))
+                && places.any(|place| {
+                    is_over(object.host, &place.hostname) && is_there(&place) || would_open(&place)
+                })
         })
     }
 

@@ -94,6 +94,7 @@ impl World {
         }
         self.note_limit(&calls);
         self.trace.note(format!("{outcome:?} at {:?}", self.time().now()));
+        let has_failed = outcome.is_err();
         match outcome {
             Err(Failure::Fatal(problem)) if !is_crashed => return Err(Violation::new("answer", problem)),
             _ => {}
@@ -112,6 +113,10 @@ impl World {
         touched_here.extend(&replaced.unwrap_or_default());
         if let Some(host) = inner.and_then(|inner| inner.lacking()) {
             touched_here.add(Place::Host(host.to_owned()));
+            self.claims.let_go(host);
+        }
+        if !self.settings.sees_drift() && has_failed {
+            self.note_half_done(&desired);
         }
         self.touch(&touched_here);
         invariants::after_loop(self, &watched, &touched_here)?;
@@ -179,6 +184,16 @@ impl World {
         let hosts: Vec<&'static str> = refused.chain(hidden).map(|object| object.host).collect();
         for host in hosts {
             self.drift(&Touched::of(Place::Host(host.to_owned())));
+        }
+    }
+
+    /// Of a request that was answered 503 the registry takes nothing for done. Where it gave a hostname to one of several
+    /// objects, and the next one gives it to another, the registry takes paths of that one for published which went meanwhile.
+    fn note_half_done(&mut self, desired: &[Object]) {
+        for object in desired {
+            if self.claims.history(object.host).has_rivals {
+                self.drift(&Touched::of(Place::Host(object.host.to_owned())));
+            }
         }
     }
 
