@@ -364,9 +364,7 @@ impl Request<'_> {
         } else {
             // Not before: what was written without an answer is gone on with in the same turn.
             self.waiting_work.turn_end = plan.end.clone();
-            if !plan.left.is_empty() {
-                self.waiting_work.lengthen_turns();
-            }
+            self.waiting_work.lengthen_turns();
         }
         if let Err(error) = outcome {
             self.writer.report(self.changes, &plan, &done);

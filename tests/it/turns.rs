@@ -109,6 +109,33 @@ fn a_turn_that_runs_out_of_time_is_gone_on_with_by_one_of_half_as_many_hostnames
 }
 
 #[test]
+fn after_one_hostname_that_took_all_of_the_time_a_thousand_take_six_loops() {
+    let harness = roomy();
+    let program = start_slow(&harness, &Matcher::batch());
+    let external_dns = program.external_dns();
+    let mut shops = shops("example.com", CHANGED_HOSTNAMES_MAX);
+    assert_eq!(external_dns.run_loop(&shops[..1]).map(drop), Err(503));
+    shops.rotate_left(1);
+    let mut loops = 1;
+    while external_dns.run_loop(&shops).is_err() {
+        loops += 1;
+    }
+    assert_eq!(loops, 6);
+}
+
+#[test]
+fn a_turn_that_leaves_nothing_lets_the_next_one_take_more() {
+    let harness = roomy();
+    let program = start_slow(&harness, &Matcher::batch());
+    let external_dns = program.external_dns();
+    let shops = shops("example.com", 200);
+    assert_eq!(external_dns.run_loop(&shops[..100]).map(drop), Err(503));
+    for (wanted, outcome) in [(100, Err(503)), (100, Ok(())), (200, Ok(()))] {
+        assert_eq!(external_dns.run_loop(&shops[..wanted]).map(drop), outcome, "{wanted}");
+    }
+}
+
+#[test]
 fn a_request_whose_answer_is_lost_is_not_begun_anew_without_time_to_write() {
     let harness = roomy();
     let put = Matcher::put_configuration();

@@ -73,7 +73,8 @@ impl WaitingWork {
 
     /// A turn of so many hostnames ran out of time. The next one takes half of them; true if the one before took all.
     pub(crate) fn shorten_turns(&mut self, hostnames: usize) -> bool {
-        self.turn_most.replace((hostnames / 2).max(1)).is_none()
+        let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
+        self.turn_most.replace(half).is_none()
     }
 
     /// A turn had time for all that it took. The next one takes half as many more.
@@ -331,9 +332,9 @@ mod tests {
     fn turns_that_run_out_of_time_get_half_as_large_and_grow_by_half_until_they_are_as_large_as_ever() {
         let (mut waiting, most) = (WaitingWork::default(), limits::CHANGED_HOSTNAMES_MAX);
         assert!(waiting.shorten_turns(most), "the first one");
-        assert_eq!((waiting.shorten_turns(3), waiting.turn_most()), (false, 1));
-        assert_eq!((waiting.shorten_turns(1), waiting.turn_most()), (false, 1), "and never takes none");
-        for expected in [2, 3, 5, 8, 12, 18] {
+        assert_eq!((waiting.shorten_turns(300), waiting.turn_most()), (false, 150));
+        assert_eq!((waiting.shorten_turns(1), waiting.turn_most()), (false, 50));
+        for expected in [75, 113, 170] {
             waiting.lengthen_turns();
             assert_eq!(waiting.turn_most(), expected);
         }
