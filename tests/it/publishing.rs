@@ -1,7 +1,10 @@
 //! Hostnames are published, changed and withdrawn, and nothing else moves.
 
+use std::sync::Arc;
+
 use cloudflare_emulator::{Call, NewTunnel, Plan, RuleText};
-use test_support::clock::eventually;
+use external_dns_cloudflare_tunnel_webhook::limits;
+use test_support::clock::{ManualClock, eventually};
 use test_support::harness::{FOREIGN_RULE, Harness, endpoint, published};
 
 #[test]
@@ -254,7 +257,9 @@ fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
 #[test]
 fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_about_it() {
     let harness = Harness::without_tunnel();
-    let program = harness.start_with(&[("DRY_RUN", "true")]);
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[("DRY_RUN", "true")]);
+    program.wait_until_ready();
     let warned = harness.log.lines_with(&["the tunnel \"home\" is not made"]);
     assert!(matches!(&*warned, [line] if line.starts_with("WARN")), "{warned:?}");
     let desired = [published("web.example.com", "http://web:80")];
@@ -262,11 +267,14 @@ fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_abou
     for planned in ["not done: rule published", "not done: record created"] {
         assert_eq!(harness.log.lines_with(&[planned, "web.example.com"]).len(), 1, "{planned}");
     }
+    clock.put_ahead(limits::CONNECTORS_PERIOD);
+    clock.await_watch();
     let about_it = |call: &Call| call.is_write() || call.path.contains("/cfd_tunnel/");
     let calls: Vec<Call> = harness.cloudflare.take_calls().into_iter().filter(about_it).collect();
     assert!(calls.is_empty(), "{calls:?}");
 
     let id = harness.cloudflare.add_tunnel("home");
+    clock.put_ahead(limits::CONNECTORS_PERIOD);
     eventually("the tunnel is found", || !harness.log.lines_with(&["are managed", &id]).is_empty());
     program.external_dns().run_loop(&desired).expect("answered");
     assert_eq!(harness.log.lines_with(&["not done: record created", &id]).len(), 1);
