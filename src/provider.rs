@@ -7,7 +7,6 @@ mod connectors;
 mod description;
 mod execution;
 mod failure;
-mod hold_back;
 mod memory;
 mod moves;
 mod reader;
@@ -17,7 +16,6 @@ mod settings;
 mod status;
 mod watch;
 mod writer;
-mod writes;
 
 use std::sync::{Arc, Mutex, Once};
 

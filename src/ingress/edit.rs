@@ -33,6 +33,16 @@ impl RuleEdit {
         Self::Remove { .. } => "rule_withdrawn",
     }
 
+    /// What it does, for a log line.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Put { rule, replaces: _ } => {
+                format!("rule published, service={:?}", rule.service.as_str())
+            }
+            Self::Remove { .. } => "rule withdrawn".to_owned(),
+        }
+    }
+
     pub fn hostname(&self) -> &Hostname {
         match self {
             Self::Put { rule, replaces: _ } => &rule.hostname,

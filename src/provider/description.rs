@@ -1,14 +1,12 @@
 //! Describes a write for the log: that it was done, that it would be done, or that it does not last.
 
-use std::fmt::Write as _;
-
 use miniserde::json;
 
 use crate::ingress::{OriginOption, RuleEdit};
 use crate::model::endpoint::{Property, annotation_of};
-use crate::model::{LogLine, RecordPatch, TunnelId};
+use crate::model::{LogLine, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
-use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation, Subject};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::secret::redact;
 
 /// What a line has room for beside a hostname, a path and the words around it.
@@ -80,47 +78,24 @@ fn describe_option(Property { name, value }: &Property) -> String {
 }
 
 pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) -> LogLine {
-    let text = match edit {
-        RuleEdit::Put { rule, replaces: _ } => {
-            format!("rule published, service={:?}", rule.service.as_str())
-        }
-        RuleEdit::Remove { .. } => "rule withdrawn".to_owned(),
-    };
     LogLine::default()
         .word("hostname", &hostname)
         .quoted("path", edit.path().unwrap_or_default())
         .word("tunnel", tunnel)
-        .text(text)
+        .text(edit.words())
 }
 
 pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> LogLine {
-    let text = match operation {
-        // A TXT record belongs to ExternalDNS's registry, under a name of its own.
-        RecordOperation::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
-            format!("TXT record deleted, name={name:?}")
-        }
-        RecordOperation::Delete(..) => "record deleted".to_owned(),
-        RecordOperation::Patch(RecordPatch { id: _, content, proxied, comment }) => {
-            let mut text = "record changed".to_owned();
-            for (field, value) in [("target", content), ("comment", comment)] {
-                if let Some(value) = value {
-                    let _ = write!(text, ", {field}={value:?}");
-                }
-            }
-            text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
-            text
-        }
-        RecordOperation::Post(record) => format!("record created, target={:?}", &*record.content),
-    };
-    LogLine::default().word("hostname", &hostname).text(text)
+    LogLine::default().word("hostname", &hostname).text(operation.words())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Hostname, NewRecord, RecordId};
+    use crate::model::{Hostname, NewRecord, RecordId, RecordPatch};
     use crate::reconcile::access::place::Place;
     use crate::reconcile::access::wish::ProtectionWish;
+    use crate::reconcile::plan::Subject;
 
     fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
         RecordOperation::Patch(RecordPatch {

@@ -25,19 +25,18 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::description;
 use crate::provider::execution::{Done, Execution, ends_run};
 use crate::provider::failure;
-use crate::provider::hold_back::held;
 use crate::provider::memory::{Said, WaitingWork};
 use crate::provider::moves::{look_at, look_deadline, with_looks};
 use crate::provider::reader::in_parallel;
 use crate::provider::readings::Readings;
 use crate::provider::resolution::Resolved;
-use crate::provider::writes::{Write, works, writes_of};
 use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wish::ACCESS_POLICY;
 use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn};
+use crate::reconcile::plan::{Write, works, writes_of};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
 use crate::webhook::Failure;
@@ -412,12 +411,10 @@ impl Request<'_> {
     /// The plan of a turn. A dry run tells all.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let settings = &self.resolved.settings;
-        let Writer { client, clock, is_dry_run, .. } = self.writer;
-        let (waiting, now) = (&*self.waiting_work, clock.now());
+        let Writer { client, is_dry_run, .. } = self.writer;
         let turn = Turn {
-            behind: waiting.turn_end.as_ref(),
-            most: if *is_dry_run { usize::MAX } else { waiting.turn_most() },
-            held: &|host| held(host, snapshot, waiting, now),
+            behind: self.waiting_work.turn_end.as_ref(),
+            most: if *is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
         };
         let plan = |earlier: &Earlier| {
             plan::plan(self.changes, snapshot, earlier, &turn, settings)
@@ -458,10 +455,10 @@ impl Request<'_> {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             })
         }));
-        let refused = self.waiting_work.reasons(snapshot, clock.now());
+        let held = self.waiting_work.reasons(snapshot, clock.now());
         let is_preview = self.writer.is_dry_run;
         let unfinished = self.waiting_work.unfinished.clone();
-        Earlier { refused, deleted, unfinished, is_preview, ..Earlier::default() }
+        Earlier { held, deleted, unfinished, is_preview, ..Earlier::default() }
     }
 
     /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the

@@ -4,6 +4,7 @@
 //! and leaves only in [`Stage::Unstamp`], after the rule is gone. So after any prefix of the stages `records` still names
 //! everything that is ours, and ExternalDNS plans the rest again.
 
+mod fingerprints;
 mod host;
 mod judge;
 mod mass_deletion;
@@ -11,17 +12,19 @@ mod refusal;
 mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::mem;
 use std::sync::Arc;
 
+pub(crate) use fingerprints::{Write, record_work, tunnel_work, writes_of};
+pub use fingerprints::{rule_work, works};
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
-use crate::ingress::{Document, Owned, Rule, RuleEdit, WantedRule};
+use crate::ingress::{Document, Owned, Rule, RuleEdit};
 use crate::labels::labels;
 use crate::model::endpoint::{Changes, Property};
-use crate::model::text::fingerprint;
 use crate::model::{Hostname, NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::answering;
@@ -78,14 +81,12 @@ pub type TurnEnd = (bool, Box<str>);
 
 /// The hostnames that one request changes. All get their turn, because each begins behind the one before, round and
 /// round.
-#[allow(missing_debug_implementations, reason = "a function has no form to print")]
+#[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// The end of the turn before, if it left hostnames.
     pub behind: Option<&'a TurnEnd>,
     /// So many hostnames change. Those that are refused do not count.
     pub most: usize,
-    /// The refusals of a hostname of which something must not be written now.
-    pub held: &'a dyn Fn(&HostPlan) -> Vec<Refusal>,
 }
 
 /// A hostname that may get its turn.
@@ -106,8 +107,9 @@ impl Candidate {
 /// What is known besides what was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
-    /// Rules that Cloudflare refused and would refuse again, by [`rule_work`], with the reasons.
-    pub refused: BTreeMap<u64, Reason>,
+    /// The contents that must not be written now, with the reasons: Cloudflare refused them and would refuse them again, or
+    /// does not keep them.
+    pub held: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
@@ -125,11 +127,6 @@ pub struct Unfinished {
     pub digests: BTreeSet<Digest>,
     /// It made the record.
     pub is_new: bool,
-}
-
-/// The fingerprint of a rule, by which a refusal is remembered.
-pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
-    fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
 /// Something foreign that becomes ours with the stamp.
@@ -207,6 +204,28 @@ impl RecordOperation {
         Self::Delete(..) => "record_deleted",
         Self::Patch(_) => "record_changed",
         Self::Post(_) => "record_created",
+    }
+
+    /// What it does, for a log line.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            // A TXT record belongs to ExternalDNS's registry, under a name of its own.
+            Self::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
+                format!("TXT record deleted, name={name:?}")
+            }
+            Self::Delete(..) => "record deleted".to_owned(),
+            Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
+                let mut text = "record changed".to_owned();
+                for (field, value) in [("target", content), ("comment", comment)] {
+                    if let Some(value) = value {
+                        let _ = write!(text, ", {field}={value:?}");
+                    }
+                }
+                text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
+                text
+            }
+            Self::Post(record) => format!("record created, target={:?}", &*record.content),
+        }
     }
 }
 
@@ -322,7 +341,7 @@ impl Plan {
                 Candidate::Wanted(name, request) => self.add(&name, host::plan(&name, &request, situation)),
             };
             let Some(host) = host else { continue };
-            let held = (turn.held)(&host);
+            let held = fingerprints::held(&host, situation.snapshot, &situation.earlier.held);
             if held.is_empty() {
                 self.hosts.push(host);
             } else {

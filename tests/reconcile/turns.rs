@@ -2,7 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, HostPlan, Plan, Reason, Refusal, Turn, TurnEnd, plan,
+    Earlier, Plan, Reason, Turn, TurnEnd, plan, works,
 };
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
@@ -14,19 +14,21 @@ fn shop(name: &str) -> Endpoint {
     published(&format!("{name}.example.com"), "http://shop:80")
 }
 
-fn of(cloudflare: &FakeCloudflare, changes: &Changes, turn: &Turn<'_>) -> Plan {
+fn of(cloudflare: &FakeCloudflare, changes: &Changes, earlier: &Earlier, turn: Turn<'_>) -> Plan {
     let (snapshot, settings) = (cloudflare.snapshot(), cloudflare.settings());
-    plan(changes, &snapshot, &Earlier::default(), turn, &settings).expect("the owner is ours")
+    plan(changes, &snapshot, earlier, &turn, &settings).expect("the owner is ours")
 }
 
 fn names(plan: &Plan) -> Vec<String> {
     plan.hosts.iter().map(|host| host.hostname.trim_end_matches(".example.com").to_owned()).collect()
 }
 
-/// Those of a hostname that Cloudflare refused.
-fn refused(host: &HostPlan) -> Vec<Refusal> {
-    let reason = Reason::Cloudflare("no".to_owned());
-    vec![Refusal::whole(host.hostname.clone(), None, reason)]
+/// What is known once Cloudflare refused the records of such hostnames.
+fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> Earlier {
+    let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
+    let records = hosts.flat_map(works).filter(|(path, _)| path.is_none());
+    let held = records.map(|(_, work)| (work, Reason::Cloudflare("no".to_owned())));
+    Earlier { held: held.collect(), ..Earlier::default() }
 }
 
 proptest! {
@@ -48,17 +50,15 @@ proptest! {
             endpoint_of("ingress/shop/web", &name, &[("tunnel-service", "nonsense://shop")])
         });
         let changes = cloudflare.changes(&new.chain(mistaken).collect::<Vec<_>>());
-        let held = |host: &HostPlan| {
-            let is_held = of_kind(2).any(|name| host.hostname.starts_with(name));
-            if is_held { refused(host) } else { Vec::new() }
-        };
+        let unrefused = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+        let earlier = after_refusals(&unrefused, |hostname| of_kind(2).any(|name| hostname.starts_with(name)));
         // What vanishes comes last.
         let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();
 
         let mut end: Option<TurnEnd> = None;
         let mut round: Vec<String> = Vec::new();
         while round.len() < expected.len() {
-            let turn = of(&cloudflare, &changes, &Turn { behind: end.as_ref(), most, held: &held });
+            let turn = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most });
             let names = names(&turn);
             let is_whole = turn.left.is_empty() || names.len() == most;
             prop_assert!(is_whole, "{names:?} of a turn of {most}, and {:?} are left", turn.left);
@@ -69,7 +69,7 @@ proptest! {
             prop_assert_eq!(&*round, &expected[..round.len()]);
             end = turn.end;
         }
-        let whole = of(&cloudflare, &changes, &Turn { behind: end.as_ref(), most: usize::MAX, held: &held });
+        let whole = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most: usize::MAX });
         prop_assert_eq!((whole.left.len(), whole.end.is_none(), whole.hosts.len()), (0, true, expected.len()));
     }
 }
@@ -80,7 +80,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     let published: Vec<Endpoint> = NAMES.map(shop).to_vec();
     cloudflare.run_loop(&published, usize::MAX);
     let changes = cloudflare.changes(&published[..1]);
-    let turn = of(&cloudflare, &changes, &Turn { most: 2, ..WHOLE });
+    let turn = of(&cloudflare, &changes, &Earlier::default(), Turn { most: 2, ..WHOLE });
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
     assert!(turn.refusals.iter().all(|refusal| refusal.reason == Reason::MassDeletion));
 }

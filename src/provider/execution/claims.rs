@@ -14,7 +14,7 @@ use super::{Execution, Sent};
 use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
 use crate::model::{RecordId, RecordPatch, TunnelId, ZoneId};
-use crate::provider::writes::tunnel_work;
+use crate::reconcile::plan::tunnel_work;
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 use crate::reconcile::stamp::{Claims, Digest};
 

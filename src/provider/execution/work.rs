@@ -5,8 +5,8 @@ use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::text::fingerprint;
 use crate::model::{TunnelId, ZoneId};
-use crate::provider::writes::{record_work, tunnel_work};
 use crate::reconcile::plan::RecordOperation;
+use crate::reconcile::plan::{record_work, tunnel_work};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::limits;
 use crate::model::ZoneId;
 use crate::ordered::{inserted, sort};
-use crate::provider::writes::Write;
+use crate::reconcile::plan::Write;
 use crate::reconcile::plan::{Reason, TurnEnd, Unfinished};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -61,11 +61,6 @@ enum State {
 pub(crate) type Quota = (ZoneId, usize);
 
 impl WaitingWork {
-    /// True if nothing is remembered of any work.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The number of hostnames that one turn changes.
     pub(crate) fn turn_most(&self) -> usize {
         self.turn_most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)

@@ -166,7 +166,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wish.clone()),
         };
         let work = ApplicationWork { place, operation };
-        if let Some(reason) = self.earlier.refused.get(&work.content_key()) {
+        if let Some(reason) = self.earlier.held.get(&work.content_key()) {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();

@@ -145,8 +145,8 @@ impl Judge<'_> {
 
     /// Says no where Cloudflare refused the rule and would refuse it again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
-        let rule = publication.rule.as_ref().filter(|_| !self.earlier.refused.is_empty());
-        let refused = rule.and_then(|rule| self.earlier.refused.get(&rule_work(&publication.tunnel, rule)));
+        let rule = publication.rule.as_ref().filter(|_| !self.earlier.held.is_empty());
+        let refused = rule.and_then(|rule| self.earlier.held.get(&rule_work(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
     }
 

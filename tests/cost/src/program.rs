@@ -87,7 +87,7 @@ impl Service for Program {
                 changes.add(list, endpoint);
             }
         })?;
-        let turn = Turn { behind: None, most: usize::MAX, held: &|_| Vec::new() };
+        let turn = Turn { behind: None, most: usize::MAX };
         let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &turn, &self.settings)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;

@@ -46,7 +46,7 @@ pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 
 /// All hostnames at once.
-pub const WHOLE: Turn<'static> = Turn { behind: None, most: usize::MAX, held: &|_| Vec::new() };
+pub const WHOLE: Turn<'static> = Turn { behind: None, most: usize::MAX };
 
 /// So many seconds after the last write the next plan is made: past the grace, and within the patience.
 const AFTER_WRITES: usize = 60;

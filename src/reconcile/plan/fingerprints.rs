@@ -1,34 +1,39 @@
 //! Identifies writes by fingerprints, so that they can be remembered: by their content, and by what stood in their
-//! place.
+//! place. A plan leaves out what is remembered as refused, and what Cloudflare does not keep.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::ingress::RuleEdit;
+use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::provider::description::{describe_edit, describe_operation};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, rule_work};
+use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// One write: fingerprints of its place, and of its content with what stood there when it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Write {
-    pub(super) place: u64,
-    pub(super) content: u64,
+pub(crate) struct Write {
+    pub(crate) place: u64,
+    pub(crate) content: u64,
     /// What is written.
-    pub(super) what: Box<str>,
+    pub(crate) what: Box<str>,
 }
 
 impl Write {
     /// The reason for which it waits where its effect does not last.
-    pub(super) fn not_kept(&self) -> Reason {
+    pub(crate) fn not_kept(&self) -> Reason {
         Reason::NotKept { what: self.what.clone() }
     }
 }
 
+/// The content of a rule, by which a refusal is remembered.
+pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
+    fingerprint([&*format!("{tunnel} {rule:?}")])
+}
+
 /// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
 /// refused either way.
-pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
+pub(crate) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => rule_work(tunnel, rule),
         RuleEdit::Remove { hostname, path } => {
@@ -38,13 +43,13 @@ pub(super) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
 }
 
 /// The content of a hostname's operations, by which a refusal is remembered.
-pub(super) fn record_work(operations: &[RecordOperation]) -> u64 {
+pub(crate) fn record_work(operations: &[RecordOperation]) -> u64 {
     fingerprint([&*format!("{operations:?}")])
 }
 
 /// The contents of a hostname's work, by which refusals are remembered, each with the path of its rule; `None` for
 /// records.
-pub(super) fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
+pub fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
     let edits =
         edits.map(|(tunnel, edit)| (Some(edit.path().unwrap_or_default()), tunnel_work(tunnel, edit)));
@@ -54,7 +59,7 @@ pub(super) fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)
 
 /// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
 /// each time, whatever becomes of other hostnames and of the other writes of this one.
-pub(super) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
+pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     let rules = host.edits.iter().map(|(tunnel, edit)| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
@@ -62,7 +67,7 @@ pub(super) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
         Write {
             place: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content: fingerprint([&*content]),
-            what: describe_edit(&host.hostname, tunnel, edit).text.into(),
+            what: edit.words().into(),
         }
     });
     rules.chain(records_write(host, snapshot)).collect()
@@ -70,13 +75,36 @@ pub(super) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
 
 /// Ids of records do not count, because a record that was made again has a new one.
 fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
-    let lines = host.operations().map(|operation| describe_operation(&host.hostname, operation).text);
-    let lines: Vec<String> = lines.collect();
+    let lines: Vec<String> = host.operations().map(RecordOperation::words).collect();
     let what = lines.first()?.as_str().into();
-    let mut content = lines.join("\n");
+    let mut content = format!("{} {}\n", host.hostname, lines.join("\n"));
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
         let Record { kind, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{kind} {target} {proxied} {comment}");
     }
     Some(Write { place: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
+}
+
+/// The refusals of a hostname of which something must not be written now. What is not kept waits alone: beside anything
+/// else that is to be written of its hostname, it is written once more.
+pub(super) fn held(host: &HostPlan, snapshot: &Snapshot, contents: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
+    if contents.is_empty() {
+        return Vec::new();
+    }
+    let refused = works(host).filter_map(|(path, work)| Some((path, contents.get(&work)?)));
+    let mut held: Vec<(Option<&str>, &Reason)> = refused.collect();
+    if held.is_empty() {
+        let writes = writes_of(host, snapshot);
+        let not_kept: Vec<_> = writes.iter().filter_map(|write| contents.get(&write.content)).collect();
+        if not_kept.len() == writes.len() {
+            held.extend(not_kept.into_iter().map(|reason| (None, reason)));
+        }
+    }
+    let refusal = |(path, reason): (Option<&str>, &Reason)| Refusal {
+        hostname: host.hostname.clone(),
+        set_identifier: path.map(Into::into),
+        resource: host.resource.clone(),
+        reason: reason.clone(),
+    };
+    held.into_iter().map(refusal).collect()
 }
