@@ -270,8 +270,19 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     // Of a name below a wildcard that goes only what can be published leads them there. What was refused once the registry
     // `crd` asks for no more.
     let is_below_change = is_below_change(world, &watched.url);
+    // What is published stays as it is while an object has a mistake, or has to leave the place to one with a mistake. Where
+    // nothing is published, no rule keeps the record.
+    let has_rule = |host: &str| {
+        let name = format!("\"hostname\":\"{host}\"");
+        world.cloudflare().edit(|cloudflare| {
+            let tunnels = cloudflare.tunnels().iter();
+            let mut ours = tunnels.flat_map(|tunnel| world.foreign().ours(cloudflare, &tunnel.id));
+            ours.any(|rule| rule.contains(&name))
+        })
+    };
     let is_wanted = |object: &Object| {
         (!is_below_change || may_be_published(world, object))
+            && (object.is_sound() && !world.claims.history(object.host).has_rivals || has_rule(object.host))
             && (world.settings.sees_drift() || !world.has_drifted(object.host))
     };
     let is_handed_on = |host: &str| {
