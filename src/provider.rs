@@ -11,6 +11,7 @@ mod memory;
 mod moves;
 mod reader;
 mod readings;
+mod request;
 mod resolution;
 mod settings;
 mod status;

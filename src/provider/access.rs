@@ -1,4 +1,5 @@
 //! Reads and writes Cloudflare Access.
 
+pub(super) mod left;
 pub(crate) mod reader;
 pub(super) mod writer;

@@ -1,0 +1,104 @@
+//! Deletes the applications of ours for which nothing answers any more.
+
+use std::time::Duration;
+
+use crate::clock::Deadline;
+use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
+use crate::ordered::inserted;
+use crate::provider::access::writer::ApplicationWriter;
+use crate::provider::resolution::Resolved;
+use crate::provider::writer::Writer;
+use crate::reconcile::Settings;
+use crate::reconcile::access::answering::{self, Unneeded};
+use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::plan::Reason;
+use crate::reconcile::snapshot::Snapshot;
+
+/// The time for looking at, and deleting, what is left of Access applications.
+pub(in crate::provider) const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Writer {
+    /// Does work on applications, for `time` at most.
+    pub(in crate::provider) fn carry_out(
+        &self,
+        work: &[ApplicationWork],
+        resolved: &Resolved,
+        deadline: Deadline,
+        time: Duration,
+    ) -> Vec<Result<(), Reason>> {
+        self.readings.outdate();
+        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(work, time);
+        // Readings made meanwhile are outdated, too.
+        self.readings.outdate();
+        results
+    }
+
+    /// Looks for applications of ours that can go, once in each loop.
+    pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
+        let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
+        let mut known = lock(&self.state.left_applications);
+        *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
+    }
+
+    /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
+    /// and is still wanted was asked for between the two. Nothing else is written meanwhile, and ExternalDNS may wait for
+    /// it, so it takes two seconds at most.
+    pub(in crate::provider) fn delete_left_applications(&self, resolved: &Resolved) {
+        if !lock(&self.state.left_applications).values().any(|again| *again) {
+            return;
+        }
+        let _turn = lock(&self.state.waiting_work);
+        let known = lock(&self.state.left_applications).clone();
+        lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
+        let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
+        self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
+    }
+
+    /// Deletes such of them.
+    pub(in crate::provider) fn delete_left(
+        &self,
+        resolved: &Resolved,
+        is_such: &dyn Fn(&Unneeded<'_>) -> bool,
+        deadline: Deadline,
+    ) {
+        match self.readings.read(resolved, true, deadline) {
+            Ok(snapshot) => {
+                let mut left = self.left_applications(&snapshot, &resolved.settings);
+                left.retain(is_such);
+                let left: Vec<ApplicationWork> = left
+                    .into_iter()
+                    .map(|left| ApplicationWork::delete(left.place.clone(), left.application))
+                    .collect();
+                let time = deadline.remaining(&*self.clock);
+                let results = self.carry_out(&left, resolved, deadline, time);
+                for (work, result) in left.into_iter().zip(results) {
+                    let Err(reason) = result else { continue };
+                    // It is seen a second time in the next loop.
+                    lock(&self.state.left_applications).insert(work.place, false);
+                    logging::debug(module_path!(), || {
+                        LogLine::default()
+                            .text(format!("an Access application that is left stays for now: {reason}"))
+                    });
+                }
+            }
+            Err(error) => logging::debug(module_path!(), || {
+                LogLine::default()
+                    .text(format!("what is left of Access applications is not looked for: {error}"))
+            }),
+        }
+    }
+
+    /// The applications for which nothing answers and for which no endpoint waits; none while something may answer that an
+    /// old answer does not show.
+    fn left_applications<'s>(&self, snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
+        if !snapshot.old.is_empty() {
+            return Vec::new();
+        }
+        let mut left = answering::removable(snapshot, settings);
+        let refusals = lock(&self.state.refusals);
+        left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));
+        left
+    }
+}

@@ -1,0 +1,310 @@
+//! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
+
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use log::warn;
+
+use crate::clock::Deadline;
+use crate::cloudflare::Error;
+use crate::ingress::RuleEdit;
+use crate::limits;
+use crate::locks::lock;
+use crate::model::TunnelId;
+use crate::model::endpoint::Changes;
+use crate::ordered::inserted;
+use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
+use crate::provider::description;
+use crate::provider::execution::{Done, Execution, ends_run};
+use crate::provider::failure;
+use crate::provider::memory::WaitingWork;
+use crate::provider::moves::{look_at, look_deadline, with_looks};
+use crate::provider::reader::in_parallel;
+use crate::provider::resolution::Resolved;
+use crate::provider::writer::{Writer, asked};
+use crate::reconcile::access::answering::Unneeded;
+use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::place::Place;
+use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::access::wish::ACCESS_POLICY;
+use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn, Write, works, writes_of};
+use crate::reconcile::snapshot::Snapshot;
+use crate::webhook::Failure;
+
+/// The number of times that one request begins at the read, after writes without an answer.
+const APPLY_ATTEMPTS_MAX: usize = 3;
+
+/// One request to write, while no other one is carried out.
+struct Request<'a> {
+    writer: &'a Writer,
+    waiting_work: MutexGuard<'a, WaitingWork>,
+    resolved: &'a Resolved,
+    changes: &'a Changes,
+    deadline: Deadline,
+}
+
+impl Writer {
+    /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
+    pub(super) fn apply(
+        &self,
+        changes: &Changes,
+        resolved: &Resolved,
+        deadline: Deadline,
+    ) -> Result<(), Failure> {
+        self.state.was_asked.store(true, Ordering::Relaxed);
+        let asked = asked(changes);
+        lock(&self.state.last_request).asked.retain(|hostname| !asked.contains(hostname));
+        let waiting_work = lock(&self.state.waiting_work);
+        let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
+        self.client.set_writing(true);
+        let outcome = request.carry_out();
+        self.client.set_writing(false);
+        if outcome.is_err() {
+            // What is not done may be what answers for them.
+            lock(&self.state.left_applications).clear();
+        }
+        outcome
+    }
+}
+
+impl Request<'_> {
+    fn carry_out(&mut self) -> Result<(), Failure> {
+        if self.has_nothing_to_write()? {
+            return Ok(());
+        }
+        let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
+        while self.attempt(attempts_left > 0)? {
+            attempts_left -= 1;
+        }
+        Ok(())
+    }
+
+    /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
+    fn has_nothing_to_write(&self) -> Result<bool, Failure> {
+        let Changes { create, update_old: _, update_new, delete } = self.changes;
+        // So many are hardly all refused, and to plan them twice takes time.
+        if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
+            return Ok(false);
+        }
+        let is_enough = |snapshot: &Arc<Snapshot>| {
+            snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
+        };
+        let Some(snapshot) = self.writer.readings.recent().filter(is_enough) else {
+            return Ok(false);
+        };
+        let plan = self.plan(&snapshot)?;
+        // A move goes on with time, and not with what was read.
+        let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
+        if !plan.is_empty() || is_moving {
+            return Ok(false);
+        }
+        self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| true)
+    }
+
+    /// True if an endpoint says something of Access that depends on applications.
+    fn wishes_for_access(&self) -> bool {
+        let mut wanted = self.changes.create.iter().chain(&self.changes.update_new);
+        wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
+    }
+
+    /// Reads, plans and writes once. Returns true if that has to be done again.
+    fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
+        let snapshot = self.read()?;
+        let mut plan = self.plan(&snapshot)?;
+        if plan.is_empty() || self.writer.is_dry_run {
+            self.waiting_work.unfinished.clear();
+            return self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| false);
+        }
+        self.write_applications(&mut plan);
+        let (done, outcome) = self.execute(&plan, &snapshot);
+        if !outcome.as_ref().is_err_and(ends_run) {
+            self.remember(&plan, &done, &snapshot);
+        }
+        let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
+        if done.is_out_of_time {
+            // The next turn begins where this one did, because it may have written records that have no rules yet.
+            self.shorten_turns(plan.hosts.len());
+        } else if outcome.as_ref().is_err_and(may_help) {
+            // Without time to write, the next request goes on with the same turn.
+            if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
+                return Ok(true);
+            }
+        } else {
+            // Not before: what was written without an answer is gone on with in the same turn.
+            self.waiting_work.turn_end = plan.end.clone();
+            self.waiting_work.lengthen_turns();
+        }
+        if let Err(error) = outcome {
+            self.writer.report(self.changes, &plan, &done);
+            return Err(failure::unwritten(&error));
+        }
+        let removed = self.removed_places(&plan, &done, &snapshot);
+        let concluded = self.writer.conclude(self.changes, &plan, &done);
+        drop((plan, snapshot));
+        if !removed.is_empty() {
+            // Cloudflare asks for them before those whose tokens the rules want that answer now.
+            let clock = &*self.writer.clock;
+            let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
+            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
+            self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
+        }
+        concluded.map(|()| false)
+    }
+
+    fn shorten_turns(&mut self, hostnames: usize) {
+        if self.waiting_work.shorten_turns(hostnames) {
+            warn!(
+                "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless Cloudflare \
+                 answers slowly, this container has too little CPU; give it more CPU"
+            );
+        }
+    }
+
+    /// The places of our applications whose rules this request removed.
+    fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
+        let places = snapshot.protections(&self.resolved.settings).ours().map(|(place, _)| place);
+        let is_removed = |place: &&Place| {
+            let host = plan.host(place.hostname()).filter(|host| !done.dropped.contains(&host.hostname));
+            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
+            edits
+                .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
+        };
+        places.filter(is_removed).cloned().collect()
+    }
+
+    fn read(&self) -> Result<Arc<Snapshot>, Failure> {
+        let read = self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline);
+        read.map_err(|error| failure::unread(&error))
+    }
+
+    /// The plan of a turn. A dry run tells all.
+    fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
+        let settings = &self.resolved.settings;
+        let Writer { client, is_dry_run, .. } = self.writer;
+        let turn = Turn {
+            behind: self.waiting_work.turn_end.as_ref(),
+            most: if *is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
+        };
+        let plan = |earlier: &Earlier| {
+            plan::plan(self.changes, snapshot, earlier, &turn, settings)
+                .map_err(|error| failure::wrong_owner(&error))
+        };
+        let look = |tunnels: &[TunnelId]| {
+            let looks = self.side_by_side(tunnels, |tunnel, deadline| {
+                let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
+                look_at(client, &self.resolved.account, tunnel, version, deadline)
+            });
+            inserted(looks.filter_map(|(tunnel, look)| Some((tunnel, look.err()?))))
+        };
+        with_looks(self.earlier(snapshot), plan, look)
+    }
+
+    /// Asks for each tunnel, each for a short time, so that those that are not answered leave time for all else.
+    fn side_by_side<A: Send>(
+        &self,
+        tunnels: &[TunnelId],
+        ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
+    ) -> impl Iterator<Item = (TunnelId, A)> {
+        let Writer { clock, readings, .. } = self.writer;
+        let answers = in_parallel(readings.reader().parallel_reads(), tunnels, |tunnel| {
+            let deadline = look_deadline(&**clock, self.deadline);
+            Ok::<_, Infallible>((tunnel.clone(), ask(tunnel, deadline)))
+        });
+        answers.into_iter().flatten()
+    }
+
+    fn earlier(&self, snapshot: &Snapshot) -> Earlier {
+        let Writer { clock, readings, .. } = self.writer;
+        let Resolved { account, settings } = self.resolved;
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings);
+        let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
+        let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
+            let was_deleted = readings.reader().was_deleted(account, tunnel, deadline);
+            was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
+                format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
+            })
+        }));
+        let held = self.waiting_work.reasons(snapshot, clock.now());
+        let is_preview = self.writer.is_dry_run;
+        let unfinished = self.waiting_work.unfinished.clone();
+        Earlier { held, deleted, unfinished, is_preview, ..Earlier::default() }
+    }
+
+    /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the
+    /// reason.
+    fn write_applications(&mut self, plan: &mut Plan) {
+        if plan.work.is_empty() {
+            return;
+        }
+        let remaining = self.deadline.remaining(&*self.writer.clock);
+        let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
+        let results = self.writer.carry_out(&plan.work, self.resolved, self.deadline, time);
+        let now = self.writer.clock.now();
+        for (work, result) in plan.work.iter().zip(results) {
+            let content = work.content_key();
+            match result {
+                Ok(()) => {
+                    let what = description::describe_application(work).text.into();
+                    self.waiting_work.forget(content);
+                    self.waiting_work.written(&Write { place: work.place_key(), content, what }, now);
+                }
+                Err(reason) => {
+                    // A permission may be given before the next loop.
+                    if matches!(reason, Reason::Cloudflare(_)) {
+                        self.waiting_work.refuse(content, reason.clone(), None, now);
+                    }
+                    plan.opened.retain(|note| !work.place.is_over(&note.hostname));
+                    tell(&mut plan.refusals, &plan.work, &work.place, reason);
+                }
+            }
+        }
+        Refusal::settle(&mut plan.refusals, &plan.left);
+    }
+
+    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
+        let Writer { clock, readings, .. } = self.writer;
+        // From the first write on, earlier readings are outdated.
+        readings.outdate();
+        let waiting_work = &mut *self.waiting_work;
+        let execution =
+            Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
+        let result = execution.run();
+        // So are readings made meanwhile.
+        readings.outdate();
+        self.waiting_work.tidy(clock.now());
+        result
+    }
+
+    /// Forgets the refusals of work that passed, and notes what was written.
+    fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
+        let now = self.writer.clock.now();
+        let waiting_work = &mut *self.waiting_work;
+        for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
+            works(host).for_each(|(_, work)| waiting_work.forget(work));
+            writes_of(host, snapshot).iter().for_each(|write| waiting_work.written(write, now));
+        }
+        waiting_work.tidy(now);
+    }
+}
+
+/// Tells why an application is not as it has to be, in place of the endpoint's waiting for it, and that of the object's
+/// rules beside it which have no work of their own.
+fn tell(refusals: &mut Vec<Refusal>, work: &[ApplicationWork], place: &Place, reason: Reason) {
+    let path = |place: &Place| place.path().unwrap_or_default();
+    let is_of = |refusal: &Refusal, place: &Place| {
+        *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path(place))
+    };
+    let Some(meant) = refusals.iter().find(|one| is_of(one, place)).cloned() else {
+        let (hostname, set_identifier) = (place.hostname().into(), Some(path(place).into()));
+        return refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
+    };
+    let waits_with = |one: &Refusal| {
+        (&one.hostname, &one.resource, &one.reason) == (&meant.hostname, &meant.resource, &meant.reason)
+    };
+    for refusal in refusals.iter_mut().filter(|one| waits_with(one)) {
+        if is_of(refusal, place) || !work.iter().any(|work| is_of(refusal, &work.place)) {
+            refusal.reason = reason.clone();
+        }
+    }
+}
