@@ -1,20 +1,21 @@
 //! Carries out a plan, stage by stage. One bad piece never stops the rest: a group that is refused is sent in halves
 //! until the bad pieces stand alone.
 
-mod claims;
+mod corrections;
 mod documents;
-mod halving;
+mod groups;
+pub(super) mod ledger;
 mod records;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 use std::time::Duration;
 
 use log::Level;
 
-use self::claims::Written;
-use self::work::{Piece, Place, Work};
+use self::groups::Groups;
+use self::ledger::{Done, Ledger};
+use self::work::{Piece, Place, Step, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
@@ -26,14 +27,22 @@ use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
-use crate::reconcile::plan::{HostPlan, Plan, Reason, Refusal, Stage};
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::plan::{HostPlan, Plan, Reason, Stage};
+use crate::reconcile::snapshot::Snapshot;
 
 /// What helps where a zone holds as many records as it may.
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// One run over a plan.
+/// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
+/// and five loops in five minutes must not use more than half of `RATE_CALLS`.
+const HALVING_WRITES_MAX: usize = 48;
+
+/// Pages in a row, each in place of the answer to a single piece, after which the rest of the place waits: the content
+/// is not the cause.
+const PAGES_MAX: usize = 2;
+
+/// One run over a plan: it sends. What to send next is decided by `Groups`, and what became of it is kept in `Ledger`.
 pub(super) struct Execution<'a> {
     writer: &'a Writer,
     waiting_work: &'a mut WaitingWork,
@@ -41,10 +50,7 @@ pub(super) struct Execution<'a> {
     deadline: Deadline,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
-    done: Done,
-    /// The rules that are ours by the stamps that were read and written so far.
-    own: OwnRules,
-    written: Written<'a>,
+    ledger: Ledger<'a>,
     /// The tunnels whose documents were read in this run, with the hostnames that these still have a rule of, though it
     /// was planned without.
     missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
@@ -60,34 +66,6 @@ pub(super) struct Execution<'a> {
     full_zones: BTreeMap<ZoneId, ApiRejection>,
     record_counts: BTreeMap<ZoneId, usize>,
 }
-
-/// The results of an execution.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) refusals: Vec<Refusal>,
-    /// Hostnames whose work was not done completely.
-    pub(super) dropped: BTreeSet<Box<str>>,
-    /// A write failed at a tunnel or a zone where the last one had not failed.
-    pub(super) fails_anew: bool,
-    /// A hostname lost one part to a refusal, and the next request will do its other parts.
-    pub(super) is_unfinished: bool,
-    /// The run ended without time to write, and nothing failed or was refused in it, which could have taken the time.
-    pub(super) is_out_of_time: bool,
-    /// Cloudflare accepted a write, or refused one for its content.
-    pub(super) is_answered: bool,
-    /// Cloudflare did not accept the credentials for a write.
-    pub(super) is_forbidden: bool,
-}
-
-impl Done {
-    /// True if everything that was tried failed because of the credentials.
-    pub(super) fn is_all_forbidden(&self) -> bool {
-        self.is_forbidden && !self.is_answered
-    }
-}
-
-/// Steps are taken in this order.
-type Step<'a> = (Stage, Place<'a>);
 
 /// The result of a write.
 enum Sent {
@@ -117,9 +95,7 @@ impl<'a> Execution<'a> {
             deadline,
             plan,
             snapshot,
-            done: Done::default(),
-            own: OwnRules::clone(&plan.own),
-            written: Written::default(),
+            ledger: Ledger::new(plan),
             missed: BTreeMap::new(),
             tried: BTreeSet::new(),
             unwritable: Vec::new(),
@@ -149,20 +125,16 @@ impl<'a> Execution<'a> {
         }
         self.correct_stamps();
         if let Err(error) = &outcome {
-            let is_as_usual = self.done.dropped.is_empty() && self.halving_writes == 0;
-            self.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
-            self.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
+            let is_as_usual = self.ledger.done.dropped.is_empty() && self.halving_writes == 0;
+            self.ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
+            self.ledger.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
-        let before = mem::take(&mut self.waiting_work.unfinished);
-        let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(host));
-        let unfinished = |host: &HostPlan| host.unfinished(before.get(&host.hostname));
-        self.waiting_work.unfinished =
-            inserted(dropped.map(|host| (host.hostname.clone(), unfinished(host))));
+        self.waiting_work.unfinished = self.ledger.unfinished(&self.waiting_work.unfinished);
         for (place, _) in self.places.iter().filter(|(_, is_decided)| **is_decided) {
             self.waiting_work.forget(place.key());
             self.waiting_work.forget(place.edits_key());
         }
-        (self.done, outcome)
+        (self.ledger.done, outcome)
     }
 
     /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. A new hostname has
@@ -182,7 +154,7 @@ impl<'a> Execution<'a> {
             };
             self.set_failing(Place::Tunnel(tunnel), reason.clone());
             for host in edited {
-                self.leave_out(&host.hostname, reason.clone());
+                self.ledger.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }
         }
@@ -205,7 +177,7 @@ impl<'a> Execution<'a> {
             for (place, mut pieces) in by_place {
                 // What stands beside a refused piece would get the requests of a rule that is not there, or was meant
                 // to go for it. The next request plans the hostname anew.
-                pieces.retain(|piece| !self.done.dropped.contains(piece.hostname));
+                pieces.retain(|piece| !self.ledger.is_dropped(piece.hostname));
                 if pieces.is_empty() {
                     continue;
                 }
@@ -229,12 +201,12 @@ impl<'a> Execution<'a> {
         let mut hosts = hosts.to_vec();
         hosts.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty() && !self.is_dropped(host));
         for (host, reason) in self.missed(&hosts) {
-            self.leave_out(&host.hostname, reason);
+            self.ledger.leave_out(&host.hostname, reason);
         }
     }
 
     fn is_dropped(&self, host: &HostPlan) -> bool {
-        self.done.dropped.contains(&host.hostname)
+        self.ledger.is_dropped(&host.hostname)
     }
 
     /// A write failed, whatever it was to write.
@@ -242,10 +214,10 @@ impl<'a> Execution<'a> {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
         let reason = self.failed(place, hostnames.len(), error);
         let plan = self.plan;
-        self.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
+        self.ledger.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
         // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
-        self.done.fails_anew |= !memory.is_failing(place.key());
+        self.ledger.done.fails_anew |= !memory.is_failing(place.key());
         self.set_failing(place, reason);
     }
 
@@ -267,6 +239,68 @@ impl<'a> Execution<'a> {
         let level = if self.waiting_work.is_failing(place.key()) { Level::Debug } else { Level::Warn };
         logging::log(level, module_path!(), &line);
         Reason::Failed(text)
+    }
+
+    /// Writes all pieces with as few calls as possible. Each request sends at least one group, which has half the size in
+    /// the next request if it is refused, so each loop decides something.
+    fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
+        let key = step.1.key();
+        let memory = &*self.waiting_work;
+        let size = memory.group(key);
+        let mut groups = Groups::new(pieces, size, |piece| memory.has_failed(piece.content()));
+        // The time that was left when the search for bad pieces began.
+        let mut search = (size.is_some() || groups.has_suspects()).then(|| self.time_left());
+        let mut pages = 0;
+        loop {
+            let sent = groups.next(self.operations_max(step.1));
+            if sent.is_empty() {
+                return Ok(());
+            }
+            self.halving_writes += usize::from(search.is_some());
+            let mut ends = None;
+            match self.send(step, &sent)? {
+                Sent::Done => {
+                    pages = 0;
+                    groups.passed();
+                }
+                Sent::Refused(answer) => {
+                    search = search.or_else(|| Some(self.time_left()));
+                    pages = if answer.is_of_cloudflare() { 0 } else { pages };
+                    groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
+                    if let Some(piece) = groups.refused() {
+                        self.reject_all(step, &[piece], &answer);
+                        if !answer.is_of_cloudflare() {
+                            pages += 1;
+                            // The next request begins with the others, because they may be let through.
+                            let now = self.writer.clock.now();
+                            self.waiting_work.leave_unanswered(piece.content(), now);
+                            ends = (pages == PAGES_MAX).then(|| in_between(answer));
+                        }
+                    }
+                    groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
+                }
+                Sent::Barred(reason) => {
+                    self.ledger.leave_out_all(&sent, &reason);
+                    ends = Some(reason);
+                }
+            }
+            if let Some(time) = search {
+                if let Some(size) = groups.size() {
+                    let now = self.writer.clock.now();
+                    self.waiting_work.set_group(key, size, now);
+                }
+                let calls_left = self.writer.client.calls_left();
+                if !may_halve(self.halving_writes, calls_left, time, self.time_left()) {
+                    ends = ends.or_else(|| Some(undecided()));
+                }
+            }
+            let Some(reason) = ends else { continue };
+            let rest = groups.give_up();
+            if !rest.is_empty() {
+                self.ledger.leave_out_all(&rest, &reason);
+                self.places.insert(step.1, false);
+            }
+        }
     }
 
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Error> {
@@ -298,11 +332,11 @@ impl<'a> Execution<'a> {
         Ok(sent)
     }
 
-    /// Classifies a failed write: its content is refused, nothing can be written there, or the run ends.
-    fn judge(&mut self, error: Error) -> Result<Sent, Error> {
+    /// What a failed write says: its content is refused, nothing can be written there, or the run ends.
+    fn verdict(&mut self, error: Error) -> Result<Sent, Error> {
         match error {
             Error::Refused(answer) => {
-                self.done.is_answered = true;
+                self.ledger.done.is_answered = true;
                 Ok(Sent::Refused(answer))
             }
             Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
@@ -310,7 +344,7 @@ impl<'a> Execution<'a> {
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
             // The token may be able to write elsewhere.
             error @ Error::Credentials(_) => {
-                self.done.is_forbidden = true;
+                self.ledger.done.is_forbidden = true;
                 Ok(Sent::Barred(Reason::Cloudflare(error.to_string())))
             }
             error @ Error::NotFound(_) => Ok(Sent::Barred(Reason::Undecided(error.to_string()))),
@@ -321,7 +355,7 @@ impl<'a> Execution<'a> {
     /// Notes that each piece was refused.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
         if let Some(reason) = no_verdict(answer) {
-            return self.leave_out_all(pieces, &reason);
+            return self.ledger.leave_out_all(pieces, &reason);
         }
         let mut text = answer.to_string();
         let quota = match step.1 {
@@ -333,51 +367,16 @@ impl<'a> Execution<'a> {
             _ => None,
         };
         // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
-        self.done.is_unfinished |= answer.is_record_conflict();
+        self.ledger.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
             let reason = Reason::Cloudflare(text.clone());
-            self.leave_out(piece.hostname, reason.clone());
+            self.ledger.leave_out(piece.hostname, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
-                self.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
+                self.ledger.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
             let now = self.writer.clock.now();
             self.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }
-    }
-
-    /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
-    /// one. After a refused withdrawal or move, everything else waits.
-    fn note_what_is_left(&mut self, step: Step<'a>, hostname: &str, waits: &dyn Fn(&Piece<'a>) -> bool) {
-        let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
-        let is_left = |(at, piece): (Step<'a>, Piece<'a>)| at > step || at == step && waits(&piece);
-        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
-    }
-
-    /// Leaves out the hostnames of which something is not written.
-    fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
-        for host in hosts {
-            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contents.contains(&piece.content());
-            if !self.is_dropped(host) && !steps(host).all(is_written) {
-                self.leave_out(&host.hostname, reason.clone());
-            }
-        }
-    }
-
-    fn leave_out_all(&mut self, pieces: &[Piece<'a>], reason: &Reason) {
-        for piece in pieces {
-            self.leave_out(piece.hostname, reason.clone());
-        }
-    }
-
-    fn leave_out(&mut self, hostname: &str, reason: Reason) {
-        let refusal = Refusal::whole(hostname.into(), self.resource_of(hostname), reason);
-        self.done.dropped.insert(hostname.into());
-        self.done.refusals.push(refusal);
-    }
-
-    /// The object that a hostname of the plan came from.
-    fn resource_of(&self, hostname: &str) -> Option<Box<str>> {
-        self.plan.host(hostname)?.resource.clone()
     }
 
     /// A line that names the place.
@@ -417,6 +416,22 @@ impl<'a> Execution<'a> {
     }
 }
 
+/// True if another group may be sent, of which `writes` were since there was `time`. The calls are shared by everybody,
+/// and the later steps need time.
+fn may_halve(writes: usize, calls_left: u32, time: Duration, time_left: Duration) -> bool {
+    writes < HALVING_WRITES_MAX
+        && calls_left >= limits::SHARED_CALLS_LEFT_MIN
+        && time_left >= limits::STEP_MINIMUM.max(time / 2)
+}
+
+fn undecided() -> Reason {
+    Reason::Undecided(
+        "it may be what was refused together with others, and there is no time and there are no calls left to find out \
+         what it was: the next loops go on"
+            .to_owned(),
+    )
+}
+
 /// True if nothing can be sent to any place before the next request.
 pub(super) fn ends_run(error: &Error) -> bool {
     matches!(error, Error::OutOfTime | Error::Limited { .. })
@@ -437,15 +452,23 @@ fn in_between(answer: ApiRejection) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }
 
-/// A hostname's steps, with its piece of each.
-fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
-    let piece = |work| Piece { hostname: &host.hostname, work };
-    let edits = host.edits.iter().map(move |(tunnel, edit)| {
-        ((Stage::Publish, Place::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
-    });
-    let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
-    let batches = batches.filter(|(_, operations)| !operations.is_empty());
-    edits.chain(batches.map(move |(stage, operations)| {
-        ((stage, Place::Zone(&host.zone)), piece(Work::Operations(operations)))
-    }))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_sent_while_there_are_calls_for_everybody_and_half_of_the_time() {
+        let seconds = Duration::from_secs_f64;
+        for (label, writes, calls_left, time, time_left, expected) in [
+            ("just enough of everything", 47, 400, 9.0, 4.5, true),
+            ("one write too many", 48, 400, 9.0, 4.5, false),
+            ("others need the calls", 47, 399, 9.0, 4.5, false),
+            ("half of the time is gone", 47, 400, 9.1, 4.5, false),
+            ("a write has time", 47, 400, 2.0, 1.5, true),
+            ("a write has no time", 47, 400, 2.0, 1.499, false),
+        ] {
+            let may = may_halve(writes, calls_left, seconds(time), seconds(time_left));
+            assert_eq!(may, expected, "{label}");
+        }
+    }
 }

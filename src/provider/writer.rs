@@ -17,7 +17,7 @@ use crate::model::{LogLine, hostname};
 use crate::observe::metrics::{Family, Metrics};
 use crate::ordered::inserted;
 use crate::provider::description;
-use crate::provider::execution::Done;
+use crate::provider::execution::ledger::Done;
 use crate::provider::failure;
 use crate::provider::memory::{Said, WaitingWork};
 use crate::provider::readings::Readings;

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use log::warn;
 
-use super::work::{Piece, Place};
-use super::{Execution, Sent, Step};
+use super::work::{Piece, Place, Step};
+use super::{Execution, Sent};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
 use crate::ingress::{Document, RuleEdit};
@@ -14,10 +14,6 @@ use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
 use crate::provider::writer::Writer;
 use crate::reconcile::plan::{HostPlan, Reason};
-use crate::reconcile::stamp::Digest;
-
-/// An edit, and its piece.
-type Edit<'a> = (Piece<'a>, &'a RuleEdit);
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
@@ -31,45 +27,41 @@ impl<'a> Execution<'a> {
             Ok(read) => read,
             Err(reason) => return Ok(Sent::Barred(reason)),
         };
-        let work: Vec<Edit<'a>> = pieces.iter().filter_map(|piece| Some((*piece, piece.edit()?))).collect();
-        let edits: Vec<RuleEdit> = work.iter().map(|(_, edit)| (*edit).clone()).collect();
-        let edited = document.edit(&edits, &|rule| self.own.has(tunnel, rule));
+        let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
+        let own = self.ledger.own();
+        let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
-            if let Some((piece, _)) = work.get(*index) {
+            if let Some(piece) = pieces.get(*index) {
                 // A foreign rule has taken the place between the plan and this write.
-                self.leave_out(piece.hostname, Reason::Edit(refusal.to_string()));
-                self.note_what_is_left(step, piece.hostname, &|_| false);
+                self.ledger.leave_out(piece.hostname, Reason::Edit(refusal.to_string()));
+                self.ledger.note_what_is_left(step, piece.hostname, &|_| false);
             }
         }
         // This includes what is left of a hostname that was dropped meanwhile: it is in the document, so it is ours.
-        let is_refused = |index: usize| edited.refused.iter().any(|(refused, _)| *refused == index);
-        let effective: Vec<Edit<'a>> =
-            edited.effective.iter().filter_map(|index| work.get(*index).copied()).collect();
-        let work: Vec<Edit<'a>> = work
-            .into_iter()
-            .enumerate()
-            .filter(|(index, _)| !is_refused(*index))
-            .map(|(_, edit)| edit)
-            .collect();
+        let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
+        let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
+        let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
         if !edited.changed {
-            self.note_edited(tunnel, &work);
+            self.ledger.note_edited(tunnel, &done);
             return Ok(Sent::Done);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
-                self.done.is_answered = true;
-                self.note_edited(tunnel, &work);
-                for (piece, edit) in effective {
-                    self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                self.ledger.done.is_answered = true;
+                self.ledger.note_edited(tunnel, &done);
+                for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
+                    if let Some(edit) = piece.edit() {
+                        self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                    }
                 }
                 Ok(Sent::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
-                    self.written.uncertain.extend(work.iter().map(|(piece, _)| piece.hostname));
+                    self.ledger.note_uncertain(&done);
                 }
-                Ok(match self.judge(error.clone())? {
+                Ok(match self.verdict(error.clone())? {
                     Sent::Barred(_) => Sent::Barred(self.failed(step.1, pieces.len(), &error)),
                     sent => sent,
                 })
@@ -129,7 +121,7 @@ impl<'a> Execution<'a> {
                 Ok(configuration) => configuration,
                 Err(error) => {
                     let reason = unreadable(tunnel, &error);
-                    return self.judge(error).map(|_| Err(reason));
+                    return self.verdict(error).map(|_| Err(reason));
                 }
             };
             let document = match Document::parse(configuration.config.as_deref()) {
@@ -148,16 +140,6 @@ impl<'a> Execution<'a> {
             }
         }
         Ok(Err(unreadable(tunnel, &problem)))
-    }
-
-    /// The rules stand as they were to, and those that came are ours.
-    fn note_edited(&mut self, tunnel: &TunnelId, work: &[Edit<'a>]) {
-        for (piece, edit) in work {
-            if let RuleEdit::Put { .. } = edit {
-                self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
-            }
-            self.written.contents.insert(piece.content());
-        }
     }
 
     /// Writes a document in place of the version that was read.

@@ -2,7 +2,7 @@
 
 use log::Level;
 
-use super::work::{Piece, batch_of};
+use super::work::{Piece, Place, batch_of};
 use super::{Execution, Sent};
 use crate::cloudflare::Error;
 use crate::logging;
@@ -18,8 +18,9 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 impl Execution<'_> {
-    /// The largest number of operations in one batch of the zone.
-    pub(super) fn batch_limit(&self, zone: &ZoneId) -> usize {
+    /// The largest number of operations that one write of the place has.
+    pub(super) fn operations_max(&self, place: Place<'_>) -> usize {
+        let Place::Zone(zone) = place else { return usize::MAX };
         match self.snapshot.zone(zone).map(|zone| zone.zone.plan) {
             Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,
@@ -37,15 +38,10 @@ impl Execution<'_> {
             Ok(written) => {
                 let now = self.writer.clock.now();
                 self.writer.readings.reader().newest().note_batch(&batch.deletes, &written, now);
-                self.done.is_answered = true;
-                self.written.contents.extend(pieces.iter().map(Piece::content));
+                self.ledger.note_batch(stage, pieces, &written);
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
                 if stage == Stage::Stamp {
-                    self.written.note_stamps(pieces, &written);
-                    for piece in pieces {
-                        self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
-                    }
                     self.report_adoptions(pieces);
                 }
                 Ok(Sent::Done)
@@ -57,7 +53,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);
                 }
-                self.judge(error)
+                self.verdict(error)
             }
         }
     }

@@ -1,12 +1,10 @@
 //! Divides an execution's work into pieces, each of which is refused or passes as a whole.
 
-use super::halving::Unit;
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::text::fingerprint;
 use crate::model::{TunnelId, ZoneId};
-use crate::reconcile::plan::RecordOperation;
-use crate::reconcile::plan::{record_work, tunnel_work};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, record_work, tunnel_work};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,13 +23,27 @@ impl Place<'_> {
             Self::Zone(zone) => zone.as_str(),
         }])
     }
-}
 
-impl Place<'_> {
     /// The key by which it is remembered that a tunnel takes no edits.
     pub(super) fn edits_key(&self) -> u64 {
         fingerprint(["edits", &*self.key().to_string()])
     }
+}
+
+/// Steps are taken in this order.
+pub(super) type Step<'a> = (Stage, Place<'a>);
+
+/// A hostname's steps, with its piece of each.
+pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
+    let piece = |work| Piece { hostname: &host.hostname, work };
+    let edits = host.edits.iter().map(move |(tunnel, edit)| {
+        ((Stage::Publish, Place::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
+    });
+    let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
+    let batches = batches.filter(|(_, operations)| !operations.is_empty());
+    edits.chain(batches.map(move |(stage, operations)| {
+        ((stage, Place::Zone(&host.zone)), piece(Work::Operations(operations)))
+    }))
 }
 
 /// One hostname's work in one stage at one place.
@@ -82,14 +94,9 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// The number of first units that fit into one batch of `limit` operations. A hostname's operations are never split.
-pub(super) fn fitting<'u>(units: impl IntoIterator<Item = &'u Unit<'u>>, limit: usize) -> usize {
-    let mut operations = 0;
-    let fitting = units.into_iter().take_while(|unit| {
-        operations += unit.pieces.iter().map(|piece| piece.operations().len()).sum::<usize>();
-        operations <= limit
-    });
-    fitting.count().max(1)
+/// The number of operations of the pieces in one batch.
+pub(super) fn batch_size(pieces: &[Piece<'_>]) -> usize {
+    pieces.iter().map(|piece| piece.operations().len()).sum()
 }
 
 pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
@@ -138,15 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_whole_pieces_within_its_limit_and_one_whatever_its_size() {
+    fn a_batch_has_the_operations_of_all_of_its_pieces() {
         let (one, two) = ([post()], [delete(), post()]);
         let pieces = [&one[..], &two, &one]
             .map(|operations| Piece { hostname: "a.example.com", work: Work::Operations(operations) });
-        let units = pieces.map(|piece| Unit { pieces: vec![piece], is_suspect: false });
-        for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            assert_eq!(fitting(&units, limit), expected, "{limit}");
-        }
         let batch = batch_of(&pieces);
         assert_eq!((batch.posts.len(), batch.deletes.len(), batch.patches.len()), (3, 1, 0));
+        assert_eq!(batch_size(&pieces), 4);
     }
 }

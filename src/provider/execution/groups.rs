@@ -1,0 +1,227 @@
+//! Divides the pieces of one step into groups. A group that is refused is sent in halves, until the bad pieces stand
+//! alone. Nothing is sent here.
+
+use std::cmp::Ordering;
+
+use super::work::{Piece, batch_size};
+use crate::ingress::RuleEdit;
+use crate::ordered::sort_by;
+
+/// Pieces that are sent together: those of one hostname, or each for itself once the hostname was refused alone.
+#[derive(Debug)]
+struct Unit<'a> {
+    pieces: Vec<Piece<'a>>,
+    /// A piece of it failed alone before, so the unit is sent alone and after all others.
+    is_suspect: bool,
+}
+
+impl<'a> Unit<'a> {
+    /// Each piece for itself.
+    fn apart(mut self) -> impl Iterator<Item = Self> {
+        sort_by(&mut self.pieces, in_turn);
+        self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], is_suspect: self.is_suspect })
+    }
+}
+
+/// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
+/// a success.
+#[derive(Debug)]
+pub(super) struct Groups<'a> {
+    queue: Vec<Unit<'a>>,
+    /// The group that is sent now.
+    sent: Vec<Unit<'a>>,
+    /// The number of hostnames to send together next; 0 for single pieces.
+    size: usize,
+}
+
+impl<'a> Groups<'a> {
+    /// The pieces of a step, which has those of a hostname side by side. `size`: the number of hostnames to send together,
+    /// if an earlier request left the search for bad pieces there.
+    pub(super) fn new(
+        pieces: &[Piece<'a>],
+        size: Option<usize>,
+        has_failed: impl Fn(&Piece<'a>) -> bool,
+    ) -> Self {
+        let mut units: Vec<Unit<'a>> = Vec::new();
+        for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
+            let is_suspect = pieces.iter().any(&has_failed);
+            let unit = Unit { pieces: pieces.to_vec(), is_suspect };
+            if size == Some(0) || is_suspect { units.extend(unit.apart()) } else { units.push(unit) }
+        }
+        let (suspects, mut queue): (Vec<Unit<'a>>, Vec<Unit<'a>>) =
+            units.into_iter().partition(|unit| unit.is_suspect);
+        queue.extend(suspects);
+        Self { queue, sent: Vec::new(), size: size.unwrap_or(usize::MAX) }
+    }
+
+    /// True if a piece failed alone before.
+    pub(super) fn has_suspects(&self) -> bool {
+        self.queue.last().is_some_and(|unit| unit.is_suspect)
+    }
+
+    /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
+    pub(super) fn size(&self) -> Option<usize> {
+        Some(self.size).filter(|size| *size < usize::MAX)
+    }
+
+    /// Takes off what is not to be written any more.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&Piece<'a>) -> bool) {
+        for units in [&mut self.queue, &mut self.sent] {
+            units.retain_mut(|unit| {
+                unit.pieces.retain(&is_kept);
+                !unit.pieces.is_empty()
+            });
+        }
+    }
+
+    /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
+    pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
+        let alike = self.queue.iter().take_while(|unit| !unit.is_suspect).count().max(1);
+        let mut operations = 0;
+        let fitting = self.queue.iter().take(alike.min(self.size.max(1))).take_while(|unit| {
+            operations += batch_size(&unit.pieces);
+            operations <= operations_max
+        });
+        let length = fitting.count().max(1).min(self.queue.len());
+        self.sent = self.queue.drain(..length).collect();
+        pieces_of(&self.sent)
+    }
+
+    /// The group that was sent is done.
+    pub(super) fn passed(&mut self) {
+        self.size = self.size.saturating_mul(2).max(1);
+    }
+
+    /// The group that was sent is refused. Returns the bad piece if it stood alone; otherwise the group is divided.
+    pub(super) fn refused(&mut self) -> Option<Piece<'a>> {
+        let mut group = std::mem::take(&mut self.sent);
+        match &*group {
+            [] => {}
+            [unit] => {
+                if let [piece] = *unit.pieces {
+                    return Some(piece);
+                }
+                group = group.into_iter().flat_map(Unit::apart).collect();
+                self.size = 0;
+            }
+            _ => self.size = group.len() / 2,
+        }
+        self.queue.splice(..0, group);
+        None
+    }
+
+    /// Gives up, and returns what is not decided.
+    pub(super) fn give_up(&mut self) -> Vec<Piece<'a>> {
+        pieces_of(&std::mem::take(&mut self.queue))
+    }
+}
+
+fn pieces_of<'a>(units: &[Unit<'a>]) -> Vec<Piece<'a>> {
+    units.iter().flat_map(|unit| &unit.pieces).copied().collect()
+}
+
+/// The order of one hostname's pieces. A wider rule would get the requests of a narrower one that is refused after it or
+/// goes before it, and deletions wait for additions.
+fn in_turn(one: &Piece<'_>, other: &Piece<'_>) -> Ordering {
+    let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
+        return Ordering::Equal;
+    };
+    let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
+    let narrower_first = one.in_order_of_list(other);
+    let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
+    goes(one).cmp(&goes(other)).then(in_turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fixture::{put, tunnel};
+    use crate::ingress::PathPattern;
+    use crate::model::{Hostname, RecordId};
+    use crate::provider::execution::work::Work;
+    use crate::reconcile::plan::{RecordOperation, Subject};
+
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+    fn delete() -> RecordOperation {
+        let subject = Subject { kind: "A".into(), name: "a.example.com".into() };
+        RecordOperation::Delete(RecordId::new("r1"), subject)
+    }
+
+    #[test]
+    fn the_pieces_of_one_hostname_are_sent_from_narrow_to_wide_and_deletions_last() {
+        let (tunnel, name) = (tunnel(), "a.example.com");
+        let hostname = Hostname::parse(name).expect("a hostname");
+        let remove = |path: Option<&str>| {
+            let path = path.map(Into::into);
+            RuleEdit::Remove { hostname: hostname.clone(), path }
+        };
+        let with_path = |path: &str| match put(name, "http://a:80") {
+            RuleEdit::Put { mut rule, replaces } => {
+                rule.path = Some(PathPattern::parse(path).expect("a path"));
+                RuleEdit::Put { rule, replaces }
+            }
+            edit => edit,
+        };
+        let edits = [remove(Some("^/x")), put(name, "http://a:80"), remove(None), with_path("^/y")];
+        let mut pieces: Vec<Piece<'_>> =
+            edits.iter().map(|edit| Piece { hostname: name, work: Work::Edit(&tunnel, edit) }).collect();
+        pieces.sort_by(in_turn);
+        let sent: Vec<&RuleEdit> = pieces.iter().filter_map(Piece::edit).collect();
+        assert_eq!(sent, [&edits[3], &edits[1], &edits[2], &edits[0]]);
+    }
+
+    #[test]
+    fn a_group_has_whole_hostnames_within_the_limit_of_operations_and_one_whatever_its_size() {
+        let (one, two) = ([delete()], [delete(), delete()]);
+        let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
+            .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
+        for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
+            let sent = Groups::new(&pieces, None, |_| false).next(limit);
+            assert_eq!(sent.len(), expected, "{limit}");
+        }
+        assert_eq!(Groups::new(&[], None, |_| false).next(9), []);
+    }
+
+    proptest! {
+        /// Whatever an earlier request remembered. Cloudflare refuses a group for each bad piece in it.
+        #[test]
+        fn every_good_piece_passes_once_and_every_bad_one_is_refused_alone(
+            kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),
+            size in proptest::option::of(0..5_usize),
+        ) {
+            let operations: Vec<[RecordOperation; 1]> = (0..4).map(|_| [delete()]).collect();
+            // Up to three pieces of each hostname, of which the first is bad or not.
+            let pieces: Vec<Piece<'_>> = NAMES.iter().zip(&kinds).flat_map(|(hostname, (count, _))| {
+                operations.iter().take(usize::from(*count)).map(|one| Piece { hostname, work: Work::Operations(one) })
+            }).collect();
+            let bad: BTreeSet<&str> =
+                NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
+            let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname);
+            let mut groups = Groups::new(&pieces, size, |piece| piece.hostname == "b");
+            let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
+            for _ in 0..200 {
+                groups.retain(|piece| !refused.contains(piece.hostname));
+                let sent = groups.next(2);
+                if sent.is_empty() {
+                    break;
+                }
+                if sent.iter().any(is_bad) {
+                    refused.extend(groups.refused().map(|piece| piece.hostname));
+                } else {
+                    groups.passed();
+                    passed.extend(sent.iter().map(|piece| piece.hostname));
+                }
+            }
+            let good: Vec<&str> = pieces.iter().filter(|piece| !is_bad(piece)).map(|piece| piece.hostname).collect();
+            passed.sort_unstable();
+            prop_assert_eq!(passed, good);
+            prop_assert_eq!(refused, bad);
+            prop_assert_eq!(groups.give_up(), []);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What became of the hostnames of a plan in one run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::work::{Piece, Step, steps};
+use crate::cloudflare::WrittenRecord;
+use crate::ingress::RuleEdit;
+use crate::model::{RecordId, TunnelId};
+use crate::ordered::inserted;
+use crate::reconcile::plan::{
+    HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Unfinished, tunnel_work,
+};
+use crate::reconcile::snapshot::OwnRules;
+use crate::reconcile::stamp::{Claims, Digest};
+
+/// The results of an execution.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct Done {
+    pub(in crate::provider) refusals: Vec<Refusal>,
+    /// Hostnames whose work was not done completely.
+    pub(in crate::provider) dropped: BTreeSet<Box<str>>,
+    /// A write failed at a tunnel or a zone where the last one had not failed.
+    pub(in crate::provider) fails_anew: bool,
+    /// A hostname lost one part to a refusal, and the next request will do its other parts.
+    pub(in crate::provider) is_unfinished: bool,
+    /// The run ended without time to write, and nothing failed or was refused in it, which could have taken the time.
+    pub(in crate::provider) is_out_of_time: bool,
+    /// Cloudflare accepted a write, or refused one for its content.
+    pub(in crate::provider) is_answered: bool,
+    /// Cloudflare did not accept the credentials for a write.
+    pub(in crate::provider) is_forbidden: bool,
+}
+
+impl Done {
+    /// True if everything that was tried failed because of the credentials.
+    pub(in crate::provider) fn is_all_forbidden(&self) -> bool {
+        self.is_forbidden && !self.is_answered
+    }
+}
+
+/// The hostnames of a plan while it is carried out.
+#[derive(Debug)]
+pub(super) struct Ledger<'a> {
+    plan: &'a Plan,
+    pub(super) done: Done,
+    /// The rules that are ours by the stamps that were read and written so far.
+    own: OwnRules,
+    /// The contents of the pieces that are written.
+    written: BTreeSet<u64>,
+    /// The hostnames with a new stamp, and its records.
+    stamped: BTreeMap<Box<str>, Vec<RecordId>>,
+    /// Hostnames of which nothing tells whether their rules were written.
+    uncertain: BTreeSet<&'a str>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            done: Done::default(),
+            own: OwnRules::clone(&plan.own),
+            written: BTreeSet::new(),
+            stamped: BTreeMap::new(),
+            uncertain: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn own(&self) -> &OwnRules {
+        &self.own
+    }
+
+    pub(super) fn is_dropped(&self, hostname: &str) -> bool {
+        self.done.dropped.contains(hostname)
+    }
+
+    pub(super) fn leave_out(&mut self, hostname: &str, reason: Reason) {
+        let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
+        self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
+        self.done.dropped.insert(hostname.into());
+    }
+
+    pub(super) fn leave_out_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
+        pieces.iter().for_each(|piece| self.leave_out(piece.hostname, reason.clone()));
+    }
+
+    /// Leaves out the hostnames of which something is not written.
+    pub(super) fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
+        for host in hosts {
+            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content());
+            if !self.is_dropped(&host.hostname) && !steps(host).all(is_written) {
+                self.leave_out(&host.hostname, reason.clone());
+            }
+        }
+    }
+
+    /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
+    /// one. After a refused withdrawal or move, everything else waits.
+    pub(super) fn note_what_is_left(
+        &mut self,
+        step: Step<'_>,
+        hostname: &str,
+        waits: &dyn Fn(&Piece<'_>) -> bool,
+    ) {
+        let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
+        let is_left = |(at, piece): (Step<'_>, Piece<'_>)| at > step || at == step && waits(&piece);
+        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
+    }
+
+    /// The rules stand as they were to, and those that came are ours.
+    pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
+        for piece in pieces {
+            if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
+                self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
+            }
+            self.written.insert(piece.content());
+        }
+    }
+
+    /// Nothing tells whether the rules were written.
+    pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'a>]) {
+        self.uncertain.extend(pieces.iter().map(|piece| piece.hostname));
+    }
+
+    /// The operations on records are done, and with their stamps the rules that are taken over are ours.
+    pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
+        self.done.is_answered = true;
+        self.written.extend(pieces.iter().map(Piece::content));
+        for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
+            let stamped = piece.operations().iter().filter_map(|operation| match operation {
+                RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
+                RecordOperation::Post(record) => {
+                    records.iter().find(|one| one.name == record.name).map(|one| one.id.clone())
+                }
+                _ => None,
+            });
+            self.stamped.entry(piece.hostname.into()).or_default().extend(stamped);
+            self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
+        }
+    }
+
+    /// The records of a hostname with a stamp of this run that names rules which were not written after all, and what the
+    /// stamp has to say. A digest that it had before this request stays: its rule may be one that another instance is
+    /// about to write, or that was not read.
+    pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
+        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_dropped(&host.hostname))?;
+        if self.uncertain.contains(&*host.hostname) {
+            return None;
+        }
+        let mut done = host.claims.clone();
+        done.rules.extend(&host.dead);
+        let mut claims = done.clone();
+        let is_done =
+            |(tunnel, edit): &&(TunnelId, RuleEdit)| self.written.contains(&tunnel_work(tunnel, edit));
+        for (tunnel, edit) in host.edits.iter().filter(|edit| !is_done(edit)) {
+            let digest = Digest::of(tunnel, edit.path());
+            match edit {
+                RuleEdit::Put { replaces, .. } if *replaces || host.comments.named(&digest) => {}
+                RuleEdit::Put { .. } => {
+                    claims.rules.remove(&digest);
+                }
+                RuleEdit::Remove { .. } => {
+                    claims.rules.insert(digest);
+                }
+            }
+        }
+        (claims != done).then_some((stamped, claims))
+    }
+
+    /// What is left undone of the hostnames, with what the run before left.
+    pub(super) fn unfinished(
+        &self,
+        before: &BTreeMap<Box<str>, Unfinished>,
+    ) -> BTreeMap<Box<str>, Unfinished> {
+        let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(&host.hostname));
+        inserted(dropped.map(|host| {
+            let unfinished = host.unfinished(before.get(&host.hostname));
+            (host.hostname.clone(), unfinished)
+        }))
+    }
+}
