@@ -114,6 +114,8 @@ impl World {
         if let Some(host) = inner.and_then(|inner| inner.lacking()) {
             touched_here.add(Place::Host(host.to_owned()));
             self.claims.let_go(host);
+            // Two instances that want different things of a path: the rule of one is foreign to the other.
+            self.cloudflare().edit(|cloudflare| self.foreign().lost_stamps(cloudflare, |of| of == host));
         }
         if !self.settings.sees_drift() && has_failed {
             self.note_half_done(&desired);
