@@ -6,53 +6,36 @@
 
 mod fingerprints;
 mod host;
+pub(crate) mod host_plan;
 mod judge;
 mod mass_deletion;
 mod refusal;
 mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::mem;
 use std::sync::Arc;
 
 pub(crate) use fingerprints::{Write, record_work, tunnel_work, writes_of};
 pub use fingerprints::{rule_work, works};
+pub use host_plan::{Adoption, Comments, Earlier, HostPlan, RecordOperation, Stage, Subject, Unfinished};
 pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
 pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
 use crate::ingress::{Document, Owned, Rule, RuleEdit};
-use crate::labels::labels;
-use crate::model::endpoint::{Changes, Property};
-use crate::model::{Hostname, NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::model::endpoint::Changes;
+use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
-pub use crate::reconcile::plan::host::Comments;
-use crate::reconcile::plan::host::{Outcome, Situation};
+use crate::reconcile::plan::host::Situation;
+use crate::reconcile::plan::host::outcome::{self, Outcome};
 use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
-use crate::reconcile::stamp::{Claims, Digest};
+use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Settings, hint};
-
-/// The stages of an apply, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Records: new ones, stamps that name what comes and what goes, and targets of hostnames whose new tunnel serves
-    /// them.
-    Stamp,
-    /// Configurations: all additions, changes and removals, in one version.
-    Publish,
-    /// Records: stamps that name what stands now. Records of hostnames that are withdrawn go.
-    Unstamp,
-}
-
-impl Stage {
-    /// All stages in order.
-    pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
-}
 
 /// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -104,140 +87,6 @@ impl Candidate {
     }
 }
 
-/// What is known besides what was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Earlier {
-    /// The contents that must not be written now, with the reasons: Cloudflare refused them and would refuse them again, or
-    /// does not keep them.
-    pub held: BTreeMap<u64, Reason>,
-    /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
-    pub unready: BTreeMap<TunnelId, String>,
-    /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
-    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// What this process left undone, by hostname.
-    pub unfinished: BTreeMap<Box<str>, Unfinished>,
-    /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
-    pub is_preview: bool,
-}
-
-/// What a run left undone of a hostname.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The digests of the rules that it was to write or remove. Those without a rule are its own, and come off at once.
-    pub digests: BTreeSet<Digest>,
-    /// It made the record.
-    pub is_new: bool,
-}
-
-/// Something foreign that becomes ours with the stamp.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adoption {
-    /// The path of the rule, empty for a rule without one; `None` for a record.
-    pub path: Option<Box<str>>,
-    /// All of it, as JSON that restores it.
-    pub was: String,
-    /// The options of the rule that change, as cloudflared goes by them now.
-    pub options: Vec<Property>,
-}
-
-/// The writes that one hostname needs: records, then rules, then records.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostPlan {
-    pub hostname: Box<str>,
-    /// The object that asks for it, or that it came from; the first one if several ask for its paths.
-    pub resource: Option<Box<str>>,
-    /// The hostname will be gone.
-    pub vanishes: bool,
-    /// The zone of its records.
-    pub zone: ZoneId,
-    /// Operations on records in [`Stage::Stamp`], which belong in one batch.
-    pub stamp: Vec<RecordOperation>,
-    /// Edits of tunnels' documents.
-    pub edits: Vec<(TunnelId, RuleEdit)>,
-    /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
-    pub unstamp: Vec<RecordOperation>,
-    /// Operations on records in place of all others, if a tunnel cannot be written.
-    pub without_tunnel: Vec<RecordOperation>,
-    /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
-    pub adoptions: Vec<Adoption>,
-    /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
-    pub moves_to: Option<TunnelId>,
-    /// What the records claim at the end, if all of it is done.
-    pub claims: Claims,
-    /// The digests without a rule that come off in [`Stage::Unstamp`], if no tunnel has a rule with one of them.
-    pub dead: BTreeSet<Digest>,
-    /// The comments that the hostname's record can have.
-    pub comments: Comments,
-}
-
-impl HostPlan {
-    pub fn is_empty(&self) -> bool {
-        self.edits.is_empty() && self.operations().next().is_none()
-    }
-
-    /// What is left undone of it, and of the run before, if this one does not do all of it.
-    pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
-        let mut unfinished = before.cloned().unwrap_or_default();
-        let digests = self.edits.iter().map(|(tunnel, edit)| Digest::of(tunnel, edit.path()));
-        unfinished.digests.extend(digests);
-        unfinished.is_new |= self.stamp.iter().any(|one| matches!(one, RecordOperation::Post(_)));
-        unfinished
-    }
-
-    /// The operations on records of both stages.
-    pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
-        self.stamp.iter().chain(&self.unstamp)
-    }
-}
-
-/// One entry of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecordOperation {
-    Delete(RecordId, Subject),
-    /// Changes fields of a record.
-    Patch(RecordPatch),
-    Post(NewRecord),
-}
-
-impl RecordOperation {
-    labels! {
-        Self::Delete(..) => "record_deleted",
-        Self::Patch(_) => "record_changed",
-        Self::Post(_) => "record_created",
-    }
-
-    /// What it does, for a log line.
-    pub(crate) fn words(&self) -> String {
-        match self {
-            // A TXT record belongs to ExternalDNS's registry, under a name of its own.
-            Self::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
-                format!("TXT record deleted, name={name:?}")
-            }
-            Self::Delete(..) => "record deleted".to_owned(),
-            Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
-                let mut text = "record changed".to_owned();
-                for (field, value) in [("target", content), ("comment", comment)] {
-                    if let Some(value) = value {
-                        let _ = write!(text, ", {field}={value:?}");
-                    }
-                }
-                text.push_str(if *proxied == Some(true) { ", proxied" } else { "" });
-                text
-            }
-            Self::Post(record) => format!("record created, target={:?}", &*record.content),
-        }
-    }
-}
-
-/// The record that is deleted, for a log line, because its id tells a reader nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
-    /// `CNAME`, `TXT`, …
-    pub kind: Box<str>,
-    /// The name, which for a TXT record of ExternalDNS's registry is not the hostname's.
-    pub name: Box<str>,
-}
-
 /// Plans `changes` against what was read, as far as `turn` goes.
 ///
 /// # Errors
@@ -259,7 +108,7 @@ pub fn plan(
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
     // Whether deletions are a mass is judged over all of them, whatever the turn.
     for (name, request) in withdrawn {
-        let host = plan.add(&name, host::plan(&name, &request, situation));
+        let host = plan.add(&name, outcome::plan(&name, &request, situation));
         plan.hosts.extend(host);
     }
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
@@ -280,13 +129,6 @@ pub fn plan(
     });
     plan.work.dedup();
     Ok(Plan { own: snapshot.own_rules(settings), ..plan })
-}
-
-impl RecordOperation {
-    fn delete(record: &Record) -> Self {
-        let subject = Subject { kind: record.kind.clone().into(), name: record.name.clone() };
-        Self::Delete(record.id.clone(), subject)
-    }
 }
 
 impl Plan {
@@ -338,7 +180,9 @@ impl Plan {
             end = Some((vanishes, hostname.into()));
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
-                Candidate::Wanted(name, request) => self.add(&name, host::plan(&name, &request, situation)),
+                Candidate::Wanted(name, request) => {
+                    self.add(&name, outcome::plan(&name, &request, situation))
+                }
             };
             let Some(host) = host else { continue };
             let held = fingerprints::held(&host, situation.snapshot, &situation.earlier.held);

@@ -1,31 +1,28 @@
-//! Plans one hostname: what stands, what is decided about it, and what has to be written.
-//!
-//! [`Host`] is what was read, `Decision` what is done of the request, and [`HostPlan`] what that writes.
+//! One hostname as it was read.
 
 mod adoption;
 mod comment;
 mod decide;
+mod desired;
 pub(super) mod heritage;
 mod obstacle;
+pub(super) mod outcome;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ingress::{Owned, Rule, RuleEdit};
+use crate::ingress::{Owned, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::sort_by;
-use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::standing::Standing;
+use crate::reconcile::plan::host_plan::{Earlier, Unfinished};
+use crate::reconcile::plan::refusal::{Reason, Refusal};
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::plan::{Earlier, HostPlan, Reason, RecordOperation, Refusal, Unfinished};
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
-
-pub use comment::Comments;
-use decide::{Decision, decide};
 
 /// What is not done by then is answered as done as far as possible: ten loops of ExternalDNS have failed for it.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
@@ -38,18 +35,6 @@ pub(super) struct Situation<'a> {
     pub(super) earlier: &'a Earlier,
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
-}
-
-/// The result of planning one hostname.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) plan: Option<HostPlan>,
-    pub(super) refusals: Vec<Refusal>,
-    pub(super) notes: Vec<Note>,
-    pub(super) opened: Vec<Note>,
-    pub(super) work: Vec<ApplicationWork>,
-    /// The digests of the rules that are taken over.
-    pub(super) taken_over: BTreeSet<Digest>,
 }
 
 /// A rule, and the tunnel that it stands in.
@@ -77,56 +62,6 @@ struct Host<'a> {
     adopted_rules: Vec<Placed<'a>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     registry_names: &'a [Box<str>],
-}
-
-/// Plans the request for one hostname.
-pub(super) fn plan(name: &str, request: &HostRequest, situation: Situation<'_>) -> Outcome {
-    let Situation { snapshot, settings, .. } = situation;
-    let refused = |reason| Outcome {
-        refusals: vec![Refusal::whole(name.into(), request.resource(), reason)],
-        ..Outcome::default()
-    };
-    if !settings.policy.filter.matches(name) {
-        return refused(Reason::OutsideFilter);
-    }
-    // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
-    let Ok(hostname) = Hostname::parse(name) else {
-        return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
-    };
-    let Some(zone) = snapshot.zone_of(name) else {
-        return refused(Reason::NoZone);
-    };
-    let host = Host::of(situation, zone, hostname, request);
-    if let Some(problem) = host.old_answer(request) {
-        return refused(Reason::Undecided(problem.into()));
-    }
-    let decision = decide(host, request);
-    let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
-    let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, mut refusals, work, opened, .. } = decision;
-    let (plan, waiting) = match planned {
-        Ok(planned) => planned,
-        Err(reason) => {
-            refusals.push(Refusal::whole(name.into(), resource, reason));
-            return Outcome { refusals, work, ..Outcome::default() };
-        }
-    };
-    refusals.extend(waiting);
-    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
-    let notes = notes.chain(rules_left(&host, request)).collect();
-    let taken_over =
-        host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
-}
-
-/// The refusals of endpoints that cannot be published whatever stands.
-fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
-    let mistaken = request.wanted.iter().filter_map(|wanted| {
-        let reason = wanted.publication.as_ref().err()?.clone();
-        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
-        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
-    });
-    mistaken.collect()
 }
 
 impl<'a> Host<'a> {
@@ -329,55 +264,4 @@ fn excludes_cname(record: &Record, is_apex: bool) -> bool {
         "NS" => !is_apex,
         _ => false,
     }
-}
-
-/// A name more than one label below a wildcard takes the names between from it, and all below these (RFC 4592).
-fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
-    let name = host.name();
-    let mut operations = plan.operations();
-    let is_new = !host.has_record()
-        && operations
-            .any(|operation| matches!(operation, RecordOperation::Post(record) if *record.name == *name));
-    let wildcard = host.zone.wildcard_over(name).first().filter(|_| is_new)?;
-    let (_, above) = wildcard.name.split_once('.')?;
-    let below = name.strip_suffix(above)?.strip_suffix('.')?;
-    let (_, between) = below.split_once('.')?;
-    let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
-    let taken = format!("{taken}.{above}");
-    Some(host.note(format!(
-        "takes {taken:?} and all other names below that from the wildcard record {:?}, which answers for them no more \
-         (RFC 4592): publish those that are needed, or \"*.{taken}\" and {taken:?}, by records of their own",
-        wildcard.name
-    )))
-}
-
-/// Rules that ExternalDNS was shown as ours and deletes, whose record has gone since, or is not used any more.
-fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
-    host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
-        let path = rule.path().unwrap_or_default();
-        let resource = request.withdrawn.get(path).filter(|_| !host.has_path(rule.path()))?.clone();
-        let text = format!(
-            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
-             ADOPT=all while ExternalDNS asks for the hostname",
-            host.settings().name_of(tunnel)
-        );
-        Some(Note { hostname: host.name().into(), resource, text })
-    })
-}
-
-/// Rules of ours that lose requests to a foreign one, because a narrower one of the hostname stands behind that.
-fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
-    let is_put = |(_, edit): &&(TunnelId, RuleEdit)| matches!(edit, RuleEdit::Put { .. });
-    let (puts, removals): (Vec<_>, Vec<_>) = plan.edits.iter().partition(is_put);
-    let goes = |rule: &Rule| removals.iter().any(|(_, edit)| rule.is_for(edit.hostname(), edit.path()));
-    let owned = puts.iter().filter_map(|(tunnel, edit)| Some((host.situation.owned.get(tunnel)?, edit)));
-    let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
-    let text = |own: &Rule, foreign: &Rule| {
-        let (own, foreign) = (own.named(), foreign.named());
-        format!(
-            "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
-        )
-    };
-    let note = |text| Note { hostname: host.name().into(), resource: plan.resource.clone(), text };
-    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| note(text(own, foreign))).collect()
 }

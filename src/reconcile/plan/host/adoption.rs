@@ -1,6 +1,6 @@
 //! Decides what becomes ours without being ours yet: what `ADOPT` allows, and rules that lost their record by hand.
 
-use super::decide::Desired;
+use super::desired::Desired;
 use super::{Host, Placed};
 use super::{heritage, obstacle};
 use crate::ingress::Document;

@@ -3,55 +3,22 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::decide::Desired;
+use super::desired::Desired;
 use crate::ordered::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
+use crate::reconcile::plan::host_plan::Comments;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-/// The comments that a hostname's record may get in one request: one stamp with different claims.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comments {
-    stamp: Stamp,
-    /// The namespace that the stamp is to name, in its form there.
-    namespace: Option<Box<str>>,
-    limit_bytes: usize,
-    /// A person's text in the comment of a record that is taken over is cut if it does not fit.
-    may_be_cut: bool,
-}
-
-impl Comments {
-    /// Those of a hostname of which this is published.
-    pub(super) fn of(host: &Host<'_>, desired: &[Desired<'_>]) -> Self {
-        let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
-        stamp.resource = resource(host, desired, &stamp).map(Into::into);
-        stamp.bind_to(host.name());
-        let asking = || namespace::digest_of(desired.first()?.resource?);
-        let namespace = host.policy().namespace_guard.then(asking).flatten();
-        let may_be_cut = !host.adopted_records.is_empty();
-        Self { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
-    }
-
-    /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
-    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        self.naming(self.namespace.as_deref(), claims).or_else(|| self.naming(None, claims))
-    }
-
-    /// True if the stamp had the digest before anything is written.
-    pub(crate) fn named(&self, digest: &Digest) -> bool {
-        self.stamp.claims.rules.contains(digest)
-    }
-
-    /// True if the comment has room for these claims and the namespace.
-    fn has_room(&self, claims: &Claims) -> bool {
-        self.naming(self.namespace.as_deref(), claims).is_some()
-    }
-
-    fn naming(&self, namespace: Option<&str>, claims: &Claims) -> Option<Box<str>> {
-        let stamp = self.stamp.claiming(claims.clone(), namespace);
-        let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
-        stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
-    }
+/// The comments of a hostname of which this is published.
+pub(super) fn comments(host: &Host<'_>, desired: &[Desired<'_>]) -> Comments {
+    let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
+    stamp.resource = resource(host, desired, &stamp).map(Into::into);
+    stamp.bind_to(host.name());
+    let asking = || namespace::digest_of(desired.first()?.resource?);
+    let namespace = host.policy().namespace_guard.then(asking).flatten();
+    let may_be_cut = !host.adopted_records.is_empty();
+    Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
 /// The object that all rules of the hostname come from, if it is one.
@@ -91,7 +58,7 @@ pub(super) fn dead(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest>
 /// The reason if the comment has no room for what comes beside all that it names.
 pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<Reason> {
     let comes = desired.iter().any(|desired| !claims_already(host, desired));
-    let comments = Comments::of(host, desired);
+    let comments = comments(host, desired);
     let mut claims = claims_with(host, desired, &[]);
     if !comes || comments.has_room(&claims) {
         return None;

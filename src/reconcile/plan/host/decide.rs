@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::Host;
+use super::desired::Desired;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
@@ -18,29 +19,6 @@ use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, namespace};
-
-/// An endpoint that is published, or stands as wanted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Desired<'w> {
-    pub(super) publication: &'w Publication,
-    pub(super) resource: Option<&'w str>,
-}
-
-impl<'w> Desired<'w> {
-    pub(super) fn tunnel(&self) -> &'w TunnelId {
-        &self.publication.tunnel
-    }
-
-    pub(super) fn path(&self) -> Option<&'w str> {
-        self.publication.path()
-    }
-
-    /// The digest of its rule; `None` if it asks only for the record.
-    pub(super) fn digest(&self) -> Option<Digest> {
-        self.publication.rule.as_ref()?;
-        Some(Digest::of(self.tunnel(), self.path()))
-    }
-}
 
 /// What is done of a request.
 pub(super) struct Decision<'a, 'w> {

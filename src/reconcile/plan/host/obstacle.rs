@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use super::Host;
 use super::adoption;
-use super::decide::Desired;
+use super::desired::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;

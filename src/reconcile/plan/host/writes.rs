@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::comment::{self, Comments};
-use super::decide::{Decision, Desired};
+use super::comment;
+use super::decide::Decision;
+use super::desired::Desired;
 use super::{Host, Placed};
 use super::{adoption, heritage};
 use crate::ingress::{Rule, RuleEdit, WantedRule};
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::host_plan::{Comments, HostPlan, RecordOperation};
+use crate::reconcile::plan::refusal::{Reason, Refusal};
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const REWORDED: &str =
@@ -62,7 +64,7 @@ pub(super) fn host_plan(
     for (tunnel, rule) in &leaving.now {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
-    let comments = Comments::of(host, desired);
+    let comments = comment::comments(host, desired);
     let records = Records { host, target, lead, comments: &comments };
     let (stamp, unstamp) =
         if ends && !is_early { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };

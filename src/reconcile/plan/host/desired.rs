@@ -1,0 +1,28 @@
+//! An endpoint, once nothing is in its way.
+
+use crate::model::TunnelId;
+use crate::reconcile::canonical::Publication;
+use crate::reconcile::stamp::Digest;
+
+/// An endpoint that is published, or stands as wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Desired<'w> {
+    pub(super) publication: &'w Publication,
+    pub(super) resource: Option<&'w str>,
+}
+
+impl<'w> Desired<'w> {
+    pub(super) fn tunnel(&self) -> &'w TunnelId {
+        &self.publication.tunnel
+    }
+
+    pub(super) fn path(&self) -> Option<&'w str> {
+        self.publication.path()
+    }
+
+    /// The digest of its rule; `None` if it asks only for the record.
+    pub(super) fn digest(&self) -> Option<Digest> {
+        self.publication.rule.as_ref()?;
+        Some(Digest::of(self.tunnel(), self.path()))
+    }
+}

@@ -1,0 +1,133 @@
+//! Plans one hostname: what stands, what is decided about it, and what has to be written.
+//!
+//! [`Host`] is what was read, `Decision` what is done of the request, and [`HostPlan`] what that writes.
+
+use std::collections::BTreeSet;
+
+use super::decide::{Decision, decide};
+use super::{Host, Situation, writes};
+use crate::ingress::{Rule, RuleEdit};
+use crate::model::{Hostname, TunnelId};
+use crate::reconcile::Note;
+use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::plan::host_plan::{HostPlan, RecordOperation};
+use crate::reconcile::plan::refusal::{Reason, Refusal};
+use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::stamp::Digest;
+
+/// The result of planning one hostname.
+#[derive(Debug, Default)]
+pub(in crate::reconcile::plan) struct Outcome {
+    pub(in crate::reconcile::plan) plan: Option<HostPlan>,
+    pub(in crate::reconcile::plan) refusals: Vec<Refusal>,
+    pub(in crate::reconcile::plan) notes: Vec<Note>,
+    pub(in crate::reconcile::plan) opened: Vec<Note>,
+    pub(in crate::reconcile::plan) work: Vec<ApplicationWork>,
+    /// The digests of the rules that are taken over.
+    pub(in crate::reconcile::plan) taken_over: BTreeSet<Digest>,
+}
+
+/// Plans the request for one hostname.
+pub(in crate::reconcile::plan) fn plan(
+    name: &str,
+    request: &HostRequest,
+    situation: Situation<'_>,
+) -> Outcome {
+    let Situation { snapshot, settings, .. } = situation;
+    let refused = |reason| Outcome {
+        refusals: vec![Refusal::whole(name.into(), request.resource(), reason)],
+        ..Outcome::default()
+    };
+    if !settings.policy.filter.matches(name) {
+        return refused(Reason::OutsideFilter);
+    }
+    // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
+    let Ok(hostname) = Hostname::parse(name) else {
+        return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
+    };
+    let Some(zone) = snapshot.zone_of(name) else {
+        return refused(Reason::NoZone);
+    };
+    let host = Host::of(situation, zone, hostname, request);
+    if let Some(problem) = host.old_answer(request) {
+        return refused(Reason::Undecided(problem.into()));
+    }
+    let decision = decide(host, request);
+    let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
+    let planned = writes::host_plan(&decision, resource.clone());
+    let Decision { host, mut refusals, work, opened, .. } = decision;
+    let (plan, waiting) = match planned {
+        Ok(planned) => planned,
+        Err(reason) => {
+            refusals.push(Refusal::whole(name.into(), resource, reason));
+            return Outcome { refusals, work, ..Outcome::default() };
+        }
+    };
+    refusals.extend(waiting);
+    let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
+    let notes = notes.chain(rules_left(&host, request)).collect();
+    let taken_over =
+        host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
+}
+
+/// The refusals of endpoints that cannot be published whatever stands.
+fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
+    let mistaken = request.wanted.iter().filter_map(|wanted| {
+        let reason = wanted.publication.as_ref().err()?.clone();
+        let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
+        Some(Refusal { hostname: name.into(), set_identifier, resource, reason })
+    });
+    mistaken.collect()
+}
+
+/// A name more than one label below a wildcard takes the names between from it, and all below these (RFC 4592).
+fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
+    let name = host.name();
+    let mut operations = plan.operations();
+    let is_new = !host.has_record()
+        && operations
+            .any(|operation| matches!(operation, RecordOperation::Post(record) if *record.name == *name));
+    let wildcard = host.zone.wildcard_over(name).first().filter(|_| is_new)?;
+    let (_, above) = wildcard.name.split_once('.')?;
+    let below = name.strip_suffix(above)?.strip_suffix('.')?;
+    let (_, between) = below.split_once('.')?;
+    let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
+    let taken = format!("{taken}.{above}");
+    Some(host.note(format!(
+        "takes {taken:?} and all other names below that from the wildcard record {:?}, which answers for them no more \
+         (RFC 4592): publish those that are needed, or \"*.{taken}\" and {taken:?}, by records of their own",
+        wildcard.name
+    )))
+}
+
+/// Rules that ExternalDNS was shown as ours and deletes, whose record has gone since, or is not used any more.
+fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
+    host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
+        let path = rule.path().unwrap_or_default();
+        let resource = request.withdrawn.get(path).filter(|_| !host.has_path(rule.path()))?.clone();
+        let text = format!(
+            "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
+             ADOPT=all while ExternalDNS asks for the hostname",
+            host.settings().name_of(tunnel)
+        );
+        Some(Note { hostname: host.name().into(), resource, text })
+    })
+}
+
+/// Rules of ours that lose requests to a foreign one, because a narrower one of the hostname stands behind that.
+fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
+    let is_put = |(_, edit): &&(TunnelId, RuleEdit)| matches!(edit, RuleEdit::Put { .. });
+    let (puts, removals): (Vec<_>, Vec<_>) = plan.edits.iter().partition(is_put);
+    let goes = |rule: &Rule| removals.iter().any(|(_, edit)| rule.is_for(edit.hostname(), edit.path()));
+    let owned = puts.iter().filter_map(|(tunnel, edit)| Some((host.situation.owned.get(tunnel)?, edit)));
+    let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
+    let text = |own: &Rule, foreign: &Rule| {
+        let (own, foreign) = (own.named(), foreign.named());
+        format!(
+            "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
+        )
+    };
+    let note = |text| Note { hostname: host.name().into(), resource: plan.resource.clone(), text };
+    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| note(text(own, foreign))).collect()
+}
