@@ -44,7 +44,7 @@ pub(crate) use crate::provider::resolution::{
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::canonical::INVALID;
+use crate::reconcile::property_name::INVALID;
 use crate::reconcile::{Note, Settings, plan, records};
 use crate::webhook::body::{Arrived, Body};
 use crate::webhook::{Failure, Service};

@@ -28,8 +28,8 @@ use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::ACCESS_POLICY;
 use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn, Write, works, writes_of};
+use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 

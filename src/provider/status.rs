@@ -19,9 +19,9 @@ use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
 use crate::provider::memory::{Place, Places, Said};
 use crate::provider::writer::LastRequest;
+use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
 use crate::reconcile::published::{Published, published};
-use crate::reconcile::reading::is_unknown_path;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
 const PUBLISHED: &str = "published";

@@ -14,8 +14,9 @@ use crate::ordered::{self, inserted, sort_by};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::words;
 use crate::reconcile::canonical::{
-    Canonical, INVALID, Problem, RESOURCE_LABEL, TUNNEL, is_invalid, resource_of,
+    Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
+use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::reading::{self, EndpointReader};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
@@ -177,7 +178,7 @@ fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Opt
 /// Why the other endpoints of its object wait for an invalid one.
 fn cause(invalid: &Endpoint) -> String {
     let problem = invalid.property(INVALID).unwrap_or_default();
-    let text = if reading::is_unknown_path(&invalid.set_identifier) {
+    let text = if is_unknown_path(&invalid.set_identifier) {
         format!("it waits for another rule of the object, whose path is not known: {problem}")
     } else {
         let path = quoted(&invalid.set_identifier);

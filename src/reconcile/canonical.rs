@@ -13,25 +13,7 @@ use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::wish::{self, AccessWish};
-
-/// The service of an endpoint's rule.
-pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
-
-/// The rule's path expression.
-pub const TUNNEL_PATH: &str = "webhook/tunnel-path";
-
-/// The friendly form of a path.
-pub const TUNNEL_PATH_PREFIX: &str = "webhook/tunnel-path-prefix";
-
-/// The configured tunnel to use, by name or id; `false` keeps an endpoint out.
-pub const TUNNEL: &str = "webhook/tunnel";
-
-/// A property that `records` adds if applying the endpoint again would repair something that no other property shows.
-pub const DRIFT: &str = "webhook/drift";
-
-/// The only property of an invalid endpoint: the reason. With it the endpoint stays invalid wherever it is read, even
-/// if the cause is no longer in it, such as another rule of its object or something too large to keep.
-pub const INVALID: &str = "webhook/invalid";
+use crate::reconcile::property_name::{INVALID, TUNNEL_PATH, TUNNEL_SERVICE};
 
 /// The service of a published hostname with a record but no rule.
 pub const RECORD_ONLY: &str = "none";
@@ -46,6 +28,14 @@ pub const OWNER_LABEL: &str = "owner";
 pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
 pub(super) const CNAME: &str = "CNAME";
+
+/// The prefix of the set identifier of an endpoint whose path is not known, so that it conflicts with no other.
+pub(super) const UNREAD_PREFIX: &str = "unread:";
+
+/// True if an invalid endpoint with this set identifier has a path that is not known.
+pub fn is_unknown_path(set_identifier: &str) -> bool {
+    set_identifier.starts_with(UNREAD_PREFIX)
+}
 
 /// The request of a valid endpoint.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,8 @@ use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
-use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, TUNNEL, TUNNEL_SERVICE, properties_of_rule};
+use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, properties_of_rule};
+use crate::reconcile::property_name::{TUNNEL, TUNNEL_SERVICE};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 

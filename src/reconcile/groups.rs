@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::ordered::sort;
-use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
+use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
 /// Separates the name of a property from that of its group. No property has it in its own name.
 const GROUP_SEPARATOR: char = '.';

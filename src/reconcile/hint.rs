@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::ingress::{OriginOption, PathPattern, WantedRule};
 use crate::reconcile::Policy;
-use crate::reconcile::canonical::{TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
+use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::target::{self, Target};
 
 /// The hints about a rule that is to be published.

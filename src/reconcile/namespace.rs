@@ -5,31 +5,13 @@ use std::collections::BTreeSet;
 
 use crate::ingress::{OriginOption, Service};
 use crate::model::Hostname;
-use crate::model::{domain_filter, hostname};
+use crate::model::domain_filter;
 use crate::ordered::inserted;
 use crate::reconcile::canonical::{Fault, Publication};
-use crate::reconcile::service_template::NAMESPACE;
+use crate::reconcile::policy::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{self, Stamp};
 use crate::reconcile::{Policy, Settings};
-
-/// The namespace of an entry that holds for all of them.
-pub const EVERY_NAMESPACE: &str = "*";
-
-/// An entry of `NAMESPACE_DOMAINS`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceDomain {
-    pub namespace: Box<str>,
-    /// As in `DOMAIN_FILTER`, with `{namespace}` in place of the namespace.
-    pub domain: Box<str>,
-}
-
-impl NamespaceDomain {
-    /// The domain, for a namespace.
-    pub fn domain_of(&self, namespace: &str) -> String {
-        hostname::normalize(&self.domain.replace(NAMESPACE, namespace))
-    }
-}
 
 /// Options that choose the host behind a shared service, which may be another tenant's.
 const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];

@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::ingress::{OriginRequest, Service};
-use crate::model::DomainFilter;
+use crate::model::{DomainFilter, hostname};
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::namespace::NamespaceDomain;
-use crate::reconcile::service_template::ServiceTemplate;
+use crate::reconcile::service_template::{NAMESPACE, ServiceTemplate};
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
@@ -101,5 +100,23 @@ mod tests {
             let policy = with(is_guarded, default, listed);
             assert_eq!((policy.names_access_policies(), policy.needs_access()), (names, needs), "{policy:?}");
         }
+    }
+}
+
+/// The namespace of an entry that holds for all of them.
+pub const EVERY_NAMESPACE: &str = "*";
+
+/// An entry of `NAMESPACE_DOMAINS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceDomain {
+    pub namespace: Box<str>,
+    /// As in `DOMAIN_FILTER`, with `{namespace}` in place of the namespace.
+    pub domain: Box<str>,
+}
+
+impl NamespaceDomain {
+    /// The domain, for a namespace.
+    pub fn domain_of(&self, namespace: &str) -> String {
+        hostname::normalize(&self.domain.replace(NAMESPACE, namespace))
     }
 }

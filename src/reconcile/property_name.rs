@@ -8,12 +8,40 @@ use crate::ingress::OriginOption;
 use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
 use crate::limits;
 use crate::model::text;
-use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
-use crate::reconcile::canonical::{TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
-use crate::reconcile::wildcard::TUNNEL_WILDCARD;
 
 /// The prefix of all our properties.
 pub const PREFIX: &str = "webhook/";
+
+/// The service of an endpoint's rule.
+pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
+
+/// The rule's path expression.
+pub const TUNNEL_PATH: &str = "webhook/tunnel-path";
+
+/// The friendly form of a path.
+pub const TUNNEL_PATH_PREFIX: &str = "webhook/tunnel-path-prefix";
+
+/// The configured tunnel to use, by name or id; `false` keeps an endpoint out.
+pub const TUNNEL: &str = "webhook/tunnel";
+
+/// A property that `records` adds if applying the endpoint again would repair something that no other property shows.
+pub const DRIFT: &str = "webhook/drift";
+
+/// The only property of an invalid endpoint: the reason. With it the endpoint stays invalid wherever it is read, even
+/// if the cause is no longer in it, such as another rule of its object or something too large to keep.
+pub const INVALID: &str = "webhook/invalid";
+
+/// The word.
+pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
+
+/// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
+pub const ACCESS_POLICY: &str = "webhook/access-policy";
+
+/// The names of all properties about Access begin so, those of a rule included.
+pub const ACCESS_PREFIX: &str = "webhook/access-";
+
+/// The time after which a visitor logs in again.
+pub const ACCESS_SESSION_DURATION: &str = "webhook/access-session-duration";
 
 /// What begins the name of an annotation, behind a prefix that ExternalDNS has by its version and settings.
 const ANNOTATION_PREFIX: &str = "webhook-";

@@ -18,26 +18,25 @@ use crate::model::hostname;
 use crate::ordered::sort;
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
+use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::canonical::{
-    self, Canonical, INVALID, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, Said, TUNNEL,
-    TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
+    self, Canonical, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, Said, UNREAD_PREFIX,
 };
 use crate::reconcile::groups::{self, Part};
 use crate::reconcile::namespace;
-use crate::reconcile::property_name::{self, Meaning};
+use crate::reconcile::property_name::{
+    self, ACCESS_POLICY, ACCESS_PREFIX, INVALID, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
+    TUNNEL_SERVICE, TUNNEL_WILDCARD,
+};
 use crate::reconcile::service_template;
 use crate::reconcile::target::{self, Target};
-use crate::reconcile::wildcard::{self, TUNNEL_WILDCARD, UNASKED};
+use crate::reconcile::wildcard::{self, UNASKED};
 
 /// Paths and property names remembered while a request is read. Any beyond this number are parsed each time.
 const READ_ONCE_MAX: usize = 256;
 
 /// The length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
 const RESOURCE_MAX_BYTES: usize = 400;
-
-/// The prefix of the set identifier of an endpoint whose path is not known, so that it conflicts with no other.
-const UNREAD_PREFIX: &str = "unread:";
 
 /// The source of a service that an object does not name.
 const DEFAULT_SERVICE: &str = "DEFAULT_SERVICE";
@@ -271,11 +270,6 @@ impl<'s> EndpointReader<'s> {
 /// The set identifier of an object's endpoint that no other endpoint has.
 pub fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
-}
-
-/// True if an invalid endpoint with this set identifier has a path that is not known.
-pub fn is_unknown_path(set_identifier: &str) -> bool {
-    set_identifier.starts_with(UNREAD_PREFIX)
 }
 
 /// An endpoint that stays as it is at Cloudflare, unread.

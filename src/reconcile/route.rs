@@ -2,7 +2,8 @@
 //! Gateway, which is the target of all its routes, or with the default one would publish something else in silence.
 
 use crate::ingress::{OriginOption, WantedRule};
-use crate::reconcile::canonical::{Fault, TUNNEL_SERVICE};
+use crate::reconcile::canonical::Fault;
+use crate::reconcile::property_name::TUNNEL_SERVICE;
 
 /// The mistake of a rule whose object is of this kind; `subject` names the source of its service.
 pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {

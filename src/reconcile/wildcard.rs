@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
-use crate::reconcile::canonical::{INVALID, RECORD_ONLY, TUNNEL_SERVICE, resource_of};
+use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::canonical::{RECORD_ONLY, resource_of};
+use crate::reconcile::property_name::{
+    ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
+};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
 use crate::reconcile::{Note, Settings, winner};
-
-/// The word.
-pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";

@@ -14,8 +14,9 @@ use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
 use crate::ordered::inserted;
-use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN};
-use crate::reconcile::canonical::{RECORD_ONLY, Said, TUNNEL_SERVICE, is_invalid, resource_of};
+use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::canonical::{RECORD_ONLY, Said, is_invalid, resource_of};
+use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
 use crate::reconcile::{Note, Settings, namespace, records, wildcard};
 

@@ -8,15 +8,7 @@ use crate::model::access::{ReusablePolicy, SessionDuration};
 use crate::model::endpoint::Property;
 use crate::reconcile::Policy;
 use crate::reconcile::access::reading::AccessReading;
-
-/// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
-pub const ACCESS_POLICY: &str = "webhook/access-policy";
-
-/// The names of all properties about Access begin so, those of a rule included.
-pub const ACCESS_PREFIX: &str = "webhook/access-";
-
-/// The time after which a visitor logs in again.
-pub const ACCESS_SESSION_DURATION: &str = "webhook/access-session-duration";
+use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 
 /// The value of [`ACCESS_POLICY`] that opens what is protected.
 pub const OPEN: &str = "none";

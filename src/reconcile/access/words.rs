@@ -8,8 +8,9 @@ use crate::reconcile::access::guard;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::standing::{self, Standing};
-use crate::reconcile::access::wish::{ACCESS_POLICY, ACCESS_PREFIX, OPEN, protection_properties};
-use crate::reconcile::canonical::{RECORD_ONLY, TUNNEL_SERVICE, is_invalid};
+use crate::reconcile::access::wish::{OPEN, protection_properties};
+use crate::reconcile::canonical::{RECORD_ONLY, is_invalid};
+use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Note, Settings};
 

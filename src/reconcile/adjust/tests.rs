@@ -10,7 +10,8 @@ use crate::model::TunnelId;
 use crate::model::endpoint::{Labels, Property};
 use crate::reconcile::ConfiguredTunnel;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::canonical::{INVALID, RESOURCE_LABEL, TUNNEL_PATH_PREFIX};
+use crate::reconcile::canonical::RESOURCE_LABEL;
+use crate::reconcile::property_name::{INVALID, TUNNEL_PATH_PREFIX};
 use crate::reconcile::service_template::ServiceTemplate;
 
 const HOME: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415";

@@ -8,9 +8,8 @@ use crate::limits;
 use crate::model::LogLine;
 use crate::ordered::{inserted, sort_by};
 use crate::reconcile::access::cover::Gap;
-use crate::reconcile::canonical::Problem;
+use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::property_name::in_form_of;
-use crate::reconcile::reading;
 
 /// The ways out where a foreign record or rule stands.
 const DELETE_OR_TAKE_OFF: &str =
@@ -340,7 +339,7 @@ impl Refusal {
     /// The path of the rule, if the refusal is for one path and its endpoint could be read.
     pub fn path(&self) -> Option<&str> {
         let path = self.set_identifier.as_deref()?;
-        (!path.is_empty() && !reading::is_unknown_path(path)).then_some(path)
+        (!path.is_empty() && !is_unknown_path(path)).then_some(path)
     }
 
     fn line(&self) -> LogLine {
@@ -451,7 +450,7 @@ impl fmt::Display for Reason {
                  webhook-access-policy: none off, or change that application"
             ),
             Self::ClosingFirst { hostname, set_identifier, is_coming } => {
-                let path = Some(&**set_identifier).filter(|path| !reading::is_unknown_path(path));
+                let path = Some(&**set_identifier).filter(|path| !is_unknown_path(path));
                 let place = format!("{hostname}{}", path.unwrap_or_default());
                 if *is_coming {
                     write!(formatter, "it opens once {place:?} has an Access application of its own, which comes first")

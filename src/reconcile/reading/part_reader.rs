@@ -11,18 +11,17 @@ use crate::model::access::SessionDuration;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::wish::{
-    self, ACCESS_POLICY, ACCESS_SESSION_DURATION, AccessWish, OPEN, ProtectionWish,
-};
-use crate::reconcile::canonical::{
-    self, Fault, RECORD_ONLY, RESOURCE_LABEL, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE,
-};
+use crate::reconcile::access::wish::{self, AccessWish, OPEN, ProtectionWish};
+use crate::reconcile::canonical::{self, Fault, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::groups::Part;
 use crate::reconcile::permitted;
-use crate::reconcile::property_name::{self, Meaning};
+use crate::reconcile::property_name::{
+    self, ACCESS_POLICY, ACCESS_SESSION_DURATION, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
+    TUNNEL_SERVICE, TUNNEL_WILDCARD,
+};
 use crate::reconcile::route;
 use crate::reconcile::target::Target;
-use crate::reconcile::wildcard::{self, ASKED, TUNNEL_WILDCARD, UNASKED};
+use crate::reconcile::wildcard::{self, ASKED, UNASKED};
 
 /// Reads the properties of one rule.
 pub(super) struct PartReader<'r, 's> {

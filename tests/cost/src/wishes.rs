@@ -5,7 +5,8 @@ use std::fmt::Write;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::Settings;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjuster;
-use external_dns_cloudflare_tunnel_webhook::reconcile::canonical::{OWNER_LABEL, TUNNEL_SERVICE};
+use external_dns_cloudflare_tunnel_webhook::reconcile::canonical::OWNER_LABEL;
+use external_dns_cloudflare_tunnel_webhook::reconcile::property_name::TUNNEL_SERVICE;
 
 use crate::Outcome;
 use crate::world::{

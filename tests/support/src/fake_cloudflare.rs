@@ -24,10 +24,10 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
-use external_dns_cloudflare_tunnel_webhook::reconcile::namespace::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, Unfinished, plan,
 };
+use external_dns_cloudflare_tunnel_webhook::reconcile::policy::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
