@@ -35,7 +35,7 @@ pub struct Earlier {
     pub held: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
     pub unready: BTreeMap<TunnelId, String>,
-    /// Whether the tunnels were deleted that [`tunnels_in_the_way`] names, or why that is not known.
+    /// Whether the tunnels were deleted that [`super::tunnels_in_the_way`] names, or why that is not known.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     /// What this process left undone, by hostname.
     pub unfinished: BTreeMap<Box<str>, Unfinished>,
