@@ -29,7 +29,7 @@ static QUEUE: Queue = Queue::new();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `LEVEL [target] text key=value …`.
+    /// `LEVEL [webhook] text key=value …`. A library's line names the library.
     #[default]
     Text,
     /// An object with `level`, `target`, `message` for the text, and a member for each pair.
@@ -71,7 +71,7 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let is_ours = metadata.target().starts_with(env!("CARGO_CRATE_NAME"));
+        let is_ours = is_ours(metadata.target());
         metadata.level() <= if is_ours { self.level } else { self.level.min(LevelFilter::Warn) }
     }
 
@@ -86,6 +86,10 @@ impl Log for Logger {
     }
 }
 
+fn is_ours(target: &str) -> bool {
+    target.starts_with(env!("CARGO_CRATE_NAME"))
+}
+
 fn write_lines(format: Format) -> ! {
     let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     QUEUE.drain(|entry| {
@@ -98,8 +102,13 @@ fn write_lines(format: Format) -> ! {
 }
 
 fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
-    let line = text_line(line);
+    let (target, line) = (shown(target), text_line(line));
     logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
+}
+
+/// The target in a text line: of a module of ours it would take sixty characters before the words.
+fn shown(target: &str) -> &str {
+    if is_ours(target) { "webhook" } else { target }
 }
 
 fn text_line(line: &LogLine) -> String {
@@ -146,6 +155,12 @@ mod tests {
         let mut members: Vec<(String, String)> = sorted.into_iter().collect();
         members.sort_by_key(|(key, _)| text.find(&format!("\"{key}\":")));
         members
+    }
+
+    #[test]
+    fn a_line_in_text_names_this_program_in_one_word_and_a_library_by_its_target() {
+        let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider::writer");
+        assert_eq!((shown(ours), shown("rustls::msgs")), ("webhook", "rustls::msgs"));
     }
 
     #[test]
