@@ -109,7 +109,7 @@ fn a_hostname_whose_file_is_listed_no_longer_stays_as_it_is_and_is_told_of() {
         run(&program, desired);
         assert_eq!(harness.rules(), rules);
     }
-    let told = harness.log.lines_with(&["WARN", "\"kept.example.com\"", "stays as it is", "ORIGIN_CA_POOLS"]);
+    let told = harness.log.lines_with(&["WARN", "\"kept.example.com\"", "ORIGIN_CA_POOLS"]);
     assert_eq!(told.len(), 2, "once for each file: {told:#?}");
     run(&program, &[]);
     assert!(!harness.cloudflare.visit("kept.example.com", "/").is_served(), "it can be withdrawn");

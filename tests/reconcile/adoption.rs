@@ -286,7 +286,7 @@ fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_ov
             assert!(!text.contains("ADOPT"), "{label}: {text}");
             continue;
         };
-        assert!(text.contains(&format!("set ADOPT={named} to take it over, ")), "{label}: {text}");
+        assert!(text.contains(&format!("set ADOPT={named} to take it over")), "{label}: {text}");
         let mut cloudflare = holding.cloudflare().adopting(&named.split(',').collect::<Vec<_>>());
         settle(&mut cloudflare, &desired());
         assert!(is_published(&cloudflare), "{label}: {named} is not enough");

@@ -29,7 +29,7 @@ fn run(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
 }
 
 fn withheld(plan: &Plan) -> usize {
-    plan.refusals.iter().filter(|refusal| refusal.reason == Reason::MassDeletion).count()
+    plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::MassDeletion { .. })).count()
 }
 
 /// Published hostnames of a template.
@@ -66,12 +66,21 @@ fn more_than_the_limit_and_more_than_half_are_withheld_and_everything_else_is_do
         let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
         let kept = if is_withheld { going } else { 0 };
         assert_eq!(withheld(&plan), kept, "{going} of {all}");
+        let named = plan.refusals.iter().all(|one| one.reason == Reason::MassDeletion { going });
+        assert!(named, "the limit that lets them go: {:?}", plan.refusals);
         assert_eq!(standing(&cloudflare, OLD), all - going + kept, "{going} of {all}");
         let shown = cloudflare.shown();
         assert_eq!(shown.len(), all - going + kept + 1, "{going} of {all}");
         let service =
             |endpoint: &&Endpoint| endpoint.property("webhook/tunnel-service") == Some("http://other:80");
         assert_eq!(shown.iter().filter(service).count(), all - going, "what stays is changed");
+        cloudflare.mass_deletion_limit = going;
+        let plan = run(&mut cloudflare, &of(&[&rest, &hosts(NEW, 0..1)]));
+        assert_eq!(
+            (withheld(&plan), standing(&cloudflare, OLD)),
+            (0, all - going),
+            "the named limit suffices"
+        );
     }
 }
 

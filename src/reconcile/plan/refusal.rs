@@ -12,8 +12,8 @@ use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::property_name::in_form_of;
 
 /// The ways out where a foreign record or rule stands.
-const DELETE_OR_TAKE_OFF: &str =
-    "delete it at Cloudflare to publish the hostname, or take the hostname off the cluster";
+const DELETE: &str = "delete it at Cloudflare to publish the hostname";
+const TAKE_OFF: &str = "take the hostname off the cluster";
 
 /// The ways out where a file beside its cloudflared configures a tunnel.
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
@@ -47,7 +47,10 @@ pub enum Reason {
         by: Option<Box<str>>,
     },
     /// A deletion among so many that something else must be wrong.
-    MassDeletion,
+    MassDeletion {
+        /// The hostnames that were to go with the request.
+        going: usize,
+    },
     /// The domain filter excludes the name.
     OutsideFilter,
     /// No zone that the token can see holds the name.
@@ -183,7 +186,7 @@ impl Reason {
     labels! {
         Self::Invalid(_) => "invalid",
         Self::Withheld { .. } => "withheld",
-        Self::MassDeletion => "mass_deletion",
+        Self::MassDeletion { .. } => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
         Self::NoZone => "no_zone",
         Self::RecordHeld { .. } => "record_held",
@@ -231,7 +234,7 @@ impl Reason {
             | Self::RuleLeftBehind { .. }
             | Self::LocalTunnel { .. }
             | Self::NotKept { .. } => "held by others",
-            Self::MassDeletion
+            Self::MassDeletion { .. }
             | Self::NamespaceHeld { .. }
             | Self::Unprotected(_)
             | Self::WouldOpen { .. } => "guard",
@@ -250,7 +253,7 @@ impl Reason {
     pub fn is_unfinished(&self) -> bool {
         matches!(
             self,
-            Self::MassDeletion
+            Self::MassDeletion { .. }
                 | Self::Failed(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
@@ -292,7 +295,7 @@ impl Refusal {
         let mut of_many: Vec<&Self> = Vec::new();
         for refusal in refusals {
             match refusal.reason {
-                Reason::MassDeletion
+                Reason::MassDeletion { .. }
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)
@@ -361,7 +364,7 @@ impl fmt::Display for Refusal {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = match self {
-            Self::Invalid(problem) => write!(formatter, "what is published now stays as it is: {problem}"),
+            Self::Invalid(problem) => problem.fmt(formatter),
             Self::Withheld { by } => {
                 formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
                 if let Some(by) = by {
@@ -369,9 +372,10 @@ impl fmt::Display for Reason {
                 }
                 formatter.write_str("is mended, as the two may be one")
             }
-            Self::MassDeletion => formatter.write_str(
-                "too many hostnames were to go at once, and stay: look for a changed filter, source or annotation \
-                 prefix; what is wanted again is released; if meant, delete fewer at once or set MASS_DELETION_LIMIT=0",
+            Self::MassDeletion { going } => write!(
+                formatter,
+                "too many hostnames would go at once, and stay: mend the changed filter, source or prefix; if meant, \
+                 delete fewer or set MASS_DELETION_LIMIT={going} (chart: --set global.settings.MASS_DELETION_LIMIT={going})"
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
@@ -391,24 +395,20 @@ impl fmt::Display for Reason {
                     (None, RecordNature::Dead) => " that leads to a deleted tunnel, so nowhere: ",
                     (None, _) => " that is not ours: ",
                 })?;
-                if let Some(value) = adopt {
-                    write!(formatter, "set ADOPT={value} to take it over, ")?;
-                }
-                match remedy {
-                    Some(stamp) => {
-                        write!(formatter, "set its comment to {stamp:?} to give it back, or delete the record")
+                let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
+                let ways = match &give_back {
+                    Some(give_back) => [give_back, "delete the record"],
+                    None if *nature == RecordNature::CustomDomain => {
+                        ["take the custom domain off its Worker, Pages project or bucket", TAKE_OFF]
                     }
-                    None if *nature == RecordNature::CustomDomain => formatter.write_str(
-                        "take the custom domain off the Worker, Pages project or bucket that has it, or take the hostname \
-                         off the cluster",
-                    ),
-                    None => formatter.write_str(DELETE_OR_TAKE_OFF),
-                }
+                    None => [DELETE, TAKE_OFF],
+                };
+                formatter.write_str(&ways_out(adopt.as_deref(), ways))
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
-                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): set \
-                 ADOPT={adopt} to take it over, {DELETE_OR_TAKE_OFF}"
+                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
+                ways_out(Some(adopt), [DELETE, TAKE_OFF])
             ),
             Self::Unprotected(gap) => {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}")
@@ -529,6 +529,15 @@ impl fmt::Display for Reason {
     }
 }
 
+/// The ways out in one sentence. `ADOPT=all` comes last, because it takes over whatever is in the way of any hostname.
+fn ways_out(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
+    match adopt {
+        None => format!("{one}, or {other}"),
+        Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
+        Some(value) => format!("set ADOPT={value} to take it over, {one}, or {other}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -542,10 +551,41 @@ mod tests {
 
     /// An object can bring the words itself, as `webhook/invalid`.
     #[test]
-    fn the_words_of_an_invalid_endpoint_end_its_line() {
+    fn an_invalid_endpoint_is_refused_in_the_words_of_its_mistake() {
         let words = "x is y; the rest is by an object";
-        let text = Reason::Invalid(Problem::read(words)).to_string();
-        assert_eq!(text, format!("what is published now stays as it is: {words}"));
+        assert_eq!(Reason::Invalid(Problem::read(words)).to_string(), words);
+    }
+
+    #[test]
+    fn what_a_hostname_needs_least_is_the_first_way_out_and_adopt_all_the_last() {
+        let rule = |adopt: &str| Reason::RuleHeld {
+            tunnel: "home".into(),
+            service: "http://theirs".into(),
+            adopt: adopt.into(),
+        };
+        let record = |remedy: Option<&str>, adopt: Option<&str>| Reason::RecordHeld {
+            kind: "A".into(),
+            content: "192.0.2.1".into(),
+            comment: "".into(),
+            nature: RecordNature::Plain,
+            remedy: remedy.map(Into::into),
+            adopt: adopt.map(Into::into),
+        };
+        let (delete, leave) = (DELETE, TAKE_OFF);
+        for (reason, ways) in [
+            (rule("tunnel"), format!("set ADOPT=tunnel to take it over, {delete}, or {leave}")),
+            (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
+            (record(None, Some("owner=a")), format!("set ADOPT=owner=a to take it over, {delete}, or {leave}")),
+            (record(None, Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
+            (record(None, None), format!("{delete}, or {leave}")),
+            (
+                record(Some("x"), Some("tunnel")),
+                "set ADOPT=tunnel to take it over, set its comment to \"x\" to give it back, or delete the record".into(),
+            ),
+        ] {
+            let text = reason.to_string();
+            assert!(text.ends_with(&format!(": {ways}")), "{text}");
+        }
     }
 
     #[test]
@@ -560,7 +600,7 @@ mod tests {
         let refusals: Vec<Refusal> = (0..10)
             .map(|number| undecided(number, "who?"))
             .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), undecided(12, "gone")])
-            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
+            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion { going: 6 })))
             .collect();
         let lines = Refusal::lines(refusals.iter());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
@@ -575,7 +615,9 @@ mod tests {
         assert!(who.ends_with("h7.example.com and 2 more\" refused=undecided"), "{who}");
         let names = " hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion";
         assert!(withheld.ends_with(names), "{withheld}");
-        for way_out in ["wanted again", "fewer at once", "MASS_DELETION_LIMIT=0"] {
+        for way_out in
+            ["mend the changed filter", "delete fewer", "--set global.settings.MASS_DELETION_LIMIT=6"]
+        {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
         assert_eq!(Refusal::lines([].iter()), []);
@@ -635,7 +677,7 @@ mod tests {
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
             (Reason::LocalTunnel { tunnel }, "held by others"),
             (Reason::NotKept { what: "record".into() }, "held by others"),
-            (Reason::MassDeletion, "guard"),
+            (Reason::MassDeletion { going: 6 }, "guard"),
             (Reason::WouldOpen { by: None }, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),
             (Reason::Withheld { by: None }, "waiting"),
@@ -658,7 +700,7 @@ mod tests {
         };
         for reason in [
             Reason::Withheld { by: Some(none()) },
-            Reason::MassDeletion,
+            Reason::MassDeletion { going: 99 },
             Reason::OutsideFilter,
             Reason::NoZone,
             held(RecordNature::Dead, None, "tunnel"),
