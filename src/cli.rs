@@ -31,11 +31,13 @@ pub enum Command {
 
 const STATUS: &str = "status";
 
+const TUNNEL: &str = "tunnel";
+
 const COMMANDS: [(&str, Command); 6] = [
     ("serve", Command::Serve),
     ("check", Command::Check),
     ("list", Command::List),
-    ("tunnel", Command::Tunnel),
+    (TUNNEL, Command::Tunnel),
     ("healthcheck", Command::Healthcheck),
     (STATUS, Command::Status),
 ];
@@ -53,6 +55,9 @@ impl Command {
                 1..=HOSTNAME_MAX_BYTES => Ok(Self::Status),
                 _ => Err(format!("status takes a hostname of at most {HOSTNAME_MAX_BYTES} characters")),
             },
+            [word, _] if word == TUNNEL => {
+                Err("tunnel takes no name; CF_TUNNEL_ID has it, or the flag --cf-tunnel-id=NAME".to_owned())
+            }
             [_, _, ..] => Err("there is more than one command; see --help".to_owned()),
         }
     }
@@ -292,6 +297,10 @@ mod tests {
             (&["everything"], "there is no such command; see --help"),
             (&[""], "there is no such command; see --help"),
             (&["check", "list"], "there is more than one command; see --help"),
+            (
+                &["tunnel", "homelab"],
+                "tunnel takes no name; CF_TUNNEL_ID has it, or the flag --cf-tunnel-id=NAME",
+            ),
             (&["healthcheck", "a.example.com"], "there is more than one command; see --help"),
             (&["status", "a.example.com", "b"], "there is more than one command; see --help"),
             (&["status", ""], "status takes a hostname of at most 253 characters"),
