@@ -11,7 +11,15 @@ use crate::reconcile::target::{self, Target};
 pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String> {
     let (service, options) = (rule.service.as_str(), &rule.origin_request);
     let is_tls = service.starts_with("https://") || service.starts_with("wss://");
-    let certificate = (is_tls && has_unknown_certificate(rule, policy)).then(|| {
+    let meant = match (service.split_once("://"), service.rsplit_once(':')) {
+        (Some(("http", _)), Some((_, "443"))) => Some("https"),
+        (Some(("https", _)), Some((_, "80"))) => Some("http"),
+        _ => None,
+    };
+    let port = meant.map(|meant| {
+        format!("the port of {service} is that of {meant}://: write {meant}:// in its place if the port speaks that")
+    });
+    let certificate = (is_tls && port.is_none() && has_unknown_certificate(rule, policy)).then(|| {
         format!(
             "no public authority certifies {service}, and cloudflared answers 502 where it does not trust the \
              certificate: set webhook-origin-server-name, -ca-pool or -no-tls-verify"
@@ -21,10 +29,6 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
     let is_asked = !is_tls && options.is_on(http2) && !policy.origin_defaults.is_on(http2);
     let http2 =
         is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
-    let is_port_of_tls = service.starts_with("http://") && service.ends_with(":443");
-    let port = is_port_of_tls.then(|| {
-        format!("port 443 is that of TLS, which http:// does not speak: write https:// in {service} if the port does")
-    });
     let bare = rule.service.host_and_port().filter(|(host, _)| policy.in_cluster && is_bare(host));
     let bare = bare.map(|(host, _)| {
         let meant = service.replacen(&format!("//{host}"), &format!("//{host}.{{namespace}}.svc"), 1);
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_at_the_port_of_https_is_told() {
+    fn a_scheme_at_the_port_of_the_other_one_is_told_and_nothing_else_of_it() {
         let policy = fixture::policy("default");
         for (service, is_told) in [
             ("http://web.shop.svc:443", true),
@@ -145,6 +149,8 @@ mod tests {
         ] {
             assert_eq!(hinted("", service, None, &policy).contains("write https://"), is_told, "{service}");
         }
+        let hint = hinted("", "https://web.shop.svc:80", None, &policy);
+        assert!(hint.contains("write http://") && !hint.contains('\n'), "{hint}");
     }
 
     #[test]
