@@ -392,11 +392,7 @@ impl Check<'_> {
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.policy) {
                 Ok(_) => self.note(Status::Ok, setting, format!("{name:?} is there"), ""),
-                Err(problem) => {
-                    let remedy =
-                        "make it in the dashboard under Zero Trust, Access, Policies, or correct the setting";
-                    self.note(Status::Failed, setting, problem, remedy);
-                }
+                Err(problem) => self.note(Status::Failed, setting, problem, ""),
             }
         }
         self.note(

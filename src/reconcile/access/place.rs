@@ -35,8 +35,7 @@ pub struct Place {
 const EXPRESSION: &str = "is set, and the path is an expression, which Access does not know: use \
      webhook/tunnel-path-prefix, with more than a slash, or protect the whole hostname";
 
-const TOO_LONG: &str =
-    "is set, and the hostname with its path has more than the 63 characters that Access takes";
+const TOO_LONG: &str = "is set, and the hostname with its path has more than the 63 characters that Access takes: shorten one of them";
 
 impl Place {
     /// The place of a rule.

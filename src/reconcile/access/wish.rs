@@ -143,19 +143,21 @@ pub(crate) fn usable_policy<'p>(
             let known =
                 if names.is_empty() { "there is none".to_owned() } else { format!("there are {names}") };
             return Err(format!(
-                "names {text:?}, which is no reusable Access policy of the account; {known}"
+                "names {text:?}, which is no reusable Access policy of the account ({known}): correct the name, or make it in \
+                 the dashboard under Zero Trust, Access, Policies"
             ));
         }
     };
     if policy.decision.may_let_past() {
         return Err(format!(
             "names the Access policy {text:?}, which lets visitors past without a login, or has an action that is not \
-             known"
+             known: name another one"
         ));
     }
     if !may_be_named(policy, settings) {
         return Err(format!(
-            "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use"
+            "names the Access policy {text:?}, which ACCESS_POLICIES does not list as one that objects may use: add it \
+             there, or name one that is listed"
         ));
     }
     Ok(policy)
@@ -245,10 +247,8 @@ mod tests {
         assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
         assert!(found("4", &any).is_err_and(|problem| problem.contains("without a login")));
         let unknown = found("nobody", &any).expect_err("there is none");
-        assert!(
-            unknown.ends_with(r#"there are "staff", "twice", "twice", "everybody", "an odd id""#),
-            "{unknown}"
-        );
+        let known = r#"(there are "staff", "twice", "twice", "everybody", "an odd id"): correct the name, or make it"#;
+        assert!(unknown.contains(known), "{unknown}");
 
         let listed = |policy: &mut Policy| policy.access_policies = Some(["staff".into(), "2".into()].into());
         assert_eq!(found("1", &listed).as_deref(), Ok("1"), "its name is listed");
