@@ -33,6 +33,6 @@ pub use error_class::Resource;
 pub use record::{Batch, WrittenRecord};
 pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientSettings, Credentials};
-pub use token::{MAKE_TOKEN, TOKEN_FORM};
+pub use token::{GIVE_ACCESS, MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};
 pub use tunnel::{ConfigSource, Connector, Tunnel, is_name_taken};

@@ -31,6 +31,17 @@ pub use status::status;
 /// be started again ever more rarely, and its pod would count as crashing.
 const DRY_RUN_PAUSE: Duration = Duration::from_secs(60);
 
+/// How a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One JSON document, on a line.
+    Json,
+    /// A line for each row, for other programs.
+    Lines,
+    /// Rows for a person, whose long texts stand below them.
+    Terminal,
+}
+
 /// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -53,13 +64,25 @@ impl Report {
 }
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
-/// remedy for each failure.
+/// remedy for each failure. Rows are said as they are known, and the report has what stands below them.
 ///
 /// # Errors
 /// When the client cannot be made.
-pub fn check(config: Config, clock: Arc<dyn Clock>, json: bool) -> Result<Report, String> {
+pub fn check(
+    config: Config,
+    clock: Arc<dyn Clock>,
+    layout: Layout,
+    say: &mut dyn FnMut(&str),
+) -> Result<Report, String> {
     let client = client(&config, &clock)?;
-    Ok(finding::report(&check::check(&client, &*clock, &config), json))
+    let (mut findings, mut links) = (Vec::new(), Vec::new());
+    check::check(&client, &*clock, &config, &mut |finding| {
+        if layout != Layout::Json {
+            say(&finding.row(layout, &mut links));
+        }
+        findings.push(finding);
+    });
+    Ok(finding::report(&findings, layout, &links))
 }
 
 /// Shows everything in scope at Cloudflare, ours or not.

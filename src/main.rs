@@ -1,7 +1,7 @@
 //! Parses the command line, runs the command, and turns its outcome into an exit code.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use argh::EarlyExit;
 use external_dns_cloudflare_tunnel_webhook::cli::{self, Arguments, Command};
 use external_dns_cloudflare_tunnel_webhook::clock::SystemClock;
-use external_dns_cloudflare_tunnel_webhook::commands::{self, Report};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Layout, Report};
 use external_dns_cloudflare_tunnel_webhook::config::{self, Config, Variables};
 use external_dns_cloudflare_tunnel_webhook::logging;
 use external_dns_cloudflare_tunnel_webhook::secret::redact;
@@ -53,6 +53,11 @@ fn main() -> ExitCode {
 fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result<(), Failure> {
     let config = || Config::read(variables).map_err(usage);
     let (clock, json) = (Arc::new(SystemClock), arguments.json);
+    let layout = match (json, io::stdout().is_terminal()) {
+        (true, _) => Layout::Json,
+        (false, true) => Layout::Terminal,
+        (false, false) => Layout::Lines,
+    };
     let report = match command {
         Command::Serve => return serve(config()?),
         Command::Healthcheck => {
@@ -65,10 +70,15 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::Status => {
             let address = config::observation_address(variables).map_err(usage)?;
             let hostname = arguments.words.get(1).map(String::as_str);
-            commands::status(address, &*clock, hostname, json)
+            commands::status(address, &*clock, hostname, layout)
                 .map_err(|problem| (EXIT_UNAVAILABLE, vec![problem]))
         }
-        Command::Check => commands::check(config()?, clock, json).map_err(failed),
+        Command::Check => {
+            let mut unprinted = None;
+            let say = &mut |row: &str| unprinted = unprinted.take().or_else(|| print(row).err());
+            let report = commands::check(config()?, clock, layout, say).map_err(failed);
+            unprinted.map_or(report, Err)
+        }
         Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);

@@ -30,9 +30,7 @@ use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
-pub(crate) use crate::provider::access::reader::{
-    APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ,
-};
+pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{Places, Said};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};

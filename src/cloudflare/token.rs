@@ -12,23 +12,38 @@ use crate::clock::Deadline;
 use crate::model::AccountId;
 
 macro_rules! token_form {
-    () => {
-        "https://dash.cloudflare.com/profile/api-tokens?permissionGroupKeys=%5B%7B%22key%22%3A%22zone%22%2C%22type%22%3A%22\
+    ($more:literal) => {
+        concat!(
+            "https://dash.cloudflare.com/profile/api-tokens?permissionGroupKeys=%5B%7B%22key%22%3A%22zone%22%2C%22type%22%3A%22\
          read%22%7D%2C%7B%22key%22%3A%22dns%22%2C%22type%22%3A%22edit%22%7D%2C%7B%22key%22%3A%22argotunnel%22%2C%22type%22%3A\
-         %22edit%22%7D%5D&accountId=*&zoneId=all&name=external-dns"
+             %22edit%22%7D",
+            $more,
+            "%5D&accountId=*&zoneId=all&name=external-dns"
+        )
     };
 }
 
 /// The dashboard's form for a token, with this program's permissions filled in: the keys and levels of
 /// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
 /// names. It is the end of the remedy, whose text is held once so that the binary is smaller.
-pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!().len()).1;
+pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!("").len()).1;
 
 /// The remedy for a missing or refused token.
 pub const MAKE_TOKEN: &str = concat!(
     "make a token with Zone Read and DNS Edit for the zones and Cloudflare Tunnel Edit (or Argo Tunnel (Legacy)) for the \
      account, for CF_API_TOKEN or CF_API_TOKEN_FILE; an account's own needs CF_ACCOUNT_ID too; a form with all three: ",
-    token_form!()
+    token_form!("")
+);
+
+/// The remedy where a permission of Access is missing. It names both, because the second one is missed only once the
+/// first is there.
+pub const GIVE_ACCESS: &str = concat!(
+    "give the token the permissions Account: Access: Apps and Policies: Edit (for ACCESS_GUARD alone Read is enough) and \
+     Account: Access: Organizations, Identity Providers, and Groups: Read; a form with all five: ",
+    token_form!(
+        "%2C%7B%22key%22%3A%22access%22%2C%22type%22%3A%22edit%22%7D%2C%7B%22key%22%3A%22access_acct%22%2C%22type%22%3A%22\
+         read%22%7D"
+    )
 );
 
 #[derive(Deserialize)]

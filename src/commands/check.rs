@@ -1,20 +1,20 @@
-//! `check`: tries everything that can be tried without writing, and gives the remedy for each failure.
+//! `check`: tries everything that can be tried without writing, and gives the remedy for each failure. Each finding is
+//! told as soon as it is known, because a hundred zones take a minute.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccessScope, Client, ConfigSource, Connector, Credentials, Error, TOKEN_FORM, Tunnel,
+    AccessScope, Client, ConfigSource, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
 use crate::config::Config;
 use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
-use crate::provider::{
-    APPLICATIONS_READ, ORGANIZATION_READ, ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, remedy,
-    shared_account,
-};
+use crate::ordered::inserted;
+use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, remedy, shared_account};
 use crate::reconcile::Policy;
 use crate::reconcile::access::wish::usable_policy;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
@@ -33,11 +33,11 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
      the account of the tunnels";
 
-/// Every finding, in the order in which the checks depend on each other.
-pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config) -> Vec<Finding> {
+/// Tells every finding, in the order in which the checks depend on each other: the first failure may be why others fail.
+pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
-    let mut check =
-        Check { client, clock, deadline, config, findings: Vec::new(), calls: 0, lacks_permission: false };
+    let (calls, lacks_permission, is_marked) = (0, false, false);
+    let mut check = Check { client, clock, deadline, config, tell, calls, lacks_permission, is_marked };
     for warning in &config.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
@@ -51,7 +51,6 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config) -> Vec<
             format!("another token, with the form in which all three are to be filled in: {TOKEN_FORM}");
         check.note(Status::Failed, "permissions", "not all that are needed", remedy);
     }
-    check.findings
 }
 
 struct Check<'a> {
@@ -59,17 +58,19 @@ struct Check<'a> {
     clock: &'a dyn Clock,
     deadline: Deadline,
     config: &'a Config,
-    findings: Vec<Finding>,
+    tell: &'a mut dyn FnMut(Finding),
     /// The calls that a loop without changes costs.
     calls: usize,
     /// Something was not permitted.
     lacks_permission: bool,
+    /// A record of ours says that something of its hostname is protected.
+    is_marked: bool,
 }
 
 impl Check<'_> {
     fn note(&mut self, status: Status, what: &str, found: impl Into<String>, remedy: impl Into<String>) {
         let to_do = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
-        self.findings.push(Finding { status, what: what.to_owned(), found: found.into(), to_do });
+        (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), to_do });
     }
 
     /// Notes a read that failed. `refused` is the remedy if it was refused, or if its subject does not exist.
@@ -118,18 +119,17 @@ impl Check<'_> {
     fn everything_else(&mut self) {
         let zones =
             self.client.zones(self.deadline).map_err(|error| self.failed("zones", &error, ZONE_READ)).ok();
+        self.scope(zones.as_deref());
         let account = self.account(zones.as_deref());
         if let Some(account) = &account {
             self.tunnels(account);
         } else {
             self.note(Status::Untried, "tunnels", "the account is not known", "");
         }
-        if self.config.provider.policy.needs_access()
-            && let Some(account) = &account
-        {
+        let owners = zones.as_deref().map(|zones| self.zones(zones, account.as_ref()));
+        if let Some(account) = &account {
             self.access(account, zones.as_deref().unwrap_or_default());
         }
-        let owners = zones.map(|zones| self.zones(&zones, account.as_ref()));
         self.ownership(owners.as_deref());
         self.note(
             Status::Untried,
@@ -167,6 +167,10 @@ impl Check<'_> {
             Ok(account) => {
                 self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
                 Some(account)
+            }
+            Err(_) if !zones?.iter().any(|zone| settings.takes(zone)) => {
+                self.note(Status::Untried, "account", "no zone tells which one it is", "");
+                None
             }
             Err(problem) => {
                 self.note(Status::Failed, "account", "cannot be told from the zones", problem);
@@ -278,9 +282,9 @@ impl Check<'_> {
         self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
     }
 
-    /// Returns the owners in the stamps that were found, one for each stamp.
-    fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
-        let settings = &self.config.provider;
+    /// What the filters leave of the zones, and what they name that is not there.
+    fn scope(&mut self, zones: Option<&[Zone]>) {
+        let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             self.note(
                 Status::Warning,
@@ -289,8 +293,7 @@ impl Check<'_> {
                 ZONE_READ,
             );
         }
-        let in_scope: Vec<&Zone> = zones.iter().filter(|zone| settings.takes(zone)).collect();
-        if in_scope.is_empty() {
+        if !zones.iter().any(|zone| settings.takes(zone)) {
             let names: Vec<&str> =
                 zones.iter().map(|zone| &*zone.name).take(limits::NAMES_SHOWN_MAX).collect();
             let (found, remedy) = match zones.len() {
@@ -303,8 +306,12 @@ impl Check<'_> {
             };
             self.note(Status::Failed, "zones", found, remedy);
         }
+    }
+
+    /// Returns the owners in the stamps that were found, one for each stamp.
+    fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let mut owners = Vec::new();
-        for zone in in_scope {
+        for zone in zones.iter().filter(|zone| self.config.provider.takes(zone)) {
             if account.is_some_and(|account| !is_of_account(zone, account)) {
                 let found =
                     format!("belongs to account {}: no record in it can lead to the tunnels", zone.account);
@@ -334,11 +341,11 @@ impl Check<'_> {
         let what = format!("records of {}", zone.name);
         match self.client.records(&zone.id, self.deadline) {
             Ok(records) => {
-                let before = owners.len();
-                let stamps = records.iter().filter_map(Stamp::of);
-                owners.extend(stamps.map(|stamp| stamp.owner));
-                let new = owners.iter().skip(before);
-                let own = new.filter(|owner| **owner == self.config.provider.policy.owner).count();
+                let stamps: Vec<Stamp> = records.iter().filter_map(Stamp::of).collect();
+                let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.policy.owner;
+                let own = stamps.iter().filter(is_own).count();
+                self.is_marked |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
+                owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
             }
@@ -349,30 +356,50 @@ impl Check<'_> {
         }
     }
 
-    /// What `ACCESS_GUARD` and protected hostnames need.
+    /// What protected hostnames need. While neither a setting nor a record of ours asks for Access, nothing of it fails.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
-        match self.client.access_team(account, self.deadline) {
-            Ok(Some(team)) => self.note(Status::Ok, "Access", format!("the team is {team}"), ""),
-            // What else is asked for is refused then, whatever the token may do.
-            Ok(None) => {
-                return self.note(
-                    Status::Failed,
-                    "Access",
-                    "it is not set up in the account, so nothing is protected and nothing will be published",
-                    "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off",
-                );
+        let is_asked = self.config.provider.policy.needs_access() || self.is_marked;
+        let (missing, asks) =
+            if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for it yet: ") };
+        let team = self.client.access_team(account, self.deadline);
+        match (team, self.client.access_applications(AccessScope::Account(account), self.deadline)) {
+            (Ok(Some(team)), Ok(all)) => {
+                let found = format!("the team is {team}, with {} applications", all.len());
+                self.note(Status::Ok, "Access", found, "");
             }
-            Err(error) => self.failed("Access", &error, ORGANIZATION_READ),
+            // What else is asked for is refused then, whatever the token may do.
+            (Ok(None), _) => {
+                let found = format!("{asks}it is not set up in the account, so nothing can be protected");
+                let remedy = "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off";
+                return self.note(missing, "Access", found, remedy);
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                let is_forbidden = matches!(error, Error::Credentials(_));
+                let (permissions, _) = GIVE_ACCESS.split_once(';').unwrap_or_default();
+                let remedy = match is_asked {
+                    _ if !is_forbidden => remedy(&error),
+                    true => GIVE_ACCESS,
+                    false => permissions,
+                };
+                // Its form has all permissions.
+                self.lacks_permission &= !(is_asked && is_forbidden);
+                return self.note(missing, "Access", format!("{asks}{error}"), remedy);
+            }
         }
-        self.applications("Access applications", AccessScope::Account(account), APPLICATIONS_READ);
+        // The team, the applications and the policies.
+        self.calls += 3 * usize::from(is_asked);
         self.policies(account);
         let Policy { access_guard, .. } = &self.config.provider.policy;
         let served = zones
             .iter()
             .filter(|zone| *access_guard && self.config.provider.takes(zone) && is_of_account(zone, account));
         for zone in served {
+            self.calls += 1;
             let what = format!("Access applications of {}", zone.name);
-            self.applications(&what, AccessScope::Zone(&zone.id), ZONE_APPLICATIONS_READ);
+            match self.client.access_applications(AccessScope::Zone(&zone.id), self.deadline) {
+                Ok(applications) => self.note(Status::Ok, &what, applications.len().to_string(), ""),
+                Err(error) => self.failed(&what, &error, ZONE_APPLICATIONS_READ),
+            }
         }
     }
 
@@ -382,12 +409,12 @@ impl Check<'_> {
         let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));
         let listed = access_policies.iter().flatten().map(|name| ("ACCESS_POLICIES", name));
         let named: Vec<(&str, &Box<str>)> = defaults.chain(listed).collect();
-        if named.is_empty() {
+        if named.is_empty() && !self.is_marked {
             return;
         }
         let policies = match self.client.access_policies(account, self.deadline) {
             Ok(policies) => policies,
-            Err(error) => return self.failed("Access policies", &error, APPLICATIONS_READ),
+            Err(error) => return self.failed("Access policies", &error, GIVE_ACCESS),
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.policy) {
@@ -403,26 +430,14 @@ impl Check<'_> {
         );
     }
 
-    fn applications(&mut self, what: &str, scope: AccessScope<'_>, permission: &'static str) {
-        self.calls += 1;
-        match self.client.access_applications(scope, self.deadline) {
-            Ok(applications) => self.note(Status::Ok, what, applications.len().to_string(), ""),
-            Err(error) => self.failed(what, &error, permission),
-        }
-    }
-
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
         let Policy { owner, .. } = &self.config.provider.policy;
-        let mut others: Vec<&str> = Vec::new();
-        for other in owners.unwrap_or_default().iter().filter(|other| *other != owner) {
-            if !others.contains(&&**other) && others.len() < limits::NAMES_SHOWN_MAX {
-                others.push(other);
-            }
-        }
-        let others = if others.is_empty() {
-            String::new()
-        } else {
-            format!("; other owners in these zones: {}", others.join(", "))
+        let owners = owners.unwrap_or_default().iter().map(|other| &**other);
+        let others: BTreeSet<&str> = inserted(owners.filter(|other| **other != **owner));
+        let names: Vec<&str> = others.into_iter().take(limits::NAMES_SHOWN_MAX).collect();
+        let others = match names.join(", ") {
+            names if names.is_empty() => names,
+            names => format!("; other owners in these zones: {names}"),
         };
         self.note(
             Status::Ok,

@@ -3,7 +3,7 @@
 use miniserde::Serialize;
 use miniserde::ser::Fragment;
 
-use super::Report;
+use super::{Layout, Report, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
@@ -47,14 +47,27 @@ struct Document<'a> {
     checks: &'a [Finding],
 }
 
-pub(super) fn report(findings: &[Finding], json: bool) -> Report {
+impl Finding {
+    /// Its row, in columns of a width that does not depend on the rows to come. `links` gets the addresses that stand below
+    /// the table.
+    pub(super) fn row(&self, layout: Layout, links: &mut Vec<String>) -> String {
+        let Self { status, what, found, to_do } = self;
+        let columns = [format!("{:<7}", status.as_str()), format!("{what:<24}")];
+        let to_do = to_do.as_ref().map(|to_do| format!("to do: {to_do}"));
+        let texts: Vec<&str> =
+            [Some(found), to_do.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        match layout {
+            Layout::Terminal => table::wrapped(&table::aligned(&[columns.to_vec()]).concat(), &texts, links),
+            Layout::Json | Layout::Lines => table::render(&[[&columns[..], &[texts.join("; ")]].concat()]),
+        }
+    }
+}
+
+/// What stands below the rows, or the JSON document in their place.
+pub(super) fn report(findings: &[Finding], layout: Layout, links: &[String]) -> Report {
     let is_well = findings.iter().all(|finding| finding.status != Status::Failed);
-    if json {
+    if layout == Layout::Json {
         return Report::json(&Document { ok: is_well, checks: findings }, is_well);
     }
-    let row = |Finding { status, what, found, to_do }: &Finding| {
-        let to_do = to_do.as_ref().map(|to_do| format!("; to do: {to_do}")).unwrap_or_default();
-        vec![status.as_str().to_owned(), what.clone(), format!("{found}{to_do}")]
-    };
-    Report::table(&findings.iter().map(row).collect::<Vec<_>>(), is_well)
+    Report { text: table::footnotes(links), is_well }
 }

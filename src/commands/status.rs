@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use miniserde::json;
 
-use super::Report;
 use super::healthcheck::ask;
+use super::{Layout, Report, table};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::text::percent_encoded;
@@ -22,13 +22,13 @@ pub fn status(
     address: SocketAddr,
     clock: &dyn Clock,
     hostname: Option<&str>,
-    json: bool,
+    layout: Layout,
 ) -> Result<Report, String> {
     let below =
         hostname.map(|hostname| format!("/{}", percent_encoded(hostname, b"-._~"))).unwrap_or_default();
     let answer = ask(address, &format!("{STATUS}{below}"), clock, limits::STATUS_TIMEOUT)?;
     let status = read(&answer).ok_or_else(|| format!("{address}: the answer is not whole"))?;
-    Ok(report(&status, clock.unix_seconds(), json))
+    Ok(report(&status, clock.unix_seconds(), layout))
 }
 
 fn read(answer: &str) -> Option<Status> {
@@ -36,12 +36,12 @@ fn read(answer: &str) -> Option<Status> {
     json::from_str(document).ok()
 }
 
-fn report(status: &Status, now: i64, json: bool) -> Report {
-    if json {
+fn report(status: &Status, now: i64, layout: Layout) -> Report {
+    if layout == Layout::Json {
         return Report::json(status, status.ok);
     }
     let Status { ok, loop_began, wanted, published, refused, waiting, without_service, rows, more } = status;
-    let mut text = String::new();
+    let (mut text, mut links) = (String::new(), Vec::new());
     if let Some(began) = loop_began {
         let began = age(now - began);
         text = format!(
@@ -51,12 +51,19 @@ fn report(status: &Status, now: i64, json: bool) -> Report {
     }
     if !rows.is_empty() {
         let cells = rows.iter().map(|row| cells(row, now));
-        let table: Vec<_> = std::iter::once(HEADER.map(str::to_owned).to_vec()).chain(cells).collect();
-        text += &Report::table(&table, *ok).text;
+        let mut table: Vec<_> = std::iter::once(HEADER.map(str::to_owned).to_vec()).chain(cells).collect();
+        if layout == Layout::Lines {
+            text += &table::render(&table);
+        } else {
+            let texts: Vec<String> = table.iter_mut().filter_map(Vec::pop).collect();
+            let rows = table::aligned(&table).into_iter().zip(&texts);
+            text.extend(rows.map(|(columns, what)| table::wrapped(&columns, &[what], &mut links)));
+        }
     }
     if *more > 0 {
         text += &format!("and {more} more\n");
     }
+    text += &table::footnotes(&links);
     Report { text, is_well: *ok }
 }
 
@@ -101,14 +108,14 @@ mod tests {
             more: 3,
             ..Status::default()
         };
-        let Report { text, is_well } = report(&status, 7_300, false);
+        let Report { text, is_well } = report(&status, 7_300, Layout::Lines);
         let expected = "last loop 10s ago: 2 wanted, 1 published, 1 refused, 0 waiting, 0 without a service\n\
             HOSTNAME          PATH   OBJECT  STATE                        SINCE   WHAT\n\
             held.example.com  ^/api  -       held by others: record_held  2h ago  the name has a record\\u{1b}[2J\n\
             web.example.com   -      -       published                    -       -\n\
             and 3 more\n";
         assert_eq!((&*text, is_well), (expected, false));
-        let Report { text, is_well } = report(&status, 7_300, true);
+        let Report { text, is_well } = report(&status, 7_300, Layout::Json);
         assert_eq!(json::from_str::<Status>(&text).ok().as_ref(), Some(&status));
         assert!(!is_well);
     }

@@ -1,4 +1,4 @@
-//! Formats aligned columns.
+//! Formats aligned columns, and on a terminal the text behind them.
 
 use crate::limits::PROBLEM_MAX_CHARS;
 use crate::model::text::one_line;
@@ -8,9 +8,21 @@ const EMPTY: &str = "-";
 
 const GAP: &str = "  ";
 
-/// Renders one line per row, in columns as wide as their widest cell. Cells may hold text of others, so control
-/// characters are escaped and long texts cut.
+/// The width of a line on a terminal. A wider one stays empty at the right.
+const LINE_CHARS: usize = 80;
+
+/// What stands between a row and the text below it.
+const INDENTATION: &str = "\n    ";
+
+/// Renders one line per row, in columns as wide as their widest cell.
 pub(super) fn render(rows: &[Vec<String>]) -> String {
+    let ended = |line: &String| format!("{}\n", line.trim_end());
+    aligned(rows).iter().map(ended).collect()
+}
+
+/// A line for each row, with a gap at its end. Cells may hold text of others, so control characters are escaped and long
+/// texts cut.
+pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
@@ -20,18 +32,51 @@ pub(super) fn render(rows: &[Vec<String>]) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count()));
-            line.push_str(GAP);
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
+    let line = |row: &Vec<String>| {
+        row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}{GAP}")).collect()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A row on a terminal: its text stands behind the columns if there is room, else below them, each paragraph on lines of
+/// its own. An address that no line has room for is a number there, and the address is in `links`.
+pub(super) fn wrapped(columns: &str, paragraphs: &[&str], links: &mut Vec<String>) -> String {
+    let paragraphs = paragraphs.iter().map(|text| shown(text));
+    let paragraphs: Vec<String> = paragraphs.map(|text| linked(&text, links)).collect();
+    if let [text] = &*paragraphs
+        && columns.chars().count() + text.chars().count() <= LINE_CHARS
+    {
+        return format!("{columns}{text}\n");
     }
-    text
+    let mut text = columns.trim_end().to_owned();
+    for paragraph in paragraphs {
+        let mut used = LINE_CHARS;
+        for word in paragraph.split(' ') {
+            let length = word.chars().count();
+            let is_full = used + 1 + length > LINE_CHARS;
+            used = length + if is_full { INDENTATION.len() - 1 } else { used + 1 };
+            text.push_str(if is_full { INDENTATION } else { " " });
+            text.push_str(word);
+        }
+    }
+    text + "\n"
+}
+
+/// The text with a number in place of an address that no line has room for.
+fn linked(text: &str, links: &mut Vec<String>) -> String {
+    let is_long = |word: &&str| word.starts_with("https://") && word.len() > LINE_CHARS;
+    let Some(link) = text.split(' ').find(is_long) else { return text.to_owned() };
+    let index = links.iter().position(|known| known == link).unwrap_or(links.len());
+    if index == links.len() {
+        links.push(link.to_owned());
+    }
+    text.replace(link, &format!("[{}]", index + 1))
+}
+
+/// The addresses, to stand below a table.
+pub(super) fn footnotes(links: &[String]) -> String {
+    let note = |(number, link): (i32, &String)| format!("\n[{number}] {link}\n");
+    (1..).zip(links).map(note).collect()
 }
 
 fn shown(cell: &str) -> String {
@@ -47,6 +92,28 @@ mod tests {
         let rows = [["a", "bücher", "x"], ["longer", "", ""]];
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(render(&rows), "a       bücher  x\nlonger  -       -\n");
+    }
+
+    #[test]
+    fn a_text_that_no_line_has_room_for_stands_below_its_row_and_a_long_address_below_the_table() {
+        let (mut links, address) = (Vec::new(), format!("https://example.com/{}", "x".repeat(80)));
+        assert_eq!(wrapped("ok  token  ", &["active"], &mut links), "ok  token  active\n");
+        let fits = "x".repeat(LINE_CHARS - "ok  token  ".len());
+        assert_eq!(wrapped("ok  token  ", &[&fits], &mut links), format!("ok  token  {fits}\n"));
+        let words = "four ".repeat(16);
+        let found = format!("{words}\n{}", "y".repeat(90));
+        let to_do = format!("to do: see {address} or https://example.com");
+        let expected = [
+            "failed  zones".to_owned(),
+            format!("    {}", "four ".repeat(15).trim_end()),
+            "    four".to_owned(),
+            format!("    \\n{}", "y".repeat(90)),
+            "    to do: see [1] or https://example.com".to_owned(),
+        ];
+        let row = wrapped("failed  zones  ", &[&found, &to_do], &mut links);
+        assert_eq!(row.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(wrapped("failed  account  ", &[&address], &mut links), "failed  account  [1]\n");
+        assert_eq!(footnotes(&links), format!("\n[1] {address}\n"));
     }
 
     #[test]

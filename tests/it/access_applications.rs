@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Fault, Matcher, RuleText};
+use cloudflare_emulator::{Application, Fault, Matcher, RuleText, Token};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::exchange;
@@ -359,6 +359,22 @@ fn policies_that_cannot_be_read_are_asked_for_in_one_request_of_a_loop_and_what_
     assert!(!stage.logged(&["the permission"]) && stage.logged(&["refused=cloudflare", NAME]));
     stage.cloudflare().clear_faults();
     assert_eq!(writes(&stage, &desired), [format!("POST {NAME}")]);
+}
+
+/// Each is missed only once the other one is there.
+#[test]
+fn a_token_without_access_is_told_both_permissions_and_the_form_in_the_first_line() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().edit(|cloudflare| *cloudflare.token_mut(TOKEN) = Token::full(TOKEN));
+    let _ = stage.run_loop(&[wish("staff")]);
+    let both = [
+        "refused=access_unknown",
+        NAME,
+        "Account: Access: Apps and Policies: Edit",
+        "Account: Access: Organizations, Identity Providers, and Groups: Read",
+        "a form with all five: https://dash.cloudflare.com/",
+    ];
+    assert!(stage.logged(&both), "{:#?}", stage.harness.log.lines_with(&[NAME]));
 }
 
 /// Its application is not made, and that is no reason to ask again.

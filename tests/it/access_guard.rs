@@ -159,7 +159,7 @@ fn in_trouble() -> Vec<Endpoint> {
 fn calls_for_access() -> [(Matcher, &'static str); 3] {
     [
         (Matcher::get_organization(), "Account: Access: Organizations, Identity Providers, and Groups: Read"),
-        (Matcher::list_applications(), "Account: Access: Apps and Policies: Read"),
+        (Matcher::list_applications(), "Account: Access: Apps and Policies: Edit"),
         (Matcher::list_zone_applications(), "Zone: Access: Apps and Policies: Read"),
     ]
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccessScope, Client, Error, parse_application};
+use crate::cloudflare::{AccessScope, Client, Error, GIVE_ACCESS, parse_application};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
@@ -15,12 +15,8 @@ use crate::provider::reader::in_parallel;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
-pub(crate) const APPLICATIONS_READ: &str =
-    "give the token the permission Account: Access: Apps and Policies: Read";
 pub(crate) const ZONE_APPLICATIONS_READ: &str =
     "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
-pub(crate) const ORGANIZATION_READ: &str =
-    "give the token the permission Account: Access: Organizations, Identity Providers, and Groups: Read";
 
 const SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
@@ -113,10 +109,10 @@ impl AccessReader {
             call();
             Ok::<_, Infallible>(())
         });
-        let team = answer(team, ORGANIZATION_READ)?;
+        let team = answer(team)?;
         let team = team.ok_or_else(|| Unread { reason: SET_UP.into(), is_lasting: true })?;
-        let policies = answer(policies, APPLICATIONS_READ).map(Into::into);
-        let mut applications = answer(of_account, APPLICATIONS_READ)?;
+        let policies = answer(policies).map(Into::into);
+        let mut applications = answer(of_account)?;
         let of_zones = in_parallel(*parallel_reads, zones, |zone| {
             Ok::<_, Infallible>(client.access_applications(AccessScope::Zone(&zone.id), deadline))
         });
@@ -188,10 +184,10 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
     }
 }
 
-/// The answer of a call, which needs the permission.
-fn answer<T>(answer: OnceLock<Result<T, Error>>, permission: &str) -> Result<T, Unread> {
+/// The answer of a call that needs a permission for the account.
+fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, Unread> {
     let answer = answer.into_inner().ok_or_else(|| Unread::from("it was not read"))?;
-    answer.map_err(|error| told(&error, permission))
+    answer.map_err(|error| told(&error, GIVE_ACCESS))
 }
 
 /// What could not be read; with the permission, if it is missing.

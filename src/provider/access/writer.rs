@@ -8,7 +8,7 @@ use log::Level;
 use serde_json::{Map, Value};
 
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::logging;
 use crate::model::access::Application;
@@ -20,8 +20,6 @@ use crate::provider::writer::Writer;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::plan::Reason;
-
-const APPLICATIONS_EDIT: &str = "give the token the permission Account: Access: Apps and Policies: Edit";
 
 /// What is needed to write applications.
 pub(in crate::provider) struct ApplicationWriter<'a> {
@@ -160,7 +158,7 @@ fn told(error: &Error) -> Reason {
     let text = format!("its Access application: {error}");
     match error {
         Error::Refused(_) => Reason::Cloudflare(text),
-        Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {APPLICATIONS_EDIT}").into()),
+        Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }
 }

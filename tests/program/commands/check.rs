@@ -1,11 +1,18 @@
 //! `check`: what is right and what is not, line by line.
 
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, NeverSetUp, Permission, Plan};
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Layout};
 use serde::Deserialize;
 use serde_json::json;
+use test_support::clock::ManualClock;
 use test_support::harness::{Harness, TOKEN};
+use test_support::log::Log;
+use test_support::process::built_program;
 
-use super::run;
+use super::{list, run};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +69,7 @@ fn a_check_of_what_is_right_says_so_line_by_line() {
             "ok connectors of home",
             "ok zone example.com",
             "ok records of example.com",
+            "untried Access",
             "ok ownership",
             "untried writing",
             "ok rate limit",
@@ -151,15 +159,19 @@ fn with_the_access_guard_a_check_reads_what_it_would() {
     assert_eq!(
         lines_of_access(&report),
         [
-            "ok Access: the team is my-team",
-            "ok Access applications: 1",
+            "ok Access: the team is my-team, with 1 applications",
             "ok Access applications of example.com: 0",
             "ok Access applications of example.org: 1",
         ],
         "{table}"
     );
-    assert!(report.ok && table.contains("costs 6 calls"), "{table}");
-    assert_eq!(lines_of_access(&check(&harness, &[]).0), [""; 0], "nobody asks without the guard");
+    assert!(report.ok && table.contains("costs 8 calls"), "{table}");
+    let unguarded = lines_of_access(&check(&harness, &[]).0);
+    assert_eq!(
+        unguarded,
+        ["ok Access: the team is my-team, with 1 applications"],
+        "nothing asks without the guard"
+    );
 }
 
 /// As a rule whose object names them would be told.
@@ -193,7 +205,7 @@ fn each_permission_that_the_access_guard_lacks_fails_the_check_by_name() {
     let organization = "Account: Access: Organizations, Identity Providers, and Groups: Read";
     for (missing, failed, remedy) in [
         (Permission::AccessOrganizationRead, vec!["Access"], organization),
-        (Permission::AccessRead, vec!["Access applications"], "Account: Access: Apps and Policies: Read"),
+        (Permission::AccessRead, vec!["Access"], "Account: Access: Apps and Policies: Edit"),
         (
             Permission::ZoneAccessRead,
             vec!["Access applications of example.com", "Access applications of example.org"],
@@ -209,6 +221,103 @@ fn each_permission_that_the_access_guard_lacks_fails_the_check_by_name() {
         let is_told = |line: &&Check| line.to_do.as_ref().is_some_and(|text| text.contains(remedy));
         assert!(lines.iter().all(is_told), "{table}");
     }
+}
+
+/// Each of them is missed only once the other one is there.
+#[test]
+fn where_both_permissions_of_access_are_missing_one_row_has_both_and_the_form_with_all_five() {
+    let (report, table) = check(&with_access(&[]), &[("DEFAULT_ACCESS_POLICY", "staff")]);
+    let failed: Vec<String> =
+        statuses(&report).into_iter().filter(|line| line.starts_with("failed")).collect();
+    assert_eq!(failed, ["failed Access"], "{table}");
+    let access = report.checks.iter().find(|check| check.what == "Access").expect("a row");
+    let to_do = access.to_do.as_deref().expect("a remedy");
+    for part in [
+        "Account: Access: Apps and Policies: Edit",
+        "Account: Access: Organizations, Identity Providers, and Groups: Read",
+        "%22argotunnel%22%2C%22type%22%3A%22edit%22%7D%2C%7B%22key%22%3A%22access%22%2C%22type%22%3A%22edit%22%7D%2C",
+        "%7B%22key%22%3A%22access_acct%22%2C%22type%22%3A%22read%22%7D%5D&accountId=*",
+    ] {
+        assert!(to_do.contains(part), "{part} is missing in {to_do}");
+    }
+}
+
+/// A record's comment says so by `!`; it has to be of the owner.
+#[test]
+fn access_that_cannot_be_read_fails_the_check_where_a_comment_of_ours_asks_for_it_and_is_untried_elsewhere() {
+    let harness = list::with_access();
+    list::publish(&harness, &[list::protected("web.example.com")]);
+    let (report, table) = check(&harness, &[]);
+    assert!(
+        lines_of_access(&report).contains(&"ok Access: the team is my-team, with 1 applications".to_owned()),
+        "{table}"
+    );
+    harness.cloudflare.edit(|cloudflare| {
+        only(cloudflare, &[Permission::ZoneRead, Permission::DnsEdit, Permission::TunnelEdit]);
+    });
+    for (owner, status) in [("default", "failed"), ("other", "untried")] {
+        let (report, table) = check(&harness, &[("OWNER_ID", owner)]);
+        let access = report.checks.iter().find(|check| check.what == "Access").expect("a row");
+        assert_eq!(access.status, status, "{table}");
+        let to_do = access.to_do.as_deref().expect("a remedy");
+        assert!(to_do.contains("Account: Access: Apps and Policies: Edit"), "{to_do}");
+    }
+}
+
+#[test]
+fn a_filter_that_takes_no_zone_is_one_mistake_before_what_follows_from_it() {
+    let variables = [("CF_ACCOUNT_ID", ""), ("DOMAIN_FILTER", "example.org")];
+    let (report, table) = check(&Harness::new(), &variables);
+    let expected = ["ok token", "failed zones", "untried account", "untried tunnels", "ok ownership"];
+    assert_eq!(statuses(&report)[..5], expected, "{table}");
+    assert_eq!(table.matches("correct DOMAIN_FILTER").count(), 1, "{table}");
+}
+
+/// A hundred zones take a minute.
+#[test]
+fn each_row_is_said_before_the_calls_for_the_next_one() {
+    let harness = Harness::new();
+    let clock = Log::default().marking(Arc::<ManualClock>::default());
+    let mut calls = Vec::new();
+    let say = &mut |row: &str| calls.push((row.to_owned(), harness.cloudflare.take_calls().len()));
+    let config = harness.config(&[]);
+    commands::check(config, clock, Layout::Lines, say).expect("its settings are right");
+    let calls_before = |what: &str| calls.iter().find(|(row, _)| row.contains(what)).expect("a row").1;
+    assert_eq!(
+        ["ok       token", "account", "tunnel home", "records of"].map(calls_before),
+        [1, 1, 2, 1],
+        "{calls:?}"
+    );
+}
+
+/// As a person sees it, through a terminal of util-linux.
+#[test]
+fn on_a_terminal_a_long_text_stands_below_its_row_the_remedy_on_a_line_and_the_form_below_the_table() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| only(cloudflare, &[Permission::ZoneRead]));
+    let command = format!("{} check", built_program().display());
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env_clear()
+        .envs([("CF_API_TOKEN", TOKEN), ("CF_TUNNEL_ID", "home"), ("PATH", "/usr/bin:/bin")])
+        .env("CF_API_BASE_URL", harness.cloudflare.base_url())
+        .stdin(Stdio::null())
+        .output()
+        .expect("util-linux is installed");
+    let text = String::from_utf8(output.stdout).expect("it is UTF-8").replace("\r\n", "\n");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let (table, below) = text.split_once("\n\n").expect("something stands below");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        table.contains("\nfailed   records of example.com\n    credentials not accepted, which need"),
+        "{text}"
+    );
+    assert!(
+        table.contains("\n    to do: give the token the permission Zone: DNS: Edit for this zone\n"),
+        "{text}"
+    );
+    assert!(table.ends_with("in which all three are to be filled in:\n    [1]"), "{text}");
+    assert!(below.starts_with("[1] https://dash.cloudflare.com/"), "{text}");
 }
 
 #[test]

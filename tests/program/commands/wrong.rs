@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cloudflare_emulator::Permission::{DnsEdit, TunnelEdit, ZoneRead};
 use cloudflare_emulator::{Cloudflare, ConfigSource, Plan, Token, TokenOwner, TokenStatus};
-use external_dns_cloudflare_tunnel_webhook::commands;
+use external_dns_cloudflare_tunnel_webhook::commands::{self, Layout};
 use serde_json::json;
 use test_support::clock::ManualClock;
 use test_support::harness::{Harness, TOKEN};
@@ -109,13 +109,13 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "no zone to tell the account from",
             |cloudflare| cloudflare.token_mut(TOKEN).zones = Some(Vec::new()),
             &[("CF_ACCOUNT_ID", "")],
-            ["failed", "account", "cannot be told", "CF_ACCOUNT_ID"],
+            ["failed", "zones", "the token sees none", "Zone: Zone: Read"],
         ),
         (
             "a filter that takes no zone to tell the account from",
             |_| (),
             &[("CF_ACCOUNT_ID", ""), ("DOMAIN_FILTER", "exmaple.com")],
-            ["failed", "account", "cannot be told", "correct DOMAIN_FILTER"],
+            ["failed", "zones", "the filters take none of the 1", "correct DOMAIN_FILTER"],
         ),
         (
             "another account",
@@ -269,8 +269,10 @@ fn an_api_that_is_not_there() {
     let config = Harness::new().config(&[("CF_API_BASE_URL", &unreachable)]);
     // Here, where the pauses between its calls take no time.
     let clock = Log::default().marking(Arc::<ManualClock>::default());
-    let report = commands::check(config, clock, false).expect("its settings are right");
-    let line = report.text.lines().next().expect("the token comes first");
+    let mut rows = String::new();
+    let report = commands::check(config, clock, Layout::Lines, &mut |row| rows += row);
+    let report = report.expect("its settings are right");
+    let line = rows.lines().next().expect("the token comes first");
     assert!(line.starts_with("failed") && line.contains("Cloudflare not reached"), "{line}");
     assert!(line.contains("CF_API_BASE_URL") && !report.is_well, "{line}");
 }
