@@ -45,8 +45,8 @@ pub struct Row {
     pub path: Option<String>,
     /// The object that asks for it.
     pub resource: Option<String>,
-    /// The group of the reason, `published`, `written`, `next turn`, `left out`, `no service`, `not sent`, `not ready` or
-    /// `note`.
+    /// The group of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`, `not ready`
+    /// or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
     pub refused: Option<String>,

@@ -30,6 +30,8 @@ const WRITTEN: &str = "written";
 
 const NEXT_TURN: &str = "next turn";
 
+const DRY_RUN: &str = "dry run";
+
 const NO_SERVICE: &str = "no service";
 
 const NOTE: &str = "note";
@@ -66,6 +68,8 @@ struct View<'a> {
     places: MutexGuard<'a, Places>,
     refusals: MutexGuard<'a, Said<Refusal>>,
     request: MutexGuard<'a, LastRequest>,
+    /// What a dry run did not write.
+    unwritten: MutexGuard<'a, Said<LogLine>>,
 }
 
 impl View<'_> {
@@ -84,15 +88,23 @@ impl View<'_> {
         })
     }
 
-    /// The state of those places of a hostname that are neither published nor refused, if there are any.
-    fn rest(&self, hostname: &str, stands: &dyn Fn(&Place) -> bool) -> Option<(&'static str, &str)> {
+    /// The row of those places of a hostname that are neither published nor refused, if there are any.
+    fn rest(&self, hostname: &str, stands: &dyn Fn(&Place) -> bool) -> Option<Row> {
         let refusals = self.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused =
             |place: &Place| refused.iter().any(|path| path.is_none_or(|path| place.has_path(path)));
         let is_open = |place: &&Place| place.is_sent() && (place.differs() || !stands(place));
         let open = self.places.of(hostname).iter().filter(is_open).find(|place| !is_refused(place))?;
-        Some(self.state(open.hostname))
+        let (state, what) = self.state(open.hostname);
+        let lines = self.unwritten.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
+        let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
+        let writes: Vec<String> = lines.map(|(line, _)| write(line).trim_end().to_owned()).collect();
+        Some(if writes.is_empty() {
+            row(hostname, state, what.to_owned())
+        } else {
+            row(hostname, DRY_RUN, format!("without DRY_RUN: {}", writes.join("; ")))
+        })
     }
 
     /// The state of what is neither published nor refused of a hostname.
@@ -135,9 +147,7 @@ impl Provider {
             let left_out = self.left_out(None);
             let count = rows.len() + status.refused + status.waiting + left_out.len();
             let names = view.places.unpublished().iter();
-            let rest = names.filter_map(|name| Some((name, view.rest(name, &|_| true)?)));
-            let rest = rest.filter(|(_, (state, _))| *state != WRITTEN);
-            let rest = rest.map(|(name, (state, what))| row(name, state, what.to_owned()));
+            let rest = names.filter_map(|name| view.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
             let refused = view.refusals().map(refused);
             status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
             return status;
@@ -148,8 +158,7 @@ impl Provider {
         let is_there = |place: &Place, one: &Published| one.stands && place.has_path(&one.path);
         let stands =
             |place: &Place| standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(place, one)));
-        let rest = view.rest(&hostname, &stands);
-        rows.extend(rest.map(|(state, what)| row(&hostname, state, what.to_owned())));
+        rows.extend(view.rest(&hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
             let mut places = view.places.of(&hostname).iter();
             let is_published = places.any(|place| is_there(place, one) && !place.differs());
@@ -183,7 +192,7 @@ impl Provider {
     fn view(&self) -> View<'_> {
         let state = &self.writer.state;
         let (refusals, request) = (lock(&state.refusals), lock(&state.last_request));
-        View { places: lock(&self.places), refusals, request }
+        View { places: lock(&self.places), refusals, request, unwritten: lock(&state.said_dry_run) }
     }
 
     fn counts(&self) -> Status {

@@ -26,8 +26,6 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::{Plan, Reason, Refusal};
 use crate::webhook::Failure;
 
-const NOT_WRITTEN: &str = "DRY_RUN is set, so nothing is written";
-
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) client: Arc<Client>,
@@ -48,7 +46,7 @@ pub(super) struct State {
     pub(super) refusals: Mutex<Said<Refusal>>,
     pub(super) last_request: Mutex<LastRequest>,
     pub(super) said_notes: Mutex<Said<LogLine>>,
-    said_dry_run: Mutex<Said<LogLine>>,
+    pub(super) said_dry_run: Mutex<Said<LogLine>>,
     /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
     pub(super) was_asked: AtomicBool,
     /// The places of our applications for which nothing answered at the last look; true if that was so at the look before as
@@ -128,12 +126,8 @@ impl Writer {
     fn last_request(&self, changes: &Changes, plan: &Plan, done: &Done) -> LastRequest {
         let asked = if self.is_dry_run { BTreeSet::new() } else { asked(changes) };
         let left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
-        let refused = done.refusals.first().map(|refusal| refusal.reason.to_string());
-        LastRequest {
-            asked,
-            left,
-            failure: refused.or_else(|| self.is_dry_run.then(|| NOT_WRITTEN.to_owned())),
-        }
+        let failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        LastRequest { asked, left, failure }
     }
 
     /// Logs what a dry run does not write.

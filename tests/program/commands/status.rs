@@ -276,14 +276,28 @@ fn while_cloudflare_cannot_be_read_that_is_what_a_hostname_and_everything_wait_f
 }
 
 #[test]
-fn in_a_dry_run_a_hostname_waits_and_says_so() {
+fn in_a_dry_run_a_hostname_says_what_would_be_written_of_each_path() {
     let harness = Harness::new();
     let (process, external_dns) = Process::start_ready(&harness, &[("DRY_RUN", "true")]);
-    external_dns.run_loop(&[published("web.example.com", "http://web:80")]).expect("answered");
-    let said = status(&process, &["web.example.com"]);
-    assert!(said.code == Some(1) && said.out.contains("DRY_RUN is set"), "{}", said.out);
-    let all = status(&process, &[]);
-    assert!(all.code == Some(1) && all.out.contains("DRY_RUN is set"), "{}", all.out);
+    let api = [("tunnel-service", "http://api:80"), ("tunnel-path-prefix", "/api")];
+    let desired = [
+        published("web.example.com", "http://web:80"),
+        endpoint("web.example.com", &api),
+        published("other.example.com", "http://other:80"),
+    ];
+    external_dns.run_loop(&desired).expect("answered");
+    for (arguments, hostnames) in [(&["web.example.com"][..], 1), (&[], 2), (&["other.example.com"], 1)] {
+        let said = status(&process, arguments);
+        let rows = rows(&said);
+        assert_eq!((said.code, rows.len()), (Some(1), hostnames), "{}", said.out);
+        for row in rows {
+            assert_eq!(row[3], "dry run", "{row:?}");
+            assert!(row[5].starts_with("without DRY_RUN: record created, target="), "{row:?}");
+            let of_web = ["service=\"http://web:80\"", "service=\"http://api:80\" ^/api(/|$)"];
+            let is_whole = of_web.map(|part| row[5].contains(part));
+            assert_eq!(is_whole, [row[0] == "web.example.com"; 2], "{row:?}");
+        }
+    }
 }
 
 #[test]
