@@ -360,7 +360,7 @@ pictures folder='docs/pictures':
         --command 'cargo run --example demo' \
         --title 'What the demo prints' \
         --description 'A terminal in which the demo runs. An Ingress gets an annotation, and a rule and a record come. Two more Ingresses get an option of cloudflared and a login. An annotation with a mistake is refused, and a lost annotation opens nothing. At the end the Ingresses are deleted, their rules and records go, and what was made by hand is as it was.' \
-        --cut '' '== An Ingress' \
+        --cut '' 'The webhook, an emulator' \
         --cut 'WARN' '  + rule' \
         --cut '== The service' '== An annotation' \
         --cut '  - ingress/shop/api   external-dns.kubernetes.io/target' '' \

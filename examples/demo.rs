@@ -52,6 +52,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Problem> {
+    println!("The webhook, an emulator of Cloudflare and ExternalDNS's requests run in this process.");
+    println!("Nothing leaves it, and no account is needed.");
     let harness = Harness::new();
     harness.add_foreign();
     harness.cloudflare.edit(|cloudflare| {
