@@ -70,7 +70,7 @@ func TestTheQuickStart(t *testing.T) {
 
 var (
 	// A command that is the kubelet's to answer.
-	aboutContainers = regexp.MustCompile(`^kubectl -n (\S+) (logs|exec) deployment/(\S+) -c (\S+)(?: -- (.+))?$`)
+	aboutContainers = regexp.MustCompile(`^kubectl -n (\S+) (logs|exec)(?: -it)? deploy(?:ment)?/(\S+) -c (\S+)(?: -- (.+))?$`)
 	// A visit.
 	opens = regexp.MustCompile(`^curl https://([^/\s]+)(/\S*)?$`)
 	// An object that is published already gets another service.
