@@ -29,6 +29,9 @@ pub enum Command {
     Version,
 }
 
+/// A longer name of a flag may be a secret. Cloudflare's tokens and keys have 37 characters or more.
+const NAME_MAX_BYTES: usize = 36;
+
 const STATUS: &str = "status";
 
 const TUNNEL: &str = "tunnel";
@@ -196,14 +199,14 @@ fn settings_help() -> String {
 fn unknown(given: &str) -> String {
     let (name, _) = given.split_once('=').unwrap_or((given, ""));
     let (kind, known) = if name.starts_with('-') {
-        ("flag", nearest_flag(name).or_else(|| Some("--help".to_owned())))
+        ("flag", nearest_flag(name).or_else(|| (name.len() <= NAME_MAX_BYTES).then(|| "--help".to_owned())))
     } else {
         let command = nearest(name, COMMANDS.iter().map(|(known, _)| *known), name.len() / 3);
         ("command", command.map(str::to_owned).or_else(|| nearest_flag(name)))
     };
     match known {
         Some(known) => format!("{} is no {kind} of this program; see {known}", quoted(name)),
-        None => "there is no such command; see --help".to_owned(),
+        None => format!("there is no such {kind}; see --help"),
     }
 }
 
@@ -295,6 +298,7 @@ mod tests {
             (&["owner-id"], "\"owner-id\" is no command of this program; see --owner-id"),
             (&["help"], "there is no such command; see --help"),
             (&["everything"], "there is no such command; see --help"),
+            (&["--a-token-of-forty-characters-as-they-have"], "there is no such flag; see --help"),
             (&[""], "there is no such command; see --help"),
             (&["check", "list"], "there is more than one command; see --help"),
             (

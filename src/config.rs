@@ -149,6 +149,7 @@ impl Config {
         let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
+        reader.refuse_misplaced_secrets();
         let (base_url, proxy) = reader.api_base_url();
         let ca_file = reader.ca_file();
         let api_addresses = reader.api_addresses();
@@ -179,7 +180,7 @@ impl Config {
         let provider = ProviderSettings {
             policy,
             account: reader.account(),
-            tunnels: reader.tunnels(credentials.as_ref()),
+            tunnels: reader.tunnels(),
             zone_ids: reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect(),
             dry_run: reader.boolean("DRY_RUN"),
             allow_local_config: reader.boolean("ALLOW_LOCAL_CONFIG"),

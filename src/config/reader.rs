@@ -14,7 +14,7 @@ use super::{Kind, LINES, SETTINGS, Setting, Variables};
 use crate::limits;
 use crate::model::text::{nearest, quoted};
 use crate::regular_file;
-use crate::secret::Secret;
+use crate::secret::{Secret, redact};
 
 /// The settings that were given, and what is to be said of them.
 pub(super) struct Reader<'a> {
@@ -117,6 +117,19 @@ impl<'a> Reader<'a> {
                     self.mistake(own, format_args!("and {further} differ; keep {own}"));
                 }
                 Some(own) => self.warnings.push(format!("{further} is ignored beside {own}")),
+            }
+        }
+    }
+
+    /// Refuses settings with the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
+    pub(super) fn refuse_misplaced_secrets(&mut self) {
+        let is_open = |setting: &&Setting| setting.kind != Kind::Secret && setting.variable != LINES;
+        for Setting { variable, .. } in SETTINGS.iter().filter(is_open) {
+            if self.text(variable).is_some_and(|text| redact(text) != text) {
+                self.mistake(
+                    variable,
+                    "has the token or the key in it, whose place is CF_API_TOKEN or CF_API_KEY",
+                );
             }
         }
     }

@@ -83,15 +83,12 @@ impl<'a> Reader<'a> {
         Some(Credentials::Key { key: secret?, email: email?.into() })
     }
 
-    pub(super) fn tunnels(&mut self, credentials: Option<&Credentials>) -> Vec<Box<str>> {
+    pub(super) fn tunnels(&mut self) -> Vec<Box<str>> {
         let tunnels = self.list("CF_TUNNEL_ID");
         // A tunnel that is not found is named on /readyz.
-        let is_secret = |tunnel: &&str| credentials.is_some_and(|known| *tunnel == known.secret().expose());
         if tunnels.is_empty() {
             let problem = "is missing: the id or the name of the tunnel that hostnames are published through";
             self.mistake("CF_TUNNEL_ID", problem);
-        } else if tunnels.iter().any(is_secret) {
-            self.mistake("CF_TUNNEL_ID", "is the token or key; allowed is the id or the name of a tunnel");
         } else if tunnels.iter().any(|tunnel| tunnel.len() > TUNNEL_NAME_MAX_BYTES) {
             let problem = "has an entry that is too long for an id or a name: is it the token that cloudflared runs with?";
             self.mistake("CF_TUNNEL_ID", problem);
