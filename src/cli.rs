@@ -371,7 +371,6 @@ mod tests {
             ("--policy=sync", "--help"),
             ("--source=ingress", "--help"),
             ("-x", "--help"),
-            (&format!("--{}", "x".repeat(100_000)), "--help"),
         ] {
             let text = mistake(&[given]);
             let (flag, _) = given.split_once('=').unwrap_or((given, ""));
