@@ -1,7 +1,7 @@
 //! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
 //!
 //! This folder purely edits a document that has other authors too. It decides where a rule of ours stands, what changes
-//! in a rule, and what is valid; it is told who owns a rule. It must not know HTTP, ExternalDNS or Cloudflare's client.
+//! in a rule, and what is valid; it is told which rules are ours. It must not know HTTP, ExternalDNS or Cloudflare's client.
 //!
 //! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared itself accepts and matches; it was made by
 //! running cloudflared 2026.8.2.

@@ -30,7 +30,7 @@ pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 // refused.
 
 /// The largest body read from ExternalDNS. One object with 256 KiB of annotations on a hundred hostnames makes so much,
-/// and must not keep everybody else from being served.
+/// and must not keep others from being served.
 pub const REQUEST_BODY_MAX_BYTES: usize = 28 * 1024 * 1024;
 
 /// A larger body is read while no other such body is. Some 1,000 hostnames are this large.
@@ -223,7 +223,7 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
 /// With fewer calls left, a refused group waits for the next request, and no more than one Access application is written
 /// in a request. Of more calls, a request uses two thirds of the surplus for applications. One object can ask for much
-/// of either, loops may come every few seconds, and the rest is for everybody's reads and writes.
+/// of either, loops may come every few seconds, and the rest is for all other reads and writes.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
 // Work beside requests: log lines, changing credentials, and readiness.

@@ -69,7 +69,7 @@ impl Client {
     /// All applications of an account or a zone, ordered by id.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] also for a list that has fewer than it says there are, as members get it who may not see
+    /// [`Error::Unreadable`] also for a list that has fewer than it says there are, as a member gets it that may not see
     /// all of them.
     pub fn access_applications(
         &self,

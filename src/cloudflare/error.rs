@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// True if the same call may succeed later without anybody changing anything.
+    /// True if the same call may succeed later though nothing is changed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,

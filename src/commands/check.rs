@@ -230,7 +230,7 @@ impl Check<'_> {
                 self.note(
                     Status::Warning,
                     &what,
-                    "none: nobody reaches its hostnames",
+                    "none: no visitor reaches its hostnames",
                     "run cloudflared for it",
                 );
             }
@@ -334,7 +334,9 @@ impl Check<'_> {
             Some(state) => self.note(
                 Status::Warning,
                 &what,
-                format!("{state}, {plan} plan: nobody reaches what is published in it until it is active"),
+                format!(
+                    "{state}, {plan} plan: no visitor reaches what is published in it until it is active"
+                ),
                 "",
             ),
         }

@@ -8,7 +8,7 @@ use super::{Layout, Report, table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
-    /// It works, but somebody should know.
+    /// It works, with something that an operator should know.
     Warning,
     Failed,
     /// It could not be tried.

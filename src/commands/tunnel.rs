@@ -174,7 +174,7 @@ impl Search<'_> {
         {
             return Ok((tunnel.clone(), true));
         }
-        // Somebody else was faster, or nobody knows.
+        // Another process was faster, or the answer was lost.
         let is_taken = answer.as_ref().is_err_and(is_name_taken);
         let problem = match answer {
             Ok(tunnel) => {
@@ -184,7 +184,7 @@ impl Search<'_> {
                 return Err(format!("{error}; choose another name, or delete a tunnel that is not needed"));
             }
             Err(error) if is_taken => format!(
-                "{error}; but account {} lists none called {:?}: a WARP Connector may have the name, or somebody may \
+                "{error}; but account {} lists none called {:?}: a WARP Connector may have the name, or another process may \
                  be deleting it; try again, or choose another name",
                 self.account, self.wanted
             ),

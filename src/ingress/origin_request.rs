@@ -346,7 +346,7 @@ mod tests {
             ("required alone", vec![required]),
             ("required without tags", vec![required, team]),
             ("required without a team", vec![required, tag]),
-            ("a team and tags, and nobody says whether", vec![team, tag]),
+            ("a team and tags, and no word whether", vec![team, tag]),
             ("a word that is no boolean", vec![("webhook/access-required", "yes"), team, tag]),
             ("an empty value", vec![("webhook/access-required", ""), team, tag]),
             ("an empty list of tags", vec![required, team, ("webhook/access-aud-tag", " , ")]),

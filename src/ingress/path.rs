@@ -96,7 +96,7 @@ impl PathPattern {
     }
 
     /// True if a rule with the expression `path` takes every path that `other` matches, as far as their texts tell. Both
-    /// may be anybody's.
+    /// may be of a foreign rule.
     pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()

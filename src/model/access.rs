@@ -1,4 +1,4 @@
-//! Cloudflare Access: who protects what, as its API tells it.
+//! Cloudflare Access: applications and policies, as its API tells them.
 
 use std::fmt;
 

@@ -416,8 +416,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// True if another group may be sent, of which `writes` were since there was `time`. The calls are shared by everybody,
-/// and the later steps need time.
+/// True if another group may be sent, of which `writes` were since there was `time`. All requests share the calls, and
+/// the later steps need time.
 fn may_halve(writes: usize, calls_left: u32, time: Duration, time_left: Duration) -> bool {
     writes < HALVING_WRITES_MAX
         && calls_left >= limits::SHARED_CALLS_LEFT_MIN

@@ -62,7 +62,7 @@ impl Writer {
         let outcome = request.carry_out();
         self.client.set_writing(false);
         if outcome.is_err() {
-            // What is not done may be what answers for them.
+            // A rule that this request was to write may need them.
             lock(&self.state.left_applications).clear();
         }
         outcome

@@ -22,7 +22,7 @@ pub type Said<'e> = (&'e str, &'e str);
 pub struct Part<'e> {
     /// The group; empty for properties without one.
     pub group: &'e str,
-    /// Sorted and without duplicates, so that the same one of two with one name is read first, whoever sent them.
+    /// Sorted and without duplicates, so that the same one of two with one name is read first, in whatever order they came.
     pub said: Vec<Said<'e>>,
     /// True if the group has a path of its own, or the properties have no group.
     pub has_place: bool,

@@ -1,6 +1,6 @@
 //! Reads what an endpoint asks for, in the same way for `adjust` and `plan`.
 //!
-//! Anybody who may write an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
+//! The author of an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
 //! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for.
 
 mod part_reader;

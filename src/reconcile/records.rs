@@ -43,7 +43,7 @@ const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: ev
 pub struct Shown {
     /// Sorted by name, type and set identifier.
     pub endpoints: Vec<Endpoint>,
-    /// Records of our owner that another instance seems to serve, zones that nobody reaches, tunnels with surprises.
+    /// Records of our owner that another instance seems to serve, zones that no visitor reaches, tunnels with surprises.
     pub notes: Vec<Note>,
     /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
     pub unprotected: usize,
@@ -144,13 +144,13 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     used.map(|zone| &zone.zone).filter_map(|zone| {
         let state = idle_state(zone)?;
         let text = format!(
-            "the zone is {state}: hostnames in it are published, but nobody reaches them there until it is active"
+            "the zone is {state}: hostnames in it are published, but no visitor reaches them there until it is active"
         );
         Some(Note::about(&zone.name, text))
     })
 }
 
-/// The state of a zone in which nobody reaches what is published; `None` if it is active.
+/// The state of a zone in which no visitor reaches what is published; `None` if it is active.
 pub fn idle_state(zone: &Zone) -> Option<&str> {
     match &*zone.status {
         _ if zone.paused => Some("paused"),

@@ -164,7 +164,7 @@ impl ZoneSnapshot {
         &*self.zone.status == ZONE_ACTIVE
     }
 
-    /// True if other name servers answer for `name`: below NS records nobody asks for a zone's own records.
+    /// True if other name servers answer for `name`: below NS records no resolver asks for a zone's own records.
     fn delegates(&self, name: &str) -> bool {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.')
@@ -279,7 +279,7 @@ impl Snapshot {
     }
 
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
-    /// serve. A record that may stand beside a CNAME is never ours, even if somebody copied our comment there.
+    /// serve. A record that may stand beside a CNAME is never ours, even if our comment was copied there.
     pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
         if record.read_only || !is_address(record) {
             return None;
@@ -325,7 +325,7 @@ impl Snapshot {
         rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
     }
 
-    /// The rules of a hostname, whoever owns them, with their tunnels.
+    /// The rules of a hostname, ours and foreign ones, with their tunnels.
     pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(&'s TunnelId, &'s Rule)> {
         let tunnels = self.tunnels.iter();
         tunnels

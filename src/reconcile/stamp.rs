@@ -1,4 +1,4 @@
-//! The stamp: what a DNS record's comment says about who owns the record and which rules of its hostname.
+//! The stamp: what a DNS record's comment says of the record's owner, and of the rules of its hostname.
 //!
 //! ```text
 //! external-dns owner=default resource=ingress/shop/web h=9ab rules=k3f | a human's text

@@ -55,6 +55,6 @@ mod tests {
         });
         drop(first);
         assert!(waiting.join().expect("it waits quietly"));
-        assert!(seats.take(Duration::ZERO).is_some(), "the one who waited has left");
+        assert!(seats.take(Duration::ZERO).is_some(), "the waiting thread has left");
     }
 }

@@ -1,6 +1,6 @@
 //! Compares expressions by their text: it decides which of two covers the other, and which stands in front.
 //!
-//! The expressions may be anybody's, outside the common subset, or invalid. It concludes only what the text proves.
+//! The expressions may be of foreign rules, outside the common subset, or invalid. It concludes only what the text proves.
 
 use std::cmp::Reverse;
 use std::iter::{self, Peekable};
@@ -94,7 +94,7 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
-/// The beginning of every path that an anchored expression matches; `None` if the expression, which may be anybody's
+/// The beginning of every path that an anchored expression matches; `None` if the expression, which may be a foreign rule's
 /// and invalid, is not surely anchored.
 fn literal_beginning(text: &str) -> Option<String> {
     let rest = text.strip_prefix("(?i)").unwrap_or(text);

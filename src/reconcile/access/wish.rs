@@ -25,7 +25,7 @@ pub enum AccessWish {
     /// Nothing. What is protected stays so.
     #[default]
     Silent,
-    /// Everybody is to reach it.
+    /// Every visitor is to reach it.
     Open,
     /// An application of its own.
     Protected(ProtectionWish),

@@ -134,7 +134,7 @@ impl Judge<'_> {
         namespace::holder(name, snapshot, settings).ok()?.or_else(of_free)
     }
 
-    /// Says no where another namespace may have the hostname. What is refused so protects and opens nothing for others.
+    /// Says no where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::digest_of);
         if !self.settings.policy.namespace_guard || asking.is_some() && asking == request.entitled {

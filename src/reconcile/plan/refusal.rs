@@ -60,7 +60,7 @@ pub enum Reason {
         /// `A`, `CNAME`, …
         kind: Box<str>,
         content: Box<str>,
-        /// The comment, which may tell who made it.
+        /// The comment, which may tell its origin.
         comment: Box<str>,
         /// What Cloudflare tells of it besides.
         nature: RecordNature,

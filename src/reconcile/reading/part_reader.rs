@@ -163,7 +163,7 @@ impl PartReader<'_, '_> {
                 self.fault(ACCESS_SESSION_DURATION, format!("is set, but no policy by {ACCESS_POLICY}"));
             }
             if text.is_some() && !settings.policy.access_opt_out {
-                let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets nobody open a hostname");
+                let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
                 self.fault(ACCESS_POLICY, problem);
             }
             return Ok(if text.is_some() { AccessWish::Open } else { AccessWish::Silent });

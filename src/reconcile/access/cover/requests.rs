@@ -83,7 +83,7 @@ impl<'a> Requests<'a> {
     }
 
     /// True if a destination that may meet the requests surely gives way to those for the prefix itself: it has the
-    /// same host and a shorter path. Nobody knows this of wildcards.
+    /// same host and a shorter path. Of wildcards no document says this.
     fn is_above(&self, Destination { host, path }: &Destination) -> bool {
         **host == *self.hostname
             && !host.contains('*')
