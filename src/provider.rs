@@ -32,7 +32,7 @@ use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::{Places, Said};
+use crate::provider::memory::{MarkedEndpoints, Said};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
@@ -56,7 +56,7 @@ pub struct Provider {
     resolved: Mutex<Option<Arc<Resolved>>>,
     adjustments: Adjustments,
     writer: Writer,
-    places: Mutex<Places>,
+    endpoints: Mutex<MarkedEndpoints>,
     said_notes: Mutex<Said<LogLine>>,
     first_loop: Once,
 }
@@ -84,7 +84,7 @@ impl Provider {
             resolved: Mutex::default(),
             adjustments: Adjustments::default(),
             writer: Writer { client, clock, metrics, readings, is_dry_run, state },
-            places: Mutex::default(),
+            endpoints: Mutex::default(),
             said_notes: Mutex::default(),
             first_loop: Once::new(),
         }
@@ -128,7 +128,7 @@ impl Service for Provider {
         for line in news {
             logging::log(Level::Warn, module_path!(), &line);
         }
-        lock(&self.places).show(&shown.endpoints, self.writer.clock.unix_seconds());
+        lock(&self.endpoints).show(&shown.endpoints, self.writer.clock.unix_seconds());
         self.say_first_loop();
         Ok(shown.endpoints)
     }
@@ -138,7 +138,7 @@ impl Service for Provider {
         let last = self.writer.readings.last();
         let adjusted =
             self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
-        lock(&self.places).send(&adjusted.endpoints);
+        lock(&self.endpoints).send(&adjusted.endpoints);
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last, settings);

@@ -15,7 +15,7 @@ use log::Level;
 
 use self::groups::Groups;
 use self::ledger::{Done, Ledger};
-use self::work::{Piece, Place, Step, steps};
+use self::work::{Piece, Step, Target, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{ApiRejection, Error};
 use crate::ingress::RuleEdit;
@@ -38,7 +38,7 @@ const ZONE_IS_FULL: &str =
 /// and five loops in five minutes must not use more than half of `RATE_CALLS`.
 const HALVING_WRITES_MAX: usize = 48;
 
-/// Pages in a row, each in place of the answer to a single piece, after which the rest of the place waits: the content
+/// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
 /// is not the cause.
 const PAGES_MAX: usize = 2;
 
@@ -58,8 +58,8 @@ pub(super) struct Execution<'a> {
     tried: BTreeSet<&'a TunnelId>,
     /// The hostnames of which nothing is written, because a tunnel cannot be.
     unwritable: Vec<&'a HostPlan>,
-    /// The places to which something was sent; false if their work is not decided.
-    places: BTreeMap<Place<'a>, bool>,
+    /// The targets to which something was sent; false if their work is not decided.
+    targets: BTreeMap<Target<'a>, bool>,
     /// The writes that looked for the bad pieces of a refused group.
     halving_writes: usize,
     /// The zones whose quota is used up, with the answer that said so.
@@ -68,12 +68,12 @@ pub(super) struct Execution<'a> {
 }
 
 /// The result of a write.
-enum Sent {
+enum Verdict {
     /// It is done, or there was nothing to do.
     Done,
     /// Cloudflare, or something before it, refused the content.
     Refused(ApiRejection),
-    /// Nothing can be written to that place now, whatever its content.
+    /// Nothing can be written to that target now, whatever its content.
     Barred(Reason),
 }
 
@@ -99,18 +99,18 @@ impl<'a> Execution<'a> {
             missed: BTreeMap::new(),
             tried: BTreeSet::new(),
             unwritable: Vec::new(),
-            places: BTreeMap::new(),
+            targets: BTreeMap::new(),
             halving_writes: 0,
             full_zones: BTreeMap::new(),
             record_counts,
         }
     }
 
-    /// Carries out every stage. Hostnames with work at a place whose last write failed come after all others, because a
-    /// place that does not answer can use up a request's time.
+    /// Carries out every stage. Hostnames with work at a target whose last write failed come after all others, because a
+    /// target that does not answer can use up a request's time.
     pub(super) fn run(mut self) -> (Done, Result<(), Error>) {
         let is_failing =
-            |host: &&HostPlan| steps(host).any(|((_, place), _)| self.waiting_work.is_failing(place.key()));
+            |host: &&HostPlan| steps(host).any(|((_, target), _)| self.waiting_work.is_failing(target.key()));
         let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
             self.plan.hosts.iter().partition(is_failing);
         let mut outcome = Ok(());
@@ -130,9 +130,9 @@ impl<'a> Execution<'a> {
             self.ledger.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
         }
         self.waiting_work.unfinished = self.ledger.unfinished(&self.waiting_work.unfinished);
-        for (place, _) in self.places.iter().filter(|(_, is_decided)| **is_decided) {
-            self.waiting_work.forget(place.key());
-            self.waiting_work.forget(place.edits_key());
+        for (target, _) in self.targets.iter().filter(|(_, is_decided)| **is_decided) {
+            self.waiting_work.forget(target.key());
+            self.waiting_work.forget(target.edits_key());
         }
         (self.ledger.done, outcome)
     }
@@ -142,17 +142,17 @@ impl<'a> Execution<'a> {
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
-        failing.retain(|tunnel| self.waiting_work.is_failing(Place::Tunnel(tunnel).key()));
+        failing.retain(|tunnel| self.waiting_work.is_failing(Target::Tunnel(tunnel).key()));
         for tunnel in failing {
             let mut edited = hosts.to_vec();
             edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
-            let key = Place::Tunnel(tunnel).edits_key();
+            let key = Target::Tunnel(tunnel).edits_key();
             let paused = self.waiting_work.reason(key, key, self.snapshot, self.writer.clock.now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
                 continue;
             };
-            self.set_failing(Place::Tunnel(tunnel), reason.clone());
+            self.set_failing(Target::Tunnel(tunnel), reason.clone());
             for host in edited {
                 self.ledger.leave_out(&host.hostname, reason.clone());
                 self.unwritable.push(host);
@@ -168,27 +168,27 @@ impl<'a> Execution<'a> {
             if stage == Stage::Unstamp {
                 self.leave_out_missed(hosts);
             }
-            let mut by_place: BTreeMap<Place<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for ((at, place), piece) in hosts.iter().copied().flat_map(steps) {
+            let mut by_target: BTreeMap<Target<'a>, Vec<Piece<'a>>> = BTreeMap::new();
+            for ((at, target), piece) in hosts.iter().copied().flat_map(steps) {
                 if at == stage {
-                    by_place.entry(place).or_default().push(piece);
+                    by_target.entry(target).or_default().push(piece);
                 }
             }
-            for (place, mut pieces) in by_place {
+            for (target, mut pieces) in by_target {
                 // What stands beside a refused piece would get the requests of a rule that is not there, or was meant
                 // to go for it. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_dropped(piece.hostname));
                 if pieces.is_empty() {
                     continue;
                 }
-                self.places.entry(place).or_insert(true);
-                let written = self.write_all((stage, place), &pieces);
+                self.targets.entry(target).or_insert(true);
+                let written = self.write_all((stage, target), &pieces);
                 if let Err(error) = &written {
-                    self.places.insert(place, false);
+                    self.targets.insert(target, false);
                     if ends_run(error) {
                         return written;
                     }
-                    self.leave_failing(place, &pieces, error);
+                    self.leave_failing(target, &pieces, error);
                 }
                 outcome = outcome.and(written);
             }
@@ -210,33 +210,33 @@ impl<'a> Execution<'a> {
     }
 
     /// A write failed, whatever it was to write.
-    fn leave_failing(&mut self, place: Place<'a>, pieces: &[Piece<'a>], error: &Error) {
+    fn leave_failing(&mut self, target: Target<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
-        let reason = self.failed(place, hostnames.len(), error);
+        let reason = self.failed(target, hostnames.len(), error);
         let plan = self.plan;
         self.ledger.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
-        // Another attempt helps where an answer was lost. At a place that failed before, it would cost the calls of all.
+        // Another attempt helps where an answer was lost. At a target that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
-        self.ledger.done.fails_anew |= !memory.is_failing(place.key());
-        self.set_failing(place, reason);
+        self.ledger.done.fails_anew |= !memory.is_failing(target.key());
+        self.set_failing(target, reason);
     }
 
-    /// A write of the place failed.
-    fn set_failing(&mut self, place: Place<'a>, reason: Reason) {
+    /// A write of the target failed.
+    fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
         let now = self.writer.clock.now();
-        self.places.insert(place, false);
-        self.waiting_work.set_failing(place.key(), now);
-        if matches!(place, Place::Tunnel(tunnel) if self.tried.contains(tunnel)) {
-            self.waiting_work.pause(place.edits_key(), reason, now);
+        self.targets.insert(target, false);
+        self.waiting_work.set_failing(target.key(), now);
+        if matches!(target, Target::Tunnel(tunnel) if self.tried.contains(tunnel)) {
+            self.waiting_work.pause(target.edits_key(), reason, now);
         }
     }
 
     /// The reason why nothing was written, once it is logged.
-    fn failed(&self, place: Place<'_>, hostnames: usize, error: &Error) -> Reason {
+    fn failed(&self, target: Target<'_>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-        let text = format!("a write to {} {outcome}: {error}", self.name_of(place));
-        let line = self.line_of(place).word("hostnames", &hostnames).text(&*text);
-        let level = if self.waiting_work.is_failing(place.key()) { Level::Debug } else { Level::Warn };
+        let text = format!("a write to {} {outcome}: {error}", self.name_of(target));
+        let line = self.line_of(target).word("hostnames", &hostnames).text(&*text);
+        let level = if self.waiting_work.is_failing(target.key()) { Level::Debug } else { Level::Warn };
         logging::log(level, module_path!(), &line);
         Reason::Failed(text)
     }
@@ -259,11 +259,11 @@ impl<'a> Execution<'a> {
             self.halving_writes += usize::from(search.is_some());
             let mut ends = None;
             match self.send(step, &sent)? {
-                Sent::Done => {
+                Verdict::Done => {
                     pages = 0;
                     groups.passed();
                 }
-                Sent::Refused(answer) => {
+                Verdict::Refused(answer) => {
                     search = search.or_else(|| Some(self.time_left()));
                     pages = if answer.is_of_cloudflare() { 0 } else { pages };
                     groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
@@ -279,7 +279,7 @@ impl<'a> Execution<'a> {
                     }
                     groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
                 }
-                Sent::Barred(reason) => {
+                Verdict::Barred(reason) => {
                     self.ledger.leave_out_all(&sent, &reason);
                     ends = Some(reason);
                 }
@@ -298,56 +298,56 @@ impl<'a> Execution<'a> {
             let rest = groups.give_up();
             if !rest.is_empty() {
                 self.ledger.leave_out_all(&rest, &reason);
-                self.places.insert(step.1, false);
+                self.targets.insert(step.1, false);
             }
         }
     }
 
-    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Sent, Error> {
+    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Verdict, Error> {
         self.check_time()?;
-        let (stage, place) = step;
-        let sent = match place {
-            Place::Tunnel(tunnel) => {
+        let (stage, target) = step;
+        let sent = match target {
+            Target::Tunnel(tunnel) => {
                 let sent = self.send_edits(step, tunnel, pieces);
-                if let Ok(Sent::Barred(reason)) = &sent {
-                    self.set_failing(place, reason.clone());
+                if let Ok(Verdict::Barred(reason)) = &sent {
+                    self.set_failing(target, reason.clone());
                 }
                 sent
             }
-            Place::Zone(zone) => match self.full_zones.get(zone).cloned() {
+            Target::Zone(zone) => match self.full_zones.get(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);
-                    Ok(Sent::Done)
+                    Ok(Verdict::Done)
                 }
                 _ => self.send_batch(stage, zone, pieces),
             },
         }?;
-        if let Sent::Refused(answer) = &sent {
+        if let Verdict::Refused(answer) = &sent {
             let line = self
-                .line_of(place)
+                .line_of(target)
                 .word("hostnames", &pieces.len())
-                .text(format!("a write to {} was refused: {answer}", self.name_of(place)));
+                .text(format!("a write to {} was refused: {answer}", self.name_of(target)));
             logging::log(Level::Debug, module_path!(), &line);
         }
         Ok(sent)
     }
 
     /// What a failed write says: its content is refused, nothing can be written there, or the run ends.
-    fn verdict(&mut self, error: Error) -> Result<Sent, Error> {
+    fn verdict(&mut self, error: Error) -> Result<Verdict, Error> {
         match error {
             Error::Refused(answer) => {
                 self.ledger.done.is_answered = true;
-                Ok(Sent::Refused(answer))
+                Ok(Verdict::Refused(answer))
             }
-            Error::Intercepted(answer) => Ok(Sent::Refused(answer)),
+            Error::Intercepted(answer) => Ok(Verdict::Refused(answer)),
             // One of the records has gone meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Sent::Refused(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Verdict::Refused(answer)),
             // The token may be able to write elsewhere.
             error @ Error::Credentials(_) => {
                 self.ledger.done.is_forbidden = true;
-                Ok(Sent::Barred(Reason::Cloudflare(error.to_string())))
+                Ok(Verdict::Barred(Reason::Cloudflare(error.to_string())))
             }
-            error @ Error::NotFound(_) => Ok(Sent::Barred(Reason::Undecided(error.to_string()))),
+            error @ Error::NotFound(_) => Ok(Verdict::Barred(Reason::Undecided(error.to_string()))),
             error => Err(error),
         }
     }
@@ -359,7 +359,7 @@ impl<'a> Execution<'a> {
         }
         let mut text = answer.to_string();
         let quota = match step.1 {
-            Place::Zone(zone) if answer.is_record_quota() => {
+            Target::Zone(zone) if answer.is_record_quota() => {
                 self.full_zones.insert(zone.clone(), answer.clone());
                 text.push_str(ZONE_IS_FULL);
                 Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
@@ -379,21 +379,21 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A line that names the place.
-    fn line_of(&self, place: Place<'_>) -> LogLine {
-        match place {
-            Place::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
-            Place::Zone(id) => {
+    /// A line that names the target.
+    fn line_of(&self, target: Target<'_>) -> LogLine {
+        match target {
+            Target::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
+            Target::Zone(id) => {
                 let name = self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name);
                 LogLine::default().word("zone", &name)
             }
         }
     }
 
-    fn name_of(&self, place: Place<'_>) -> String {
-        match place {
-            Place::Tunnel(tunnel) => format!("tunnel {tunnel}"),
-            Place::Zone(id) => {
+    fn name_of(&self, target: Target<'_>) -> String {
+        match target {
+            Target::Tunnel(tunnel) => format!("tunnel {tunnel}"),
+            Target::Zone(id) => {
                 format!("zone {}", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
             }
         }
@@ -432,7 +432,7 @@ fn undecided() -> Reason {
     )
 }
 
-/// True if nothing can be sent to any place before the next request.
+/// True if nothing can be sent to any target before the next request.
 pub(super) fn ends_run(error: &Error) -> bool {
     matches!(error, Error::OutOfTime | Error::Limited { .. })
 }

@@ -2,15 +2,15 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
+mod marked_endpoints;
 mod newest;
-mod places;
 mod said;
 mod taking_turns;
 mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
+pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::Newest;
-pub(super) use self::places::{Place, Places};
 pub(super) use self::said::Said;
 pub(super) use self::taking_turns::TakingTurns;
 pub(super) use self::waiting_work::WaitingWork;

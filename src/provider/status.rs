@@ -17,7 +17,7 @@ use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::health::Missing;
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
-use crate::provider::memory::{Place, Places, Said};
+use crate::provider::memory::{MarkedEndpoint, MarkedEndpoints, Said};
 use crate::provider::writer::LastRequest;
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
@@ -63,9 +63,9 @@ const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its anno
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
      no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
 
-/// What is known of all places, while nothing changes it.
+/// What is known of all endpoints, while nothing changes it.
 struct View<'a> {
-    places: MutexGuard<'a, Places>,
+    endpoints: MutexGuard<'a, MarkedEndpoints>,
     refusals: MutexGuard<'a, Said<Refusal>>,
     request: MutexGuard<'a, LastRequest>,
     /// What a dry run did not write.
@@ -81,21 +81,26 @@ impl View<'_> {
             if set_identifier.is_none() && last.replace(hostname) == Some(hostname) {
                 return false;
             }
-            let places = self.places.of(hostname);
-            let is_of = |place: &&Place| set_identifier.as_ref().is_some_and(|path| place.has_path(path));
-            let has_path = places.iter().any(|place| is_of(&place));
-            places.iter().any(|place| place.differs() && (!has_path || is_of(&place)))
+            let endpoints = self.endpoints.of(hostname);
+            let is_of = |endpoint: &&MarkedEndpoint| {
+                set_identifier.as_ref().is_some_and(|path| endpoint.has_path(path))
+            };
+            let has_path = endpoints.iter().any(|endpoint| is_of(&endpoint));
+            endpoints.iter().any(|endpoint| endpoint.differs() && (!has_path || is_of(&endpoint)))
         })
     }
 
-    /// The row of those places of a hostname that are neither published nor refused, if there are any.
-    fn rest(&self, hostname: &str, stands: &dyn Fn(&Place) -> bool) -> Option<Row> {
+    /// The row of those endpoints of a hostname that are neither published nor refused, if there are any.
+    fn rest(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
-        let is_refused =
-            |place: &Place| refused.iter().any(|path| path.is_none_or(|path| place.has_path(path)));
-        let is_open = |place: &&Place| place.is_sent() && (place.differs() || !stands(place));
-        let open = self.places.of(hostname).iter().filter(is_open).find(|place| !is_refused(place))?;
+        let is_refused = |endpoint: &MarkedEndpoint| {
+            refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
+        };
+        let is_open =
+            |endpoint: &&MarkedEndpoint| endpoint.is_sent() && (endpoint.differs() || !stands(endpoint));
+        let open =
+            self.endpoints.of(hostname).iter().filter(is_open).find(|endpoint| !is_refused(endpoint))?;
         let (state, what) = self.state(open.hostname);
         let lines = self.unwritten.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
         let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
@@ -122,9 +127,9 @@ impl View<'_> {
             *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
             refused.insert(fingerprint([&*refusal.hostname]));
         }
-        for places in self.places.by_hostname() {
-            let sent = places.iter().filter(|place| place.is_sent());
-            let open = sent.map(|place| (place.differs(), place.hostname)).max();
+        for endpoints in self.endpoints.by_hostname() {
+            let sent = endpoints.iter().filter(|endpoint| endpoint.is_sent());
+            let open = sent.map(|endpoint| (endpoint.differs(), endpoint.hostname)).max();
             status.wanted += usize::from(open.is_some());
             match open {
                 Some((false, _)) => status.published += 1,
@@ -146,7 +151,7 @@ impl Provider {
             status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
             let left_out = self.left_out(None);
             let count = rows.len() + status.refused + status.waiting + left_out.len();
-            let names = view.places.unpublished().iter();
+            let names = view.endpoints.unpublished().iter();
             let rest = names.filter_map(|name| view.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
             let refused = view.refusals().map(refused);
             status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
@@ -155,13 +160,15 @@ impl Provider {
         let refused = view.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
         rows.extend(refused.chain(self.unasked_wildcards(Some(&hostname))));
         let standing = self.standing(&hostname);
-        let is_there = |place: &Place, one: &Published| one.stands && place.has_path(&one.path);
-        let stands =
-            |place: &Place| standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(place, one)));
+        let is_there =
+            |endpoint: &MarkedEndpoint, one: &Published| one.stands && endpoint.has_path(&one.path);
+        let stands = |endpoint: &MarkedEndpoint| {
+            standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
+        };
         rows.extend(view.rest(&hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
-            let mut places = view.places.of(&hostname).iter();
-            let is_published = places.any(|place| is_there(place, one) && !place.differs());
+            let mut endpoints = view.endpoints.of(&hostname).iter();
+            let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
             let resource = one.resource.as_deref().map(str::to_owned);
             let state = if is_published { PUBLISHED } else { NOTE };
             Row { path: Some(one.path.to_string()), resource, ..row(&hostname, state, one.what.clone()) }
@@ -192,13 +199,13 @@ impl Provider {
     fn view(&self) -> View<'_> {
         let state = &self.writer.state;
         let (refusals, request) = (lock(&state.refusals), lock(&state.last_request));
-        View { places: lock(&self.places), refusals, request, unwritten: lock(&state.said_dry_run) }
+        View { endpoints: lock(&self.endpoints), refusals, request, unwritten: lock(&state.said_dry_run) }
     }
 
     fn counts(&self) -> Status {
         let without_service = lock(&self.adjustments.sent).as_ref().map_or(0, |sent| sent.unnamed);
         let view = self.view();
-        let mut status = Status { loop_began: view.places.shown_at, without_service, ..Status::default() };
+        let mut status = Status { loop_began: view.endpoints.shown_at, without_service, ..Status::default() };
         view.count(&mut status);
         status
     }

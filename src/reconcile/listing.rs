@@ -42,7 +42,7 @@ pub struct Entry {
     pub tunnel: Option<Box<str>>,
     /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
-    pub state: State,
+    pub state: Relation,
     /// What differs of ours: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
     pub drift: Vec<Box<str>>,
     /// The applications of Access that protect all of its requests, as far as that is known.
@@ -51,7 +51,7 @@ pub struct Entry {
 
 /// The relation of an entry to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Relation {
     /// Ours, as far as can be seen here.
     Ours,
     Foreign,
@@ -66,7 +66,7 @@ pub enum State {
 }
 
 impl Entry {
-    fn new(hostname: &str, path: Option<&str>, state: State) -> Self {
+    fn new(hostname: &str, path: Option<&str>, state: Relation) -> Self {
         Self {
             hostname: hostname.into(),
             path: path.filter(|path| !path.is_empty()).map(Into::into),
@@ -80,13 +80,13 @@ impl Entry {
     }
 }
 
-impl Serialize for State {
+impl Serialize for Relation {
     fn begin(&self) -> Fragment<'_> {
         Fragment::Str(self.as_str().into())
     }
 }
 
-impl State {
+impl Relation {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -146,9 +146,9 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> E
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     let state = match service {
-        None => State::RecordWithoutRule,
-        Some(_) if drift.is_empty() => State::Ours,
-        Some(_) => State::Drift,
+        None => Relation::RecordWithoutRule,
+        Some(_) if drift.is_empty() => Relation::Ours,
+        Some(_) => Relation::Drift,
     };
     Entry {
         service: service.map(Into::into),
@@ -164,7 +164,7 @@ fn left_application(application: &Application) -> Entry {
     let (host, path) = destination.map(|one| (&*one.host, &*one.path)).unwrap_or_default();
     Entry {
         protected_by: vec![application.name.clone()],
-        ..Entry::new(host, Some(path), State::ApplicationLeft)
+        ..Entry::new(host, Some(path), Relation::ApplicationLeft)
     }
 }
 
@@ -193,7 +193,7 @@ impl ForeignEntries<'_> {
         }
         let stamp = Stamp::of(record);
         let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
-        let mut state = State::Foreign;
+        let mut state = Relation::Foreign;
         if let Some(present) = self.snapshot.tunnels.get(tunnel) {
             let hostname = Hostname::parse(&record.name).ok();
             if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
@@ -201,7 +201,7 @@ impl ForeignEntries<'_> {
             }
             let mut rules = present.document.rules().iter();
             if !record_only && !rules.any(|rule| takes(rule, &record.name)) {
-                state = State::RecordWithoutRule;
+                state = Relation::RecordWithoutRule;
             }
         }
         Some(Entry {
@@ -226,7 +226,7 @@ impl ForeignEntries<'_> {
             return None;
         }
         let is_reached = for_every_host || self.is_reached(&name, tunnel);
-        let state = if is_reached { State::Foreign } else { State::RuleWithoutRecord };
+        let state = if is_reached { Relation::Foreign } else { Relation::RuleWithoutRecord };
         Some(Entry {
             service: Some(without_userinfo(rule.service(), "://").into()),
             tunnel: Some(self.settings.name_of(tunnel).into()),

@@ -70,28 +70,28 @@ pub(super) fn settle(
     snapshot: Option<&Snapshot>,
     settings: &Settings,
 ) -> Vec<UnaskedWildcard> {
-    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Place::of(endpoint, snapshot, settings));
+    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Claim::of(endpoint, snapshot, settings));
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {
         return Vec::new();
     }
-    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(Place::Stands));
+    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(Claim::Stands));
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for at_place in endpoints.chunk_by_mut(winner::is_one_place) {
         let is_asked = !at_place.iter().all(is_unasked);
         for endpoint in at_place {
             let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
-                None | Some(Some(Place::Stands)) => None,
+                None | Some(Some(Claim::Stands)) => None,
                 Some(None) => Some(NOT_READ),
-                Some(Some(Place::Free)) if !holders.contains(&object(endpoint)) => {
+                Some(Some(Claim::Free)) if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
                     stays.push(false);
                     continue;
                 }
-                Some(Some(Place::Free | Place::BesideOwn)) => Some(TAKEN_OFF),
+                Some(Some(Claim::Free | Claim::BesideOwn)) => Some(TAKEN_OFF),
             };
             if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
                 endpoint.provider_specific = vec![Property::new(INVALID, problem)];
@@ -122,7 +122,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
 
 /// What stands for a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Claim {
     /// A stamp of ours names the endpoint's place.
     Stands,
     /// A stamp of ours names other places, all of them the endpoint's object's.
@@ -130,7 +130,7 @@ enum Place {
     Free,
 }
 
-impl Place {
+impl Claim {
     fn of(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Self {
         let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
         let mut place = Self::Free;

@@ -57,7 +57,7 @@ pub(super) fn choose(
         let entitled = entitled(on_host, snapshot, settings);
         for candidates in on_host.chunk_by(is_one_place) {
             let [first, others @ ..] = candidates else { continue };
-            let place = Place { of: first, said, entitled: entitled.as_deref(), snapshot, settings };
+            let place = Contest { of: first, said, entitled: entitled.as_deref(), snapshot, settings };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if lost.len() + kept.len() > limits::NOTES_MAX {
@@ -115,7 +115,7 @@ fn shows_where_it_leads(property: &Property) -> bool {
 }
 
 /// A hostname and path with several candidates.
-struct Place<'a> {
+struct Contest<'a> {
     /// One of its candidates.
     of: &'a Endpoint,
     said: &'a SaidOf,
@@ -125,7 +125,7 @@ struct Place<'a> {
     settings: &'a Settings,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Contest<'a> {
     fn winner(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
         let Self { of, snapshot, settings, .. } = self;
         let mut left: Vec<&Endpoint> = candidates.iter().collect();

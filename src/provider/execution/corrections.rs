@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use log::warn;
 
-use super::work::{Piece, Place, Work};
-use super::{Execution, Sent};
+use super::work::{Piece, Target, Work};
+use super::{Execution, Verdict};
 use crate::model::{RecordPatch, ZoneId};
 use crate::reconcile::plan::{RecordOperation, Stage, Subject};
 
@@ -53,7 +53,7 @@ impl Execution<'_> {
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
         }
         for (zone, corrections) in by_zone {
-            for corrections in corrections.chunks(self.operations_max(Place::Zone(zone))) {
+            for corrections in corrections.chunks(self.operations_max(Target::Zone(zone))) {
                 let pieces = corrections.iter().map(|(hostname, operation)| Piece {
                     hostname,
                     work: Work::Operations(std::slice::from_ref(operation)),
@@ -63,13 +63,13 @@ impl Execution<'_> {
                     return;
                 }
                 let problem = match self.send_batch(Stage::Unstamp, zone, &pieces) {
-                    Ok(Sent::Done) => continue,
-                    Ok(Sent::Refused(answer)) => answer.to_string(),
-                    Ok(Sent::Barred(reason)) => reason.to_string(),
+                    Ok(Verdict::Done) => continue,
+                    Ok(Verdict::Refused(answer)) => answer.to_string(),
+                    Ok(Verdict::Barred(reason)) => reason.to_string(),
                     Err(error) => error.to_string(),
                 };
-                let place = self.name_of(Place::Zone(zone));
-                warn!("records in {place} whose comments name rules that were not written stay: {problem}");
+                let target = self.name_of(Target::Zone(zone));
+                warn!("records in {target} whose comments name rules that were not written stay: {problem}");
             }
         }
     }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use log::warn;
 
-use super::work::{Piece, Place, Step};
-use super::{Execution, Sent};
+use super::work::{Piece, Step, Target};
+use super::{Execution, Verdict};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
 use crate::ingress::{Document, RuleEdit};
@@ -22,10 +22,10 @@ impl<'a> Execution<'a> {
         step: Step<'a>,
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
-    ) -> Result<Sent, Error> {
+    ) -> Result<Verdict, Error> {
         let (document, version_before) = match self.read_document(tunnel)? {
             Ok(read) => read,
-            Err(reason) => return Ok(Sent::Barred(reason)),
+            Err(reason) => return Ok(Verdict::Barred(reason)),
         };
         let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
         let own = self.ledger.own();
@@ -43,7 +43,7 @@ impl<'a> Execution<'a> {
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
         if !edited.changed {
             self.ledger.note_edited(tunnel, &done);
-            return Ok(Sent::Done);
+            return Ok(Verdict::Done);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
@@ -55,14 +55,14 @@ impl<'a> Execution<'a> {
                         self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
-                Ok(Sent::Done)
+                Ok(Verdict::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(&done);
                 }
                 Ok(match self.verdict(error.clone())? {
-                    Sent::Barred(_) => Sent::Barred(self.failed(step.1, pieces.len(), &error)),
+                    Verdict::Barred(_) => Verdict::Barred(self.failed(step.1, pieces.len(), &error)),
                     sent => sent,
                 })
             }
@@ -75,7 +75,7 @@ impl<'a> Execution<'a> {
     /// The reason why it cannot.
     pub(super) fn rewrite(&mut self, tunnel: &TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
-            |execution: &Self, error: &Error| execution.failed(Place::Tunnel(tunnel), hostnames, error);
+            |execution: &Self, error: &Error| execution.failed(Target::Tunnel(tunnel), hostnames, error);
         let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
         if document.rules().is_empty() {
             // To a tunnel that a file configures, this would be its whole configuration.

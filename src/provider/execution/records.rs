@@ -2,8 +2,8 @@
 
 use log::Level;
 
-use super::work::{Piece, Place, batch_of};
-use super::{Execution, Sent};
+use super::work::{Piece, Target, batch_of};
+use super::{Execution, Verdict};
 use crate::cloudflare::Error;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
@@ -18,9 +18,9 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 impl Execution<'_> {
-    /// The largest number of operations that one write of the place has.
-    pub(super) fn operations_max(&self, place: Place<'_>) -> usize {
-        let Place::Zone(zone) = place else { return usize::MAX };
+    /// The largest number of operations that one write of the target has.
+    pub(super) fn operations_max(&self, target: Target<'_>) -> usize {
+        let Target::Zone(zone) = target else { return usize::MAX };
         match self.snapshot.zone(zone).map(|zone| zone.zone.plan) {
             Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,
@@ -32,7 +32,7 @@ impl Execution<'_> {
         stage: Stage,
         zone: &ZoneId,
         pieces: &[Piece<'_>],
-    ) -> Result<Sent, Error> {
+    ) -> Result<Verdict, Error> {
         let batch = batch_of(pieces);
         match self.writer.client.batch(zone, &batch, self.deadline) {
             Ok(written) => {
@@ -44,7 +44,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
-                Ok(Sent::Done)
+                Ok(Verdict::Done)
             }
             Err(error) => {
                 // Only the next read shows if it was done, but no longer what stood there before. If something in

@@ -8,15 +8,15 @@ use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, record_work, tunn
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place<'a> {
+pub(super) enum Target<'a> {
     /// A tunnel's configuration.
     Tunnel(&'a TunnelId),
     /// A zone's records.
     Zone(&'a ZoneId),
 }
 
-impl Place<'_> {
-    /// The key by which the place is remembered. No tunnel has the id of a zone.
+impl Target<'_> {
+    /// The key by which the target is remembered. No tunnel has the id of a zone.
     pub(super) fn key(&self) -> u64 {
         fingerprint([match self {
             Self::Tunnel(tunnel) => tunnel.as_str(),
@@ -31,22 +31,22 @@ impl Place<'_> {
 }
 
 /// Steps are taken in this order.
-pub(super) type Step<'a> = (Stage, Place<'a>);
+pub(super) type Step<'a> = (Stage, Target<'a>);
 
 /// A hostname's steps, with its piece of each.
 pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
     let piece = |work| Piece { hostname: &host.hostname, work };
     let edits = host.edits.iter().map(move |(tunnel, edit)| {
-        ((Stage::Publish, Place::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
+        ((Stage::Publish, Target::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
     });
     let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
     let batches = batches.filter(|(_, operations)| !operations.is_empty());
     edits.chain(batches.map(move |(stage, operations)| {
-        ((stage, Place::Zone(&host.zone)), piece(Work::Operations(operations)))
+        ((stage, Target::Zone(&host.zone)), piece(Work::Operations(operations)))
     }))
 }
 
-/// One hostname's work in one stage at one place.
+/// One hostname's work in one stage at one target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {
     pub(super) hostname: &'a str,

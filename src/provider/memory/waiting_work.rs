@@ -1,6 +1,6 @@
 //! Remembers the work that must wait: what Cloudflare refused, so that it is not sent again in every loop; what does not
 //! stay as it was written, because every written configuration makes every replica of `cloudflared` reload; and the
-//! places whose last writes failed.
+//! tunnels and zones whose last writes failed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ enum State {
     /// The content that was written lately.
     Written { content: u64 },
     /// The number of hostnames to send together to a tunnel or a zone, and whether its last write failed.
-    Place { group: Option<usize>, is_failing: bool },
+    Target { group: Option<usize>, is_failing: bool },
 }
 
 /// The zone that was full, and its number of records.
@@ -109,7 +109,7 @@ impl WaitingWork {
         }
     }
 
-    /// The work went through, or all work of a place was decided.
+    /// The work went through, or all work of a target was decided.
     pub(crate) fn forget(&mut self, key: u64) {
         self.entries.remove(&key);
     }
@@ -119,7 +119,7 @@ impl WaitingWork {
         let is_repeated = self.entries.get(&write.place).is_some_and(|entry| match entry.state {
             State::Written { content } => content == write.content && now < entry.forget_at,
             State::Held { content, .. } => content == write.content,
-            State::Unanswered | State::Place { .. } => false,
+            State::Unanswered | State::Target { .. } => false,
         });
         if is_repeated {
             return self.hold(write.place, write.content, write.not_kept(), None, WORK_PAUSES, now);
@@ -128,27 +128,27 @@ impl WaitingWork {
         self.insert(write.place, state, now + REPEATED_WRITES_APART_MAX);
     }
 
-    /// The number of hostnames to send together to a place; `None` for all.
-    pub(crate) fn group(&self, place: u64) -> Option<usize> {
-        self.place(place)?.0
+    /// The number of hostnames to send together to a target; `None` for all.
+    pub(crate) fn group(&self, target: u64) -> Option<usize> {
+        self.target(target)?.0
     }
 
-    /// Work of a place was refused in a group and is not decided yet.
-    pub(crate) fn set_group(&mut self, place: u64, group: usize, now: Instant) {
-        let is_failing = self.is_failing(place);
-        let state = State::Place { group: Some(group), is_failing };
-        self.insert(place, state, now + limits::REJECTION_PAUSE_MAX);
+    /// Work of a target was refused in a group and is not decided yet.
+    pub(crate) fn set_group(&mut self, target: u64, group: usize, now: Instant) {
+        let is_failing = self.is_failing(target);
+        let state = State::Target { group: Some(group), is_failing };
+        self.insert(target, state, now + limits::REJECTION_PAUSE_MAX);
     }
 
-    /// True if a write of the place failed, whatever it was to write.
-    pub(crate) fn is_failing(&self, place: u64) -> bool {
-        self.place(place).is_some_and(|(_, is_failing)| is_failing)
+    /// True if a write of the target failed, whatever it was to write.
+    pub(crate) fn is_failing(&self, target: u64) -> bool {
+        self.target(target).is_some_and(|(_, is_failing)| is_failing)
     }
 
-    /// A write of the place failed.
-    pub(crate) fn set_failing(&mut self, place: u64, now: Instant) {
-        let group = self.group(place);
-        self.insert(place, State::Place { group, is_failing: true }, now + limits::REJECTION_PAUSE_MAX);
+    /// A write of the target failed.
+    pub(crate) fn set_failing(&mut self, target: u64, now: Instant) {
+        let group = self.group(target);
+        self.insert(target, State::Target { group, is_failing: true }, now + limits::REJECTION_PAUSE_MAX);
     }
 
     /// A tunnel that took its document as it was did not take an edit of it: the next try waits.
@@ -170,9 +170,9 @@ impl WaitingWork {
         }
     }
 
-    fn place(&self, place: u64) -> Option<(Option<usize>, bool)> {
-        match self.entries.get(&place)?.state {
-            State::Place { group, is_failing } => Some((group, is_failing)),
+    fn target(&self, target: u64) -> Option<(Option<usize>, bool)> {
+        match self.entries.get(&target)?.state {
+            State::Target { group, is_failing } => Some((group, is_failing)),
             _ => None,
         }
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_its_group_and_its_failure_until_all_of_it_is_decided() {
+    fn a_target_has_its_group_and_its_failure_until_all_of_it_is_decided() {
         let (mut waiting, now) = (WaitingWork::default(), now());
         waiting.set_group(1, 50, now);
         waiting.set_failing(1, now);

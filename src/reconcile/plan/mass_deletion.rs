@@ -13,7 +13,7 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{Settings, namespace};
 
 /// One of our hostnames.
-struct Published {
+struct OwnHostname {
     /// The digest of the namespace that has it, if namespaces are kept apart.
     namespace: Option<Box<str>>,
     created_unix_seconds: u32,
@@ -54,7 +54,7 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
 /// The places of deletions that are a mass, by their number and that of the hostnames that stay and are as old. Each age
 /// of the sorted hostnames is judged by itself: a young hostname is compared with more hostnames than an old one, and
 /// allowing its deletion is no reason to allow the others.
-fn mass(published: &[Published], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
+fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
         let going_now = of_one_age.iter().filter(|one| one.goes).count();
@@ -69,7 +69,7 @@ fn mass(published: &[Published], is_mass: impl Fn(usize, usize) -> bool) -> impl
 
 /// All hostnames that are served or go, each once. A record without a date counts as the
 /// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
-fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Published> {
+fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<OwnHostname> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {
         for records in zone.records().chunk_by(|a, b| a.name == b.name) {
@@ -89,7 +89,7 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<Publi
             };
             let guard = settings.policy.namespace_guard;
             let namespace = guard.then(|| namespace::holder(name, snapshot, settings).ok()?).flatten();
-            let of = |created_unix_seconds| Published { namespace, created_unix_seconds, goes, place };
+            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }
     }

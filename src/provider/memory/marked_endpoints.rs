@@ -17,8 +17,8 @@ const BOTH: u32 = SENT | SHOWN;
 
 /// The endpoints of the last adjustment and of the last reading, each once, sorted.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    places: Vec<Place>,
+pub(crate) struct MarkedEndpoints {
+    marked: Vec<MarkedEndpoint>,
     /// The first of the hostnames that were not published as they were sent.
     unpublished: Vec<Box<str>>,
     /// When the last reading was shown, with which a loop begins; in seconds since 1970.
@@ -27,14 +27,14 @@ pub(crate) struct Places {
 
 /// An endpoint, in 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct MarkedEndpoint {
     pub(crate) hostname: u64,
     path: u32,
     /// What is compared of it, with the marks in place of the two lowest bits.
     content: u32,
 }
 
-impl Place {
+impl MarkedEndpoint {
     fn of(endpoint: &Endpoint, mark: u32) -> Self {
         let Endpoint { dns_name, set_identifier, record_type, targets, provider_specific, .. } = endpoint;
         let properties = provider_specific.iter().flat_map(|Property { name, value }| [&**name, &**value]);
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-impl Places {
+impl MarkedEndpoints {
     /// Notes what ExternalDNS sends. The endpoints are sorted by name.
     pub(crate) fn send(&mut self, endpoints: &[Endpoint]) {
         self.mark(endpoints, SENT);
@@ -75,17 +75,17 @@ impl Places {
         self.shown_at = Some(now);
     }
 
-    /// The places of a hostname.
-    pub(crate) fn of(&self, hostname: &str) -> &[Place] {
+    /// The endpoints of a hostname.
+    pub(crate) fn of(&self, hostname: &str) -> &[MarkedEndpoint] {
         let hostname = fingerprint([hostname]);
-        let start = self.places.partition_point(|place| place.hostname < hostname);
-        let rest = self.places.get(start..).unwrap_or_default();
-        rest.get(..rest.partition_point(|place| place.hostname == hostname)).unwrap_or_default()
+        let start = self.marked.partition_point(|marked| marked.hostname < hostname);
+        let rest = self.marked.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|marked| marked.hostname == hostname)).unwrap_or_default()
     }
 
-    /// The places of each hostname.
-    pub(crate) fn by_hostname(&self) -> impl Iterator<Item = &[Place]> {
-        self.places.chunk_by(|one, other| one.hostname == other.hostname)
+    /// The endpoints of each hostname.
+    pub(crate) fn by_hostname(&self) -> impl Iterator<Item = &[MarkedEndpoint]> {
+        self.marked.chunk_by(|one, other| one.hostname == other.hostname)
     }
 
     pub(crate) fn unpublished(&self) -> &[Box<str>] {
@@ -93,17 +93,18 @@ impl Places {
     }
 
     fn mark(&mut self, endpoints: &[Endpoint], mark: u32) {
-        self.places.iter_mut().for_each(|place| place.content &= !mark);
-        self.places.retain(|place| place.content & BOTH != 0);
-        self.places.reserve_exact(endpoints.len());
-        self.places.extend(endpoints.iter().map(|endpoint| Place::of(endpoint, mark)));
-        sort(&mut self.places);
-        self.places.dedup_by(|later, first| {
-            let is_same = Place { content: later.content & !BOTH | first.content & BOTH, ..*later } == *first;
+        self.marked.iter_mut().for_each(|marked| marked.content &= !mark);
+        self.marked.retain(|marked| marked.content & BOTH != 0);
+        self.marked.reserve_exact(endpoints.len());
+        self.marked.extend(endpoints.iter().map(|endpoint| MarkedEndpoint::of(endpoint, mark)));
+        sort(&mut self.marked);
+        self.marked.dedup_by(|later, first| {
+            let is_same =
+                MarkedEndpoint { content: later.content & !BOTH | first.content & BOTH, ..*later } == *first;
             first.content |= if is_same { later.content } else { 0 };
             is_same
         });
-        self.places.shrink_to_fit();
+        self.marked.shrink_to_fit();
     }
 }
 
@@ -120,43 +121,46 @@ mod tests {
         }
     }
 
-    fn states(places: &Places, name: &str) -> Vec<(bool, bool)> {
-        places.of(name).iter().map(|place| (place.is_sent(), place.differs())).collect()
+    fn states(endpoints: &MarkedEndpoints, name: &str) -> Vec<(bool, bool)> {
+        endpoints.of(name).iter().map(|marked| (marked.is_sent(), marked.differs())).collect()
     }
 
     #[test]
     fn a_place_is_published_if_it_is_shown_as_it_is_sent() {
         let (a, b) = (endpoint("a", "", "http://a"), endpoint("b", "", "http://b"));
         let changed = endpoint("a", "", "http://other");
-        let mut places = Places::default();
-        places.send(&[a.clone(), b]);
-        assert_eq!(states(&places, "a"), [(true, true)]);
-        assert_eq!(places.unpublished(), ["a".into(), "b".into()]);
-        places.show(std::slice::from_ref(&a), 0);
-        assert_eq!((states(&places, "a"), states(&places, "b")), (vec![(true, false)], vec![(true, true)]));
-        places.send(&[changed, endpoint("a", "^/x", "http://a")]);
-        let mut of_a = states(&places, "a");
+        let mut endpoints = MarkedEndpoints::default();
+        endpoints.send(&[a.clone(), b]);
+        assert_eq!(states(&endpoints, "a"), [(true, true)]);
+        assert_eq!(endpoints.unpublished(), ["a".into(), "b".into()]);
+        endpoints.show(std::slice::from_ref(&a), 0);
+        assert_eq!(
+            (states(&endpoints, "a"), states(&endpoints, "b")),
+            (vec![(true, false)], vec![(true, true)])
+        );
+        endpoints.send(&[changed, endpoint("a", "^/x", "http://a")]);
+        let mut of_a = states(&endpoints, "a");
         of_a.sort();
         assert_eq!(of_a, [(false, true), (true, true), (true, true)]);
-        assert_eq!((states(&places, "b"), places.unpublished()), (vec![], &["a".into()][..]));
-        places.send(&[]);
-        assert_eq!(states(&places, "a"), [(false, true)], "it is shown, and not sent any more");
-        assert!(places.of("a")[0].has_path("") && !places.of("a")[0].has_path("^/x"));
+        assert_eq!((states(&endpoints, "b"), endpoints.unpublished()), (vec![], &["a".into()][..]));
+        endpoints.send(&[]);
+        assert_eq!(states(&endpoints, "a"), [(false, true)], "it is shown, and not sent any more");
+        assert!(endpoints.of("a")[0].has_path("") && !endpoints.of("a")[0].has_path("^/x"));
     }
 
     #[test]
-    fn sixty_thousand_endpoints_that_are_sent_and_shown_take_a_megabyte() {
+    fn sixty_thousand_endpointsthat_are_sent_and_shown_take_a_megabyte() {
         let all: Vec<Endpoint> =
             (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
-        let mut places = Places::default();
+        let mut endpoints = MarkedEndpoints::default();
         for _ in 0..3 {
-            places.send(&all);
-            places.show(&all, 0);
+            endpoints.send(&all);
+            endpoints.show(&all, 0);
         }
-        assert_eq!((places.places.len(), places.by_hostname().count()), (60_000, 60_000));
-        assert!(places.places.capacity() * size_of::<Place>() <= 1_000_000);
-        places.send(&[]);
-        places.show(&[], 0);
-        assert_eq!((places.places.capacity(), places.unpublished.len()), (0, 0));
+        assert_eq!((endpoints.endpoints.len(), endpoints.by_hostname().count()), (60_000, 60_000));
+        assert!(endpoints.endpoints.capacity() * size_of::<MarkedEndpoint>() <= 1_000_000);
+        endpoints.send(&[]);
+        endpoints.show(&[], 0);
+        assert_eq!((endpoints.endpoints.capacity(), endpoints.unpublished.len()), (0, 0));
     }
 }
