@@ -2,7 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{State, listing};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Relation, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
@@ -63,7 +63,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
                 assert!(!document.rules().iter().any(|rule| own.has(id, rule)), "{label}");
             }
             let listed = listing(&cloudflare.snapshot(), &cloudflare.settings());
-            let foreign = listed.iter().filter(|entry| entry.state != State::RecordWithoutRule).count();
+            let foreign = listed.iter().filter(|entry| entry.state != Relation::RecordWithoutRule).count();
             assert_eq!((foreign, listed.len()), (2, 3), "{label}: {listed:?}");
             let before = cloudflare.clone();
             for (desired, path) in

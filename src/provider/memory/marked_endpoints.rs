@@ -157,10 +157,10 @@ mod tests {
             endpoints.send(&all);
             endpoints.show(&all, 0);
         }
-        assert_eq!((endpoints.endpoints.len(), endpoints.by_hostname().count()), (60_000, 60_000));
-        assert!(endpoints.endpoints.capacity() * size_of::<MarkedEndpoint>() <= 1_000_000);
+        assert_eq!((endpoints.marked.len(), endpoints.by_hostname().count()), (60_000, 60_000));
+        assert!(endpoints.marked.capacity() * size_of::<MarkedEndpoint>() <= 1_000_000);
         endpoints.send(&[]);
         endpoints.show(&[], 0);
-        assert_eq!((endpoints.endpoints.capacity(), endpoints.unpublished.len()), (0, 0));
+        assert_eq!((endpoints.marked.capacity(), endpoints.unpublished.len()), (0, 0));
     }
 }

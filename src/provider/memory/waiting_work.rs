@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use crate::limits;
 use crate::model::ZoneId;
 use crate::ordered::{inserted, sort};
-use crate::reconcile::plan::Write;
-use crate::reconcile::plan::{Reason, TurnEnd, Unfinished};
+use crate::reconcile::plan::{Reason, TurnEnd, Unfinished, Write};
 use crate::reconcile::snapshot::Snapshot;
 
 /// Two equal writes within this time are a fight: in between something changed the first one back. The third one waits.
