@@ -149,7 +149,7 @@ impl Config {
         let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
         let credentials = reader.credentials();
-        reader.refuse_misplaced_secrets();
+        reader.refuse_misplaced(credentials.as_ref());
         let (base_url, proxy) = reader.api_base_url();
         let ca_file = reader.ca_file();
         let api_addresses = reader.api_addresses();

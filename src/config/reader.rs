@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::names::{hint, is_injected, variables};
 use super::{Kind, LINES, SETTINGS, Setting, Variables};
+use crate::cloudflare::Credentials;
 use crate::limits;
 use crate::model::text::{nearest, quoted};
 use crate::regular_file;
-use crate::secret::{Secret, redact};
+use crate::secret::Secret;
 
 /// The settings that were given, and what is to be said of them.
 pub(super) struct Reader<'a> {
@@ -121,11 +122,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses settings with the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
-    pub(super) fn refuse_misplaced_secrets(&mut self) {
-        let is_open = |setting: &&Setting| setting.kind != Kind::Secret && setting.variable != LINES;
-        for Setting { variable, .. } in SETTINGS.iter().filter(is_open) {
-            if self.text(variable).is_some_and(|text| redact(text) != text) {
+    /// Refuses settings that have the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
+    pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
+        let Some(secret) = credentials.map(|known| known.secret().expose()) else { return };
+        for Setting { variable, .. } in SETTINGS.iter().filter(|setting| setting.kind != Kind::Secret) {
+            if self.text(variable).is_some_and(|text| text.split(',').any(|entry| entry.trim() == secret)) {
                 self.mistake(
                     variable,
                     "has the token or the key in it, whose place is CF_API_TOKEN or CF_API_KEY",
