@@ -33,7 +33,7 @@ fn lines_that_nobody_read_are_lost_and_counted_and_the_log_goes_on() {
         process.block_standard_error();
         let mut client = Client::connect(external_dns.api);
         for number in 0..REQUESTS {
-            let path = format!("/{number}-of-many-{}", "x".repeat(80));
+            let path = format!("/{number}-of-many-{}", "x".repeat(200));
             assert_eq!(client.get(&path).status, 404, "{format}");
         }
         process.unblock_standard_error();
