@@ -88,25 +88,21 @@ impl Adjustments {
                 false => adjuster.add_too_long(&endpoint),
             };
             kept += added.iter().map(Endpoint::memory_bytes).sum::<usize>();
-            if added.is_empty() && sent.without_service.len() < NAMES_WITHOUT_SERVICE_MAX {
-                sent.without_service.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
-            }
-            if added.is_empty() && !adjust::opts_out(&endpoint) {
-                sent.unnamed += 1;
-                sent.first_unnamed.insert(quoted(&endpoint.dns_name).to_string().into());
-                if sent.first_unnamed.len() > limits::NAMES_SHOWN_MAX {
-                    sent.first_unnamed.pop_last();
-                }
-                debug_unnamed(&endpoint);
+            if added.is_empty() {
+                sent.add_unnamed(&endpoint);
             }
         })?;
         if !wanted.has_room(kept, 0) {
             return Err(failure::too_much());
         }
         let adjusted = adjuster.finish();
-        let unnamed = sent.unnamed;
-        let names: Vec<&str> = sent.first_unnamed.iter().map(|name| &**name).collect();
-        let names = names.join(", ");
+        self.say(&adjusted, sent, clock.unix_seconds());
+        Ok(adjusted)
+    }
+
+    /// Logs what was not said of earlier adjustments.
+    fn say(&self, adjusted: &Adjusted, sent: Sent, now: i64) {
+        let (unnamed, names) = (sent.unnamed, sent.first_unnamed());
         let before = lock(&self.sent).replace(sent);
         if unnamed > 0 && before.map_or(0, |before| before.unnamed) != unnamed {
             info!(
@@ -122,14 +118,34 @@ impl Adjustments {
         let in_turns =
             lock(&self.taking_turns).see(adjusted.endpoints.iter().zip(adjusted.asked.iter().copied()));
         let notes = adjusted.notes.iter().map(Note::line).chain(in_turns);
-        let now = clock.unix_seconds();
         let news = lock(&self.said_notes).news(notes.chain(more), now);
         let left_out = lock(&self.said_left_out).news(adjusted.left_out.iter().map(Note::line), now);
         for line in left_out.into_iter().chain(news) {
             logging::log(Level::Warn, module_path!(), &line);
         }
         lock(&self.wildcards).say(&adjusted.unasked_wildcards, now);
-        Ok(adjusted)
+    }
+}
+
+impl Sent {
+    /// Counts an endpoint without a service.
+    fn add_unnamed(&mut self, endpoint: &Endpoint) {
+        if self.without_service.len() < NAMES_WITHOUT_SERVICE_MAX {
+            self.without_service.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
+        }
+        if adjust::opts_out(endpoint) {
+            return;
+        }
+        self.unnamed += 1;
+        self.first_unnamed.insert(quoted(&endpoint.dns_name).to_string().into());
+        if self.first_unnamed.len() > limits::NAMES_SHOWN_MAX {
+            self.first_unnamed.pop_last();
+        }
+        debug_unnamed(endpoint);
+    }
+
+    fn first_unnamed(&self) -> String {
+        self.first_unnamed.iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
     }
 }
 
