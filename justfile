@@ -455,6 +455,12 @@ cost-table file: static
     '{{ cost_binary }}' measure '{{ static_binary }}' >'{{ file }}.new'
     mv '{{ file }}.new' '{{ file }}'
 
+# Take the newest patches of every crate, before a release, and run what would notice one that does not fit.
+[group('release')]
+renew:
+    cargo update
+    {{ just_executable() }} lint test deny size e2e
+
 # Archives, SBOMs and sums of both targets, in target/release-files (needs cargo-auditable, cargo-cyclonedx, Python).
 [group('release')]
 release:
