@@ -320,3 +320,36 @@ fn a_list_of_zones_in_doubt_is_asked_for_in_every_loop_until_it_is_read() {
     fixture.harness.cloudflare.clear_faults();
     fixture.external_dns().run_loop(&wanted).expect("the others go on");
 }
+
+/// Runs loops for five minutes, each of which changes a hostname. Returns the calls that they cost, and the loops that
+/// were answered 503.
+fn storm(zones: usize, seconds: u64) -> (usize, usize) {
+    let harness = Harness::new();
+    for number in 1..zones {
+        harness.cloudflare.add_zone(&format!("zone-{number}.example"), Plan::Free);
+    }
+    let fixture = Fixture::new(harness);
+    let run_loop = |number: u64| {
+        let desired = [published("www.example.com", &format!("http://web-{number}:80"))];
+        fixture.clock.put_ahead(Duration::from_secs(seconds));
+        fixture.harness.cloudflare.advance_clock(Duration::from_secs(seconds));
+        fixture.external_dns().run_loop(&desired)
+    };
+    run_loop(0).expect("a first loop");
+    fixture.harness.cloudflare.take_calls();
+    let failed = (1..=300 / seconds).filter(|number| run_loop(*number).is_err()).count();
+    (fixture.harness.cloudflare.take_calls().len(), failed)
+}
+
+/// ExternalDNS with `--events` and `--min-event-sync-interval`. Cloudflare allows 1,200 calls in five minutes.
+#[test]
+fn a_storm_of_changes_fits_into_the_calls_with_fifteen_seconds_between_loops() {
+    for zones in [1, 5, 20] {
+        let (calls, failed) = storm(zones, 15);
+        assert!(calls < 900 && failed == 0, "{zones} zones: {calls} calls, {failed} failed");
+    }
+    let (calls, failed) = storm(5, 5);
+    assert!(calls < 900 && failed == 0, "{calls} calls, {failed} failed");
+    let (_, failed) = storm(20, 5);
+    assert!(failed > 20, "twenty zones do not fit with five seconds: {failed} failed");
+}
