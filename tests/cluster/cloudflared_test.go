@@ -29,7 +29,7 @@ func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 
 			// Which pod starts first is nobody's to say. Here it is the one that needs the other's tunnel.
 			pod := cluster.runWebhook(t, objects)
-			pod.runExternalDNS(t, soon, "--log-level=debug")
+			pod.runExternalDNS(t, append([]string{"--log-level=debug"}, soon...)...)
 			if err := pod.program.Answers("/readyz"); err == nil || !strings.Contains(err.Error(), "503") {
 				t.Errorf("without a tunnel: %v", err)
 			}

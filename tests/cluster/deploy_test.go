@@ -16,7 +16,7 @@ func TestKustomizeRunsAsItIs(t *testing.T) {
 	cluster := startCluster(t)
 	objects := kustomize(t)
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 
 	published := objectsOf(t, []byte(`
 apiVersion: networking.k8s.io/v1
@@ -192,7 +192,7 @@ func TestTheChartPublishesEverySourceUnderEveryRegistry(t *testing.T) {
 			cluster := startCluster(t)
 			objects := helm(t, allSources(registry.more))
 			cluster.install(t, objects)
-			pod := cluster.run(t, objects, soon)
+			pod := cluster.run(t, objects, soon...)
 			before := textsAmong(cluster.records)
 			storesNoTexts := func() {
 				t.Helper()

@@ -157,7 +157,7 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 	// The sources as the documents say for these kinds.
 	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd", "traefik-proxy"}})
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	for _, block := range blocks {
 		t.Run(block.name, func(t *testing.T) {
 			switch block.kind {

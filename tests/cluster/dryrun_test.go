@@ -58,7 +58,7 @@ func (i *installed) starts(t *testing.T) {
 		i.pod.Stop(t)
 		i.pod.program.Stop(t)
 	}
-	i.pod = i.run(t, i.deployments(t), soon)
+	i.pod = i.run(t, i.deployments(t), soon...)
 }
 
 // tells awaits these lines of the webhook's log, and sees that nothing was written since the count.

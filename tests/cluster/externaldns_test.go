@@ -26,11 +26,12 @@ func ingress(t *testing.T, name, annotations string) *object {
 		metadata: {name: `+name+`, annotations: `+annotations+`}, spec: {rules: [{host: `+name+`.example.com}]}}`))[0]
 }
 
-// TestWithEventsANewIngressIsPublishedAtOnce beside an interval of a day, and measures how soon.
-func TestWithEventsANewIngressIsPublishedAtOnce(t *testing.T) {
+// TestTheChartPublishesANewIngressSecondsAfterItIsMade: by what the chart has of itself, beside an interval of a day. It
+// measures how soon.
+func TestTheChartPublishesANewIngressSecondsAfterItIsMade(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
-	objects := helm(t, map[string]any{"triggerLoopOnEvent": true, "interval": "24h"})
+	objects := helm(t, map[string]any{"interval": "24h"})
 	cluster.install(t, objects)
 	pod := cluster.run(t, objects)
 	harness.Eventually(t, "the first loop has ended", func() error {
@@ -45,7 +46,7 @@ func TestWithEventsANewIngressIsPublishedAtOnce(t *testing.T) {
 		cluster.apply(t, appNamespace, ingress(t, name, `{external-dns.kubernetes.io/target: "http://`+name+`.shop.svc:80"}`))
 		wanted[name+".example.com"] = []string{"http://" + name + ".shop.svc:80"}
 		pod.reaches(t, wanted)
-		t.Logf("published %.1f s after it was made, with --events and --interval=24h", time.Since(begun).Seconds())
+		t.Logf("published %.1f s after it was made", time.Since(begun).Seconds())
 	}
 	begun := time.Now()
 	first := ingress(t, "first", `{}`)
@@ -66,7 +67,7 @@ func TestBothPrefixesAreReadWhereExternalDNSIsToldSo(t *testing.T) {
 	cluster := startCluster(t)
 	objects := helm(t, map[string]any{"extraArgs": map[string]any{"enable-legacy-annotation-prefix": true}})
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	cluster.apply(t, appNamespace,
 		ingress(t, "old", `{`+legacy+`}`), ingress(t, "new", `{`+current+`}`), ingress(t, "both", `{`+legacy+`, `+current+`}`))
 	pod.publishes(t, shape{
@@ -84,7 +85,7 @@ func TestAnAnnotationFilterLeavesDNSEndpointsPublished(t *testing.T) {
 	cluster := startCluster(t)
 	objects := helm(t, map[string]any{"sources": []string{"crd"}, "annotationFilter": "public=true"})
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	cluster.apply(t, appNamespace, objectsOf(t, []byte(`
 apiVersion: externaldns.k8s.io/v1alpha1
 kind: DNSEndpoint

@@ -60,7 +60,7 @@ func TestRoutesArePublishedByTheTargetOfTheirGateway(t *testing.T) {
 	cluster := startCluster(t)
 	objects := helm(t, allSources(map[string]any{"enableGatewayListenerSets": true}))
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	cluster.apply(t, appNamespace, objectsOf(t, []byte(gateways))...)
 	proxied := shape{}
 	publish := func(hostname string, service string, objects ...*object) {

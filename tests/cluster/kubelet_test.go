@@ -222,8 +222,9 @@ func replacing(arguments []string, changed ...string) []string {
 	return append(kept, changed...)
 }
 
-// soon makes ExternalDNS look every second. The default is a minute.
-const soon = "--interval=1s"
+// soon makes ExternalDNS look every second. The default is a minute, and a change in the cluster puts the next loop off until
+// `--min-event-sync-interval` is over.
+var soon = []string{"--interval=1s", "--min-event-sync-interval=1s"}
 
 // admits makes a pod of this template beside ExternalDNS's own and deletes it. It says why the API server would not have it.
 func (c *cluster) admits(template map[string]any) error {

@@ -25,9 +25,9 @@ func runsByKustomize(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("shop", targetOf("shop"))+serviceOf("service", "ClusterIP", targetOf("service")+", "))
 	own := deploymentOf(t, kustomize(t), ownName)
 	program := bench.runs(t)
-	arguments := replacing(named(t, own.spec.Containers, "external-dns").Args, soon, "--namespace="+bench.namespace,
-		"--kubeconfig="+bench.KubeconfigOf(t, bench.tokenOf(t, own.spec.ServiceAccountName), ownNamespace),
-		"--webhook-provider-url=http://"+program.Address)
+	arguments := replacing(named(t, own.spec.Containers, "external-dns").Args, append([]string{"--namespace=" + bench.namespace,
+		"--kubeconfig=" + bench.KubeconfigOf(t, bench.tokenOf(t, own.spec.ServiceAccountName), ownNamespace),
+		"--webhook-provider-url=http://" + program.Address}, soon...)...)
 	pod, known := bench.startsBeside(t, program, bench.version, arguments)
 	if !known {
 		return []string{no}

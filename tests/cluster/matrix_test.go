@@ -203,11 +203,11 @@ func (b *bench) runs(t *testing.T, settings ...string) *harness.Program {
 // arguments are ExternalDNS's with a webhook at an address: what is usual, but for these.
 func (b *bench) arguments(t *testing.T, address string, changed ...string) []string {
 	t.Helper()
-	usual := slices.DeleteFunc([]string{
+	usual := slices.DeleteFunc(append([]string{
 		"--provider=webhook", "--webhook-provider-url=http://" + address,
 		"--kubeconfig=" + b.Kubeconfig(t), "--namespace=" + b.namespace,
-		"--registry=noop", "--txt-owner-id=" + b.owner(), "--policy=sync", soon, "--log-level=debug",
-	}, func(argument string) bool {
+		"--registry=noop", "--txt-owner-id=" + b.owner(), "--policy=sync", "--log-level=debug",
+	}, soon...), func(argument string) bool {
 		flag, _, _ := strings.Cut(argument, "=")
 		return slices.ContainsFunc(changed, func(other string) bool { return strings.HasPrefix(other, flag+"=") })
 	})

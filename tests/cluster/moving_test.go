@@ -124,11 +124,11 @@ func (r reader) startCloudflareDNS(t *testing.T, prefix string, flags ...string)
 	t.Helper()
 	environment := []string{"CLOUDFLARE_BASE_URL=" + r.cloudflare.BaseURL, "CF_API_TOKEN=" + r.cloudflare.Token}
 	return harness.StartExternalDNSIn(t, environment, externalDNSBinary, append([]string{
-		"--kubeconfig=" + r.Kubeconfig(t), "--annotation-prefix=" + prefix, "--gateway-name=envoy-external", soon,
+		"--kubeconfig=" + r.Kubeconfig(t), "--annotation-prefix=" + prefix, "--gateway-name=envoy-external",
 		"--provider=cloudflare", "--cloudflare-proxied", "--domain-filter=" + harness.ZoneName,
 		"--registry=txt", "--txt-prefix=k8s.", "--txt-owner-id=default",
 		"--managed-record-types=A", "--managed-record-types=CNAME", "--managed-record-types=MX",
-	}, flags...)...)
+	}, slices.Concat(soon, flags)...)...)
 }
 
 // has awaits that these names have a record, and the others none.
@@ -181,7 +181,7 @@ func (r reader) installs(t *testing.T, values string) *pod {
 	}
 	objects := helmOf(t, read)
 	r.install(t, objects)
-	return r.run(t, objects, soon)
+	return r.run(t, objects, soon...)
 }
 
 func (r reader) annotates(t *testing.T, namespace, kind, name, annotation string) {

@@ -74,7 +74,7 @@ func withHeldHostname(t *testing.T, values map[string]any) *pod {
 	cluster := startCluster(t)
 	objects := helm(t, values)
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	cluster.apply(t, appNamespace,
 		ingress(t, "free", `{external-dns.kubernetes.io/target: "http://free.shop.svc:80"}`),
 		ingress(t, "intranet", `{external-dns.kubernetes.io/target: "http://intranet.shop.svc:80"}`))

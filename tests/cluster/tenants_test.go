@@ -99,7 +99,7 @@ func TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther(t *testing.T) {
 		published[own.host("default")] = []string{"http://proxy-" + string(own) + ".infra.svc:8000"}
 		published[own.host("api")] = []string{"http://api." + string(own) + ".svc:8080"}
 	}
-	pod := cluster.run(t, objects, soon)
+	pod := cluster.run(t, objects, soon...)
 	pod.publishes(t, published)
 
 	for index, own := range tenants {

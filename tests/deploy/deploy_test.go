@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -88,6 +89,10 @@ func externalDNS(t *testing.T, arguments []string) *externaldns.Config {
 	// Hosts of a certificate, such as a wildcard, are not all to be published.
 	if !config.IgnoreIngressTLSSpec {
 		t.Errorf("ExternalDNS reads the hosts of spec.tls: %v", arguments)
+	}
+	// At five seconds, ExternalDNS's own, changes without a pause take all calls that Cloudflare grants.
+	if !config.UpdateEvents || config.MinEventSyncInterval != 15*time.Second {
+		t.Errorf("events start loops: %v, %v apart", config.UpdateEvents, config.MinEventSyncInterval)
 	}
 	return config
 }
