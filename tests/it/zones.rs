@@ -321,13 +321,18 @@ fn a_list_of_zones_in_doubt_is_asked_for_in_every_loop_until_it_is_read() {
     fixture.external_dns().run_loop(&wanted).expect("the others go on");
 }
 
-/// Runs loops for five minutes, each of which changes a hostname. Returns the calls that they cost, and the loops that
-/// were answered 503.
-fn storm(zones: usize, seconds: u64) -> (usize, usize) {
+/// Runs loops for five minutes, each of which changes a hostname, beside so many records of others. Returns the calls
+/// that they cost, and the loops that were answered 503.
+fn storm(zones: usize, records: usize, seconds: u64) -> (usize, usize) {
     let harness = Harness::new();
     for number in 1..zones {
         harness.cloudflare.add_zone(&format!("zone-{number}.example"), Plan::Free);
     }
+    harness.cloudflare.edit(|cloudflare| cloudflare.zone_mut(&harness.zone).record_quota = records + 10);
+    let foreign: Vec<_> = (0..records)
+        .map(|number| json!({"type": "A", "name": format!("host-{number}.example.com"), "content": "192.0.2.7"}))
+        .collect();
+    harness.cloudflare.add_records(&harness.zone, &foreign).expect("the quota is raised");
     let fixture = Fixture::new(harness);
     let run_loop = |number: u64| {
         let desired = [published("www.example.com", &format!("http://web-{number}:80"))];
@@ -345,11 +350,18 @@ fn storm(zones: usize, seconds: u64) -> (usize, usize) {
 #[test]
 fn a_storm_of_changes_fits_into_the_calls_with_fifteen_seconds_between_loops() {
     for zones in [1, 5, 20] {
-        let (calls, failed) = storm(zones, 15);
+        let (calls, failed) = storm(zones, 0, 15);
         assert!(calls < 900 && failed == 0, "{zones} zones: {calls} calls, {failed} failed");
     }
-    let (calls, failed) = storm(5, 5);
+    let (calls, failed) = storm(5, 0, 5);
     assert!(calls < 900 && failed == 0, "{calls} calls, {failed} failed");
-    let (_, failed) = storm(20, 5);
+    let (_, failed) = storm(20, 0, 5);
     assert!(failed > 20, "twenty zones do not fit with five seconds: {failed} failed");
+}
+
+/// So 60,000 records, which are thirteen pages, cost what thirteen zones cost: 603 calls in a storm with fifteen seconds.
+#[test]
+fn a_page_of_records_costs_a_loop_with_a_change_what_a_zone_costs() {
+    let (of_zones, _) = storm(3, 0, 60);
+    assert_eq!(storm(1, 12_000, 60), (of_zones, 0));
 }
