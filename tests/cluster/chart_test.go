@@ -42,7 +42,17 @@ func TestHelmInstallsUpgradesAndUninstallsTheChart(t *testing.T) {
 	if len(blocks) != 1 {
 		t.Fatalf("the blocks are %q", blocks)
 	}
+	// A definition as an older release made it.
+	const field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/endpoints/items/properties/recordTTL"
+	const definition = "kubectl get crd dnsendpoints.externaldns.k8s.io --output json"
+	operator.types(t, `kubectl patch crd dnsendpoints.externaldns.k8s.io --type json --patch '[{"op": "remove", "path": "`+field+`"}]'`)
+	if strings.Contains(operator.types(t, definition), "recordTTL") {
+		t.Fatal("the definition has the field still")
+	}
 	operator.types(t, blocks[0].text)
+	if !strings.Contains(operator.types(t, definition), "recordTTL") {
+		t.Error("the definition of DNSEndpoint is an older release's")
+	}
 	if again := cluster.templates(t); !maps.Equal(again, templates) {
 		t.Errorf("nothing is changed, and pods start anew: %v", again)
 	}
