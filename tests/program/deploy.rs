@@ -164,7 +164,8 @@ fn pod_compose_and_image_run_as_one_user() {
 #[test]
 fn the_files_install_this_version() {
     let version = concat!("v", env!("CARGO_PKG_VERSION"));
-    let tags = Regex::new(&format!(r"/{NAME}(?:\s+(?:tag|newTag): |:)(\S+)")).expect("the expression is fixed");
+    let tags =
+        Regex::new(&format!(r"/{NAME}(?:\s+(?:tag|newTag): |:)(\S+)")).expect("the expression is fixed");
     let mut found = 0;
     for file in files() {
         for tag in tags.captures_iter(&file.lines.join("\n")) {
@@ -172,7 +173,10 @@ fn the_files_install_this_version() {
             found += 1;
         }
     }
-    assert_eq!(found, 4, "chart, kustomize and twice compose; tests/deploy holds Flux and Argo CD to the chart's version");
+    assert_eq!(
+        found, 4,
+        "chart, kustomize and twice compose; tests/deploy holds Flux and Argo CD to the chart's version"
+    );
     let chart = repository_file("deploy/chart/Chart.yaml");
     assert!(chart.contains(&format!("\nversion: {}\nappVersion: {version}\n", env!("CARGO_PKG_VERSION"))));
 }
