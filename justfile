@@ -88,7 +88,11 @@ size: static
 image: release
     #!/usr/bin/env bash
     set -euo pipefail
-    release/image '{{ release_files }}'
+    # The list is pushed as release.yml pushes it, but into a folder.
+    pushed='{{ release_files }}/build/pushed'
+    rm -rf "$pushed"
+    release/image '{{ release_files }}' "dir:$pushed" "$pushed.digest"
+    echo "$(cut --delimiter : --fields 2 "$pushed.digest")  $pushed/manifest.json" | sha256sum --check
     for architecture in amd64 arm64; do
         archive='{{ release_files }}'/build/"{{ name }}-$architecture.tar"
         rm -f "$archive"
