@@ -12,7 +12,7 @@
 //! - The same destination twice is 11010 where it is the other's `domain`, else 12132, at the account's and the zones'
 //!   applications alike; two are the same when their text is, but for the host's case. [`Whims`](crate::Whims) has the
 //!   Cloudflare that takes it.
-//! - Reusable and inline policies are not taken together. A policy in use is not deleted.
+//! - Reusable and inline policies are not taken together. A policy in use is not deleted, nor a tag.
 //! - A tag's name is letters, digits and hyphens; the documents say alphanumeric, a client's live tests have hyphens.
 //! - The name of an application that has none is its domain. Read-only members of a body are ignored. Members that the
 //!   description does not have are dropped unless [`Whims`](crate::Whims) says that this Cloudflare knows them.
@@ -68,7 +68,7 @@ pub(crate) fn route(
         (Scope::Account(_), ["apps" | "policies" | "tags"] | ["apps", _]) if is_read => {
             require(grant, Permission::AccessRead, Permission::ZoneAccessRead)?;
         }
-        (Scope::Account(_), ["apps" | "policies" | "tags"] | ["apps", _]) => {
+        (Scope::Account(_), ["apps" | "policies" | "tags"] | ["apps" | "tags", _]) => {
             grant.require(Permission::AccessEdit)?;
         }
         // No client of the tests writes a zone's own.
@@ -91,6 +91,7 @@ pub(crate) fn route(
         ("GET", ["policies"]) => policy::list(cloudflare, &account, request),
         ("GET", ["tags"]) => tag::list(cloudflare, &account, request),
         ("POST", ["tags"]) => tag::create(cloudflare, &account, &request.body),
+        ("DELETE", ["tags", name]) => tag::delete(cloudflare, &account, name),
         _ => Err(Refusal::new(405, 10405, "Method not allowed for this authentication scheme")),
     }
 }

@@ -65,3 +65,18 @@ pub(super) fn add(cloudflare: &mut Cloudflare, account: &str, name: &str) -> Res
     cloudflare.access.tags.push(Tag { account: account.to_owned(), name: name.to_owned(), created_at });
     Ok(())
 }
+
+/// `DELETE /accounts/{account_id}/access/tags/{tag_name}`. That a tag of an application stays is by analogy to policies.
+pub(super) fn delete(cloudflare: &mut Cloudflare, account: &str, name: &str) -> Result<Success, Refusal> {
+    let Access { tags, applications, .. } = &mut cloudflare.access;
+    let is_it = |tag: &Tag| tag.account == account && tag.name == name;
+    if !tags.iter().any(is_it) {
+        return Err(Refusal::new(404, 12135, "access.api.error.tag_not_found"));
+    }
+    let of_account = applications.iter().filter(|application| application.account == account);
+    if of_account.flat_map(Application::tags).any(|tag| tag == name) {
+        return Err(invalid("the tag is in use"));
+    }
+    tags.retain(|tag| !is_it(tag));
+    Ok(Success { status: 202, ..Success::of(&json!({"name": name})) })
+}

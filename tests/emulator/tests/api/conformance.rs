@@ -228,6 +228,9 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     for method in ["GET", "DELETE"] {
         checked.bad(method, &application, &none, 404);
     }
+    let tag = format!("{access}/tags/mine");
+    checked.good("DELETE", &tag, &none);
+    checked.bad("DELETE", &tag, &none, 404);
 
     emulator.set_rate_limit(RateLimit { calls: 0, ..RateLimit::default() });
     checked.bad("GET", "/zones", &none, 429);
@@ -256,6 +259,7 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         "GET /accounts/{account_id}/access/policies".to_owned(),
         "GET /accounts/{account_id}/access/tags".to_owned(),
         "POST /accounts/{account_id}/access/tags".to_owned(),
+        "DELETE /accounts/{account_id}/access/tags/{tag_name}".to_owned(),
         format!("GET {either}/organizations"),
         format!("GET {either}/apps"),
         format!("POST {either}/apps"),

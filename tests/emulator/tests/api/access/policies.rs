@@ -126,4 +126,10 @@ fn a_tag_is_there_before_its_applications() {
     assert_eq!(names(&listed), ["mine-1", "also"]);
     assert_eq!(listed[0]["app_count"], 1);
     assert_eq!(names(&scene.get("tags?per_page=1").result()), ["mine-1"]);
+    let delete = |name: &str| scene.call("DELETE", &format!("tags/{name}"), &Value::Null);
+    assert_eq!(delete("mine-1").code(), 12130, "an application has it");
+    assert_eq!(delete("none").code(), 12135);
+    post(json!("alone"));
+    assert_eq!(delete("alone").status, 202);
+    assert_eq!(names(&scene.get("tags").result()), ["mine-1", "also"]);
 }
