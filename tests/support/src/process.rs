@@ -60,12 +60,20 @@ struct Reader {
 #[allow(clippy::disallowed_methods, reason = "a process is another thread; it is waited for, with a bound")]
 impl Process {
     pub fn start(harness: &Harness, variables: &[(&str, &str)]) -> Self {
+        let (account, base_url) = (harness.cloudflare.account(), harness.cloudflare.base_url());
+        let of_harness = [
+            ("CF_API_TOKEN", TOKEN),
+            ("CF_ACCOUNT_ID", &*account),
+            ("CF_TUNNEL_ID", "home"),
+            ("CF_API_BASE_URL", &*base_url),
+        ];
+        Self::start_anywhere(&[&of_harness, variables].concat())
+    }
+
+    /// The same with no settings but these and its ports.
+    pub fn start_anywhere(variables: &[(&str, &str)]) -> Self {
         let mut child = program()
             .envs([
-                ("CF_API_TOKEN", TOKEN),
-                ("CF_ACCOUNT_ID", &*harness.cloudflare.account()),
-                ("CF_TUNNEL_ID", "home"),
-                ("CF_API_BASE_URL", &*harness.cloudflare.base_url()),
                 ("SERVER_HOST", "127.0.0.1"),
                 ("SERVER_PORT", "0"),
                 ("METRICS_HOST", "127.0.0.1"),
@@ -123,11 +131,15 @@ impl Process {
 
     /// A process that can work, and ExternalDNS to talk to it.
     pub fn start_ready(harness: &Harness, variables: &[(&str, &str)]) -> (Self, ExternalDns) {
-        let mut process = Self::start(harness, variables);
-        let api = process.wait_for("api=").parse().expect("an address");
-        process.observation = process.already_said("observation=").parse().expect("an address");
-        process.wait_until_ready();
-        (process, ExternalDns { api, registry: Registry::Noop })
+        Self::start(harness, variables).ready()
+    }
+
+    /// The process once it can work.
+    pub fn ready(mut self) -> (Self, ExternalDns) {
+        let api = self.wait_for("api=").parse().expect("an address");
+        self.observation = self.already_said("observation=").parse().expect("an address");
+        self.wait_until_ready();
+        (self, ExternalDns { api, registry: Registry::Noop })
     }
 
     /// The word behind `marker` in the first line that has it. A marker `key=` is that pair in both formats.
