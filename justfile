@@ -154,6 +154,18 @@ cloudflared: named-programs
 [group('test')]
 museum: (go-test 'e2e' '-timeout 15m -parallel 16 -run ^TestMuseum$')
 
+# LIVE_API_TOKEN, LIVE_ACCOUNT_ID and LIVE_ZONE name the account. It says what it would create; `--yes` does it.
+[doc('The static binary on a zone of the real Cloudflare: it writes only what it created, and deletes that (needs musl-tools).')]
+[group('test')]
+live *arguments: static
+    WEBHOOK_BINARY='{{ absolute_path(target_dir) }}/{{ static_target }}/release/{{ name }}' \
+        cargo run --locked --package live -- run {{ arguments }}
+
+# Delete what a killed `just live` left, once it is an hour old.
+[group('test')]
+live-clean *arguments:
+    cargo run --locked --package live -- clean {{ arguments }}
+
 # Thousands of hostnames take the static binary, or what WEBHOOK_BINARY names.
 [doc('The museum of accidents: those of thousands of hostnames, and of an older ExternalDNS (needs Go and musl-tools).')]
 [group('test')]
