@@ -17,6 +17,9 @@ use crate::model::text::{nearest, quoted};
 use crate::regular_file;
 use crate::secret::Secret;
 
+/// A shorter secret may be a word of another setting. Cloudflare's have 37 characters or more.
+const SECRET_MIN_BYTES: usize = 16;
+
 /// The settings that were given, and what is to be said of them.
 pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
@@ -124,14 +127,17 @@ impl<'a> Reader<'a> {
 
     /// Refuses settings that have the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
     pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
-        let Some(secret) = credentials.map(|known| known.secret().expose()) else { return };
-        for Setting { variable, .. } in SETTINGS.iter().filter(|setting| setting.kind != Kind::Secret) {
-            if self.text(variable).is_some_and(|text| text.split(',').any(|entry| entry.trim() == secret)) {
-                self.mistake(
-                    variable,
-                    "has the token or the key in it, whose place is CF_API_TOKEN or CF_API_KEY",
-                );
-            }
+        let secret = credentials.map(|known| known.secret().expose());
+        let Some(secret) = secret.filter(|secret| secret.len() >= SECRET_MIN_BYTES) else { return };
+        let is_place = |variable: &str| {
+            let mut places = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
+            variable == LINES || places.any(|setting| setting.variable == variable)
+        };
+        let misplaced =
+            self.given.iter().filter(|(name, (_, text))| !is_place(name) && text.contains(secret));
+        let names: Vec<&str> = misplaced.map(|(name, _)| *name).collect();
+        for name in names {
+            self.mistake(name, "has the token or the key in it, whose place is CF_API_TOKEN or CF_API_KEY");
         }
     }
 

@@ -205,13 +205,17 @@ fn a_mistake_or_a_warning_never_shows_a_secret() {
 #[test]
 fn a_setting_with_the_token_in_it_is_a_mistake() {
     let token = "a-token-of-forty-characters-as-they-have";
-    for (variable, value) in
-        [("OWNER_ID", token), ("CF_TUNNEL_ID", token), ("DOMAIN_FILTER", "a.example.com")]
-    {
+    let within = &format!("http://{token}.test");
+    for (variable, value) in [
+        ("OWNER_ID", token),
+        ("CF_TUNNEL_ID", token),
+        ("ORIGIN_HTTP_HOST_HEADER", within),
+        ("DOMAIN_FILTER", "a.example.com"),
+    ] {
         let given = [("CF_API_TOKEN", token), ("CF_TUNNEL_ID", "home"), (variable, value)];
         let text = "has the token or the key in it";
         let is_refused = read(&given).is_err_and(|mistakes| mistakes.iter().any(|one| one.contains(text)));
-        assert_eq!(is_refused, value == token, "{variable}");
+        assert_eq!(is_refused, value.contains(token), "{variable}");
     }
 }
 

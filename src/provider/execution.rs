@@ -147,7 +147,7 @@ impl<'a> Execution<'a> {
             let mut edited = hosts.to_vec();
             edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
             let key = Target::Tunnel(tunnel).edits_key();
-            let paused = self.waiting_work.reason(key, key, self.snapshot, self.writer.clock.now());
+            let paused = self.waiting_work.reason(key, self.snapshot, self.writer.clock.now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
                 continue;

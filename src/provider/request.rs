@@ -134,7 +134,9 @@ impl Request<'_> {
         } else {
             // Not before: what was written without an answer is gone on with in the same turn.
             self.waiting_work.turn_end = plan.end.clone();
-            self.waiting_work.lengthen_turns();
+            if !outcome.as_ref().is_err_and(ends_run) {
+                self.waiting_work.lengthen_turns();
+            }
         }
         if let Err(error) = outcome {
             self.writer.report(self.changes, &plan, &done);

@@ -64,6 +64,7 @@ pub(super) struct LastRequest {
     /// What kept the request, or a write of it, from being done. It may be why others wait.
     pub(super) failure: Option<String>,
 }
+
 impl Writer {
     /// Begins a new loop of ExternalDNS. Work that it did not ask for in the last loop is no longer refused.
     pub(super) fn begin_loop(&self) {

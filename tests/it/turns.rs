@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloudflare_emulator::{Fault, Matcher, Plan};
+use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan};
 use external_dns_cloudflare_tunnel_webhook::limits::CHANGED_HOSTNAMES_MAX;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use test_support::clock::ManualClock;
@@ -109,7 +109,7 @@ fn a_turn_that_runs_out_of_time_is_gone_on_with_by_one_of_half_as_many_hostnames
 }
 
 #[test]
-fn after_one_hostname_that_took_all_of_the_time_a_thousand_take_six_loops() {
+fn after_one_hostname_that_took_all_of_the_time_a_thousand_take_ten_loops() {
     let harness = roomy();
     let program = start_slow(&harness, &Matcher::batch());
     let external_dns = program.external_dns();
@@ -120,7 +120,7 @@ fn after_one_hostname_that_took_all_of_the_time_a_thousand_take_six_loops() {
     while external_dns.run_loop(&shops).is_err() {
         loops += 1;
     }
-    assert_eq!(loops, 6);
+    assert_eq!(loops, 10);
 }
 
 #[test]
@@ -185,6 +185,30 @@ fn a_refused_group_that_takes_all_of_the_time_leaves_turns_as_large_as_they_are(
     assert_eq!(served(&harness, "example.com"), 0);
     assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Ok(()));
     assert_eq!(served(&harness, "example.com"), CHANGED_HOSTNAMES_MAX);
+}
+
+#[test]
+fn a_turn_that_runs_out_of_time_over_a_refused_group_lets_the_next_one_take_no_more() {
+    let harness = roomy();
+    let (batch, list) =
+        (Matcher::batch(), Matcher::call("GET", &format!("/zones/{}/dns_records", harness.zone)));
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    let wanted = shops("example.com", CHANGED_HOSTNAMES_MAX);
+    let slow = || {
+        let clock = Arc::clone(&clock);
+        move |_: &mut Cloudflare| clock.put_ahead(LONG)
+    };
+    // The second list is the one by which the request writes.
+    harness.cloudflare.edit_after(list, 2, slow());
+    assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+    harness.cloudflare.fault(batch.clone(), 1, Fault::status(400));
+    harness.cloudflare.edit_after(batch, 3, slow());
+    for expected in [0, 500] {
+        assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+        assert_eq!(served(&harness, "example.com"), expected);
+    }
 }
 
 /// The limit compares all that one request deletes, and not what is done of it.

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_thousand_endpointsthat_are_sent_and_shown_take_a_megabyte() {
+    fn sixty_thousand_endpoints_that_are_sent_and_shown_take_a_megabyte() {
         let all: Vec<Endpoint> =
             (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
         let mut endpoints = MarkedEndpoints::default();

@@ -65,7 +65,8 @@ impl WaitingWork {
         self.turn_most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
     }
 
-    /// A turn of so many hostnames ran out of time. The next one takes half of them; true if the one before took all.
+    /// A turn of so many hostnames ran out of time. The next one takes half of them, but not fewer than
+    /// `CHANGED_HOSTNAMES_MIN`; true if the one before took all.
     pub(crate) fn shorten_turns(&mut self, hostnames: usize) -> bool {
         let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
         self.turn_most.replace(half).is_none()
@@ -77,9 +78,9 @@ impl WaitingWork {
         self.turn_most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
     }
 
-    /// The reason why the content with this key must not be sent now.
-    pub(crate) fn reason(&self, key: u64, content: u64, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
-        let entry = self.entries.get(&key).filter(|entry| entry.state.holds(snapshot, now))?;
+    /// The reason why the content, which is its own key, must not be sent now.
+    pub(crate) fn reason(&self, content: u64, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
+        let entry = self.entries.get(&content).filter(|entry| entry.state.holds(snapshot, now))?;
         entry.state.held(content).map(|(reason, _)| reason.clone())
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let (mut waiting, start) = (WaitingWork::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_held = waiting.reason(1, 1, &Snapshot::default(), now).is_some();
+            let is_held = waiting.reasons(&Snapshot::default(), now).contains_key(&1);
             if !is_held {
                 send(&mut waiting, now);
             }
@@ -276,16 +277,17 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             waiting.written(&write(1, 1), start);
             waiting.written(&write(1, 1), again);
-            let reason = waiting.reason(1, 1, &Snapshot::default(), again);
-            assert_eq!(reason.is_some(), is_fought_over, "{apart} s");
+            let held = waiting.reasons(&Snapshot::default(), again);
+            assert_eq!(held.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
 
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        let held =
-            |waiting: &WaitingWork, content| waiting.reason(1, content, &Snapshot::default(), now).is_some();
+        let held = |waiting: &WaitingWork, content| {
+            waiting.reasons(&Snapshot::default(), now).contains_key(&content)
+        };
         for _ in 0..5 {
             waiting.written(&write(1, 1), now);
             waiting.written(&write(1, 2), now);
@@ -300,7 +302,8 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        let is_held = |waiting: &WaitingWork, now| waiting.reason(1, 1, &Snapshot::default(), now).is_some();
+        let is_held =
+            |waiting: &WaitingWork, now| waiting.reasons(&Snapshot::default(), now).contains_key(&1);
         waiting.refuse(1, no(), None, now);
         waiting.refuse(1, no(), None, now);
         waiting.forget(2);
@@ -327,8 +330,8 @@ mod tests {
         let (mut waiting, most) = (WaitingWork::default(), limits::CHANGED_HOSTNAMES_MAX);
         assert!(waiting.shorten_turns(most), "the first one");
         assert_eq!((waiting.shorten_turns(300), waiting.turn_most()), (false, 150));
-        assert_eq!((waiting.shorten_turns(1), waiting.turn_most()), (false, 50));
-        for expected in [75, 113, 170] {
+        assert_eq!((waiting.shorten_turns(1), waiting.turn_most()), (false, 10));
+        for expected in [15, 23, 35] {
             waiting.lengthen_turns();
             assert_eq!(waiting.turn_most(), expected);
         }

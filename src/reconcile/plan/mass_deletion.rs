@@ -45,8 +45,9 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, setting
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
-    let reason = || Reason::MassDeletion { going: vanishing };
-    let refusals = withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason()));
+    let reason = Reason::MassDeletion;
+    let refusals =
+        withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason.clone()));
     plan.refusals.extend(refusals);
     Plan { hosts, ..plan }
 }

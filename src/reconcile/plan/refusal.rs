@@ -47,10 +47,7 @@ pub enum Reason {
         by: Option<Box<str>>,
     },
     /// A deletion among so many that something else must be wrong.
-    MassDeletion {
-        /// The hostnames that were to go with the request.
-        going: usize,
-    },
+    MassDeletion,
     /// The domain filter excludes the name.
     OutsideFilter,
     /// No zone that the token can see holds the name.
@@ -186,7 +183,7 @@ impl Reason {
     labels! {
         Self::Invalid(_) => "invalid",
         Self::Withheld { .. } => "withheld",
-        Self::MassDeletion { .. } => "mass_deletion",
+        Self::MassDeletion => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
         Self::NoZone => "no_zone",
         Self::RecordHeld { .. } => "record_held",
@@ -234,7 +231,7 @@ impl Reason {
             | Self::RuleLeftBehind { .. }
             | Self::LocalTunnel { .. }
             | Self::NotKept { .. } => "held by others",
-            Self::MassDeletion { .. }
+            Self::MassDeletion
             | Self::NamespaceHeld { .. }
             | Self::Unprotected(_)
             | Self::WouldOpen { .. } => "guard",
@@ -253,7 +250,7 @@ impl Reason {
     pub fn is_unfinished(&self) -> bool {
         matches!(
             self,
-            Self::MassDeletion { .. }
+            Self::MassDeletion
                 | Self::Failed(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
@@ -295,7 +292,7 @@ impl Refusal {
         let mut of_many: Vec<&Self> = Vec::new();
         for refusal in refusals {
             match refusal.reason {
-                Reason::MassDeletion { .. }
+                Reason::MassDeletion
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)
@@ -372,10 +369,9 @@ impl fmt::Display for Reason {
                 }
                 formatter.write_str("is mended, as the two may be one")
             }
-            Self::MassDeletion { going } => write!(
-                formatter,
+            Self::MassDeletion => formatter.write_str(
                 "too many hostnames would go at once, and stay: mend the changed filter, source or prefix; if meant, \
-                 delete fewer or set MASS_DELETION_LIMIT={going} (chart: --set global.settings.MASS_DELETION_LIMIT={going})"
+                 delete fewer, or allow their number N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
@@ -600,7 +596,7 @@ mod tests {
         let refusals: Vec<Refusal> = (0..10)
             .map(|number| undecided(number, "who?"))
             .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), undecided(12, "gone")])
-            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion { going: 6 })))
+            .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
             .collect();
         let lines = Refusal::lines(refusals.iter());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
@@ -616,7 +612,7 @@ mod tests {
         let names = " hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion";
         assert!(withheld.ends_with(names), "{withheld}");
         for way_out in
-            ["mend the changed filter", "delete fewer", "--set global.settings.MASS_DELETION_LIMIT=6"]
+            ["mend the changed filter", "delete fewer", "--set global.settings.MASS_DELETION_LIMIT=N"]
         {
             assert!(withheld.contains(way_out), "{way_out} is missing in {withheld}");
         }
@@ -677,7 +673,7 @@ mod tests {
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
             (Reason::LocalTunnel { tunnel }, "held by others"),
             (Reason::NotKept { what: "record".into() }, "held by others"),
-            (Reason::MassDeletion { going: 6 }, "guard"),
+            (Reason::MassDeletion, "guard"),
             (Reason::WouldOpen { by: None }, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),
             (Reason::Withheld { by: None }, "waiting"),
@@ -700,7 +696,7 @@ mod tests {
         };
         for reason in [
             Reason::Withheld { by: Some(none()) },
-            Reason::MassDeletion { going: 99 },
+            Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
             held(RecordNature::Dead, None, "tunnel"),
