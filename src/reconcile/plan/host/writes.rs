@@ -22,6 +22,19 @@ const LAST_CHECK: &str =
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
      write it, so that the digest stays until the record has not changed for a minute";
 
+/// When the record is led to the wanted tunnel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// It leads there, or there is none to lead.
+    Here,
+    /// In Stamp: all rules stand there, and the connectors serve them.
+    First,
+    /// In Unstamp, behind the rules: what it leads to now serves nothing.
+    Last,
+    /// In a later request: the rules come first.
+    Later,
+}
+
 /// What becomes of the rules that the decision no longer wants.
 #[derive(Default)]
 struct Leaving<'a> {
@@ -245,16 +258,6 @@ fn may_stay(host: &Host<'_>) -> bool {
         let tunnel = TunnelId::from_hostname(&record.content);
         tunnel.is_none_or(|tunnel| host.settings().is_configured(&tunnel))
     })
-}
-
-/// When the record is led to the wanted tunnel.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lead {
-    /// It leads there.
-    Here,
-    First,
-    Last,
-    Later,
 }
 
 /// The operations on the hostname's records.
