@@ -105,7 +105,8 @@ func (n *newcomer) follows(t *testing.T, block fence) string {
 		return output
 	}
 	var output strings.Builder
-	for line := range strings.Lines(block.text) {
+	// A line that ends in a backslash goes on.
+	for line := range strings.Lines(strings.ReplaceAll(block.text, "\\\n", "")) {
 		command := aboutContainers.FindStringSubmatch(strings.TrimSpace(line))
 		if command == nil {
 			t.Fatalf("it is not said how to play %q", line)
