@@ -46,8 +46,7 @@ pub const ANSWER_BODY_MAX_BYTES: usize = 24 * 1024 * 1024;
 /// An endpoint with longer JSON is not held. Texts of `ENDPOINT_MAX_BYTES` take less, however much of them is escaped.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 
-/// The time for one look at the connectors of a tunnel that hostnames move to. Tunnels are looked at one after the
-/// other.
+/// The time for one look at the connectors of a tunnel that hostnames move to. Tunnels are looked at side by side.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that a request waits for everything about Access, from the first call for it on. Most of its time is for

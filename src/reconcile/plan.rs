@@ -140,7 +140,7 @@ impl Plan {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
     }
 
-    /// The hostnames of which a document has a rule whose digest is to come off as one without a rule.
+    /// The hostnames whose digests are to come off for lack of a rule, and of which a document has such a rule.
     pub fn missed_in(&self, tunnel: &TunnelId, document: &Document) -> BTreeSet<Box<str>> {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {

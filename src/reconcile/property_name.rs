@@ -31,7 +31,7 @@ pub const DRIFT: &str = "webhook/drift";
 /// if the cause is no longer in it, such as another rule of its object or something too large to keep.
 pub const INVALID: &str = "webhook/invalid";
 
-/// The word.
+/// The word for a wildcard: without it no object publishes one.
 pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
 
 /// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.

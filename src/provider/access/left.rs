@@ -56,7 +56,7 @@ impl Writer {
         self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
     }
 
-    /// Deletes such of them.
+    /// Deletes those of the applications without an answering rule that `is_such`.
     pub(in crate::provider) fn delete_left(
         &self,
         resolved: &Resolved,

@@ -38,8 +38,8 @@ struct Version {
 
 impl Newest {
     /// Notes a configuration that was answered to a write, or to a read which gave the document. One that is overtaken
-    /// by a newer state counts as old too: it is asked for once more. True if what the answer does not have does not stand
-    /// in the tunnel.
+    /// by a newer state counts as old too: it is asked for once more. True if the answer proves that
+    /// the tunnel has no other rule.
     ///
     /// # Errors
     /// What shows that the answer is old.

@@ -137,8 +137,8 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     names
 }
 
-/// What answers visitors of a place at one of its names whom one of these records leads: a rule that `answers`, of those up
-/// to one that is the `last`; or a record that leads past the tunnels that were read.
+/// What answers visitors of a place under one of its names, where these records lead them: the first rule that `answers`,
+/// down to the rule that is the `last`; or a record that leads past the tunnels that were read.
 fn answering<'s>(
     place: &Place,
     name: &str,

@@ -230,7 +230,7 @@ impl Gate<'_> {
         Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
     }
 
-    /// Says no while a place would open as well whose own endpoint does not.
+    /// Says no while another place would open with it, whose endpoint does not ask to be open.
     fn nothing_else_opens(
         self,
         resource: Option<&str>,

@@ -55,7 +55,7 @@ impl Closing {
     }
 
     /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
-    /// takes none of their tokens. Of an endpoint that says nothing the rule or the record that stands tells. The rule of a
+    /// takes none of their tokens. Where its endpoint says nothing, its rule or its record at Cloudflare decides. The rule of a
     /// hostname does not close a mistake on it, because the path of the mistake may be the one that opens.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot, settings: &Settings) -> bool {
         let (standing, path) = (Standing::of(&self.hostname, snapshot, settings), self.path());

@@ -24,7 +24,7 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
 
-/// What is not done by then is answered as done as far as possible: ten loops of ExternalDNS have failed for it.
+/// A move that takes longer fails no request any more: ten loops of ExternalDNS have failed for it.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The context in which every hostname of a request is planned.

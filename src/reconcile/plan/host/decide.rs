@@ -1,5 +1,4 @@
-//! Decides what is done of one hostname's request. Every reason to refuse a part of it is found here, before anything
-//! of the hostname is written:
+//! Decides what is done of one hostname's request, once `judge.rs` has judged each endpoint of it:
 //!
 //! - the endpoints of one object are published together or not at all;
 //! - while an endpoint is refused, nothing of its object is withdrawn from the hostname, because a path that changes is

@@ -60,7 +60,7 @@ pub(in crate::reconcile::plan) fn plan(
         Ok(planned) => planned,
         Err(reason) => {
             refusals.push(Refusal::whole(name.into(), resource, reason));
-            return Outcome { refusals, work, ..Outcome::default() };
+            return Outcome { refusals, work, opened, ..Outcome::default() };
         }
     };
     refusals.extend(waiting);
