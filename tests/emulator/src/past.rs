@@ -180,7 +180,8 @@ impl Past {
         now: Duration,
     ) {
         let told = self.told.entry((self.client, thing)).or_default();
-        if told.newest.is_none_or(|(newest, _)| newest <= number) {
+        // An answer that contradicts itself tells nothing, not even its version.
+        if is_whole && told.newest.is_none_or(|(newest, _)| newest <= number) {
             told.newest = Some((number, now));
         }
         if is_write {
