@@ -155,7 +155,9 @@ impl Past {
                 number < present && self.is_known_old(&thing, number, now) == is_for_who_knows
             }
             Fault::Says { member, value: _ } if member == "config" => {
-                (self.told(&thing).read == Some(present)) == is_for_who_knows
+                let Told { newest, read, written: _ } = self.told(&thing);
+                let is_recent = newest.is_some_and(|(_, at)| now < at + VERSION_REMEMBERED);
+                (read == Some(present) && is_recent) == is_for_who_knows
             }
             _ => is_for_who_knows,
         }
