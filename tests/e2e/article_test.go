@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,9 +46,13 @@ func publishesTheArticles(t *testing.T, server *apiServer, binary string, readsA
 		"CLOUDFLARE_API_TOKEN=" + cloudflare.Token, "CLOUDFLARE_ACCOUNT_ID=" + cloudflare.Account,
 		"CLOUDFLARE_TUNNEL_ID=" + tunnel.ID, "DOMAIN_FILTERS=" + harness.ZoneName,
 	})
-	if !program.Tells("starting", "credential=CLOUDFLARE_API_TOKEN") {
-		t.Error("the first line does not say where the token came from")
-	}
+	harness.Eventually(t, "the first line says where the token came from", func() error {
+		// The program answers before its lines are written.
+		if !program.Tells("starting", "credential=CLOUDFLARE_API_TOKEN") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	namespace := server.makesNamespace(t)
 	server.make(t, "/api/v1/namespaces/"+namespace+"/services", "blog", fmt.Sprintf(`{
 		apiVersion: v1, kind: Service,
