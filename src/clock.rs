@@ -66,7 +66,7 @@ pub(crate) fn day_of(instant: &str) -> Option<i64> {
 
 /// The whole seconds from 1970 to an RFC 3339 timestamp in UTC, such as `2014-01-01T05:20:00.12345Z`. A fraction, of
 /// any length, is ignored.
-pub(crate) fn unix_seconds_of(instant: &str) -> Option<i64> {
+pub fn unix_seconds_of(instant: &str) -> Option<i64> {
     let time = instant.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
     let mut numbers = time.splitn(3, ':').map(|number| number.parse::<u8>().ok().map(i64::from));

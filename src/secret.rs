@@ -10,7 +10,7 @@ use crate::locks::lock;
 pub(crate) const REDACTED: &str = "[redacted]";
 
 /// What is shorter may be a word of a message. Cloudflare's keys and tokens have 37 characters or more.
-const KNOWN_MIN_BYTES: usize = 16;
+pub(crate) const KNOWN_MIN_BYTES: usize = 16;
 
 /// A secret that was replaced stays known through as many later ones.
 const KNOWN_MAX: usize = 100;

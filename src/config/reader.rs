@@ -15,10 +15,7 @@ use crate::cloudflare::Credentials;
 use crate::limits;
 use crate::model::text::{nearest, quoted};
 use crate::regular_file;
-use crate::secret::Secret;
-
-/// A shorter secret may be a word of another setting. Cloudflare's have 37 characters or more.
-const SECRET_MIN_BYTES: usize = 16;
+use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
 /// The settings that were given, and what is to be said of them.
 pub(super) struct Reader<'a> {
@@ -128,7 +125,7 @@ impl<'a> Reader<'a> {
     /// Refuses settings that have the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
     pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
         let secret = credentials.map(|known| known.secret().expose());
-        let Some(secret) = secret.filter(|secret| secret.len() >= SECRET_MIN_BYTES) else { return };
+        let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
         let is_place = |variable: &str| {
             let mut places = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
             variable == LINES || places.any(|setting| setting.variable == variable)

@@ -1,6 +1,7 @@
 //! Deletes what a run created, by the file of intents. An object whose create was not answered is this run's if it has the
 //! whole name of an intent and was created in its quarter of an hour.
 
+use external_dns_cloudflare_tunnel_webhook::clock::unix_seconds_of;
 use serde_json::{Value, json};
 
 use crate::guard::Bounds;
@@ -42,7 +43,7 @@ fn delete(proxy: &Proxy, bounds: &Bounds, event: &Event, is_of_this_run: bool) {
     assert!(is_old || is_of_this_run, "its run began less than an hour ago");
     let times = event.at.saturating_sub(SKEW_SECONDS)..=event.at + RUN_SECONDS;
     let is_it = |item: &&Value| {
-        let time = item[created].as_str().and_then(unix_seconds);
+        let time = item[created].as_str().and_then(unix_seconds_of).and_then(|time| u64::try_from(time).ok());
         item[name] == *event.name && time.is_some_and(|time| times.contains(&time))
     };
     let id =
@@ -77,31 +78,4 @@ pub fn places(bounds: &Bounds) -> [String; 4] {
     let of_account = |what: &str| format!("/accounts/{account}/{what}");
     let [applications, tags, tunnels] = ["access/apps", "access/tags", "cfd_tunnel"].map(of_account);
     [format!("/zones/{zone}/dns_records"), applications, tags, tunnels]
-}
-
-/// RFC 3339 in UTC, as Cloudflare writes times.
-fn unix_seconds(text: &str) -> Option<u64> {
-    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
-    let (year, month, day) = (number(0..4).filter(|year| *year >= 1970)?, number(5..7)?, number(8..10)?);
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    // Counted from March, so that the leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    text.ends_with('Z').then_some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read_as_cloudflare_writes_them() {
-        for (text, expected) in [
-            ("1970-01-01T00:00:00Z", Some(0)),
-            ("2024-02-29T00:00:00.012345Z", Some(1_709_164_800)),
-            ("2026-01-01T00:00:00+01:00", None),
-        ] {
-            assert_eq!(unix_seconds(text), expected, "{text}");
-        }
-    }
 }
