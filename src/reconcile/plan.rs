@@ -9,6 +9,7 @@ mod host;
 pub(crate) mod host_plan;
 mod judge;
 mod mass_deletion;
+mod reason;
 mod refusal;
 mod request;
 
@@ -19,8 +20,9 @@ use std::sync::Arc;
 pub(crate) use fingerprints::{Write, record_work, tunnel_work, writes_of};
 pub use fingerprints::{rule_work, works};
 pub use host_plan::{Adoption, Comments, Earlier, HostPlan, RecordOperation, Stage, Subject, Unfinished};
-pub(crate) use refusal::MIGRATE_OR_TAKE_OVER;
-pub use refusal::{MISTAKE, Reason, RecordNature, Refusal, WAITING};
+pub(crate) use reason::MIGRATE_OR_TAKE_OVER;
+pub use reason::{MISTAKE, Reason, RecordNature, WAITING};
+pub use refusal::Refusal;
 pub use request::{WrongOwner, concerning, tunnels_in_the_way};
 
 use crate::ingress::{Document, Owned, Rule, RuleEdit};

@@ -7,7 +7,7 @@ use crate::ingress::RuleEdit;
 use crate::labels::labels;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
-use crate::reconcile::plan::refusal::Reason;
+use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 /// The stages of an apply, in their order.

@@ -11,7 +11,8 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::plan::host_plan::{HostPlan, RecordOperation};
-use crate::reconcile::plan::refusal::{Reason, Refusal};
+use crate::reconcile::plan::reason::Reason;
+use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::stamp::Digest;
 

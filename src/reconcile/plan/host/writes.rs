@@ -10,7 +10,8 @@ use super::{adoption, heritage};
 use crate::ingress::{Rule, RuleEdit, WantedRule};
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::plan::host_plan::{Comments, HostPlan, RecordOperation};
-use crate::reconcile::plan::refusal::{Reason, Refusal};
+use crate::reconcile::plan::reason::Reason;
+use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const REWORDED: &str =

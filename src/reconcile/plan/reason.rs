@@ -1,0 +1,550 @@
+//! The reasons why something is not done, with what the operator can do about them.
+
+use std::fmt;
+
+use crate::labels::labels;
+use crate::reconcile::access::cover::Gap;
+use crate::reconcile::canonical::{Problem, is_unknown_path};
+
+/// The ways out where a foreign record or rule stands.
+const DELETE: &str = "delete it at Cloudflare to publish the hostname";
+const TAKE_OFF: &str = "take the hostname off the cluster";
+
+/// The ways out where a file beside its cloudflared configures a tunnel.
+pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
+    "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
+
+/// The group of reasons that lie in the cluster or in a setting.
+pub const MISTAKE: &str = "mistake";
+
+/// The group of reasons that go by themselves, once something else is done.
+pub const WAITING: &str = "waiting";
+
+/// The reason why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The endpoint has mistakes in it.
+    Invalid(Problem),
+    /// A deletion beside a refused endpoint of the same hostname.
+    Withheld {
+        /// The object of that endpoint, if it is known.
+        by: Option<Box<str>>,
+    },
+    /// A deletion among so many that something else must be wrong.
+    MassDeletion,
+    /// The domain filter excludes the name.
+    OutsideFilter,
+    /// No zone that the token can see holds the name.
+    NoZone,
+    /// Another record has the name.
+    RecordHeld {
+        /// `A`, `CNAME`, …
+        kind: Box<str>,
+        content: Box<str>,
+        /// The comment, which may tell its origin.
+        comment: Box<str>,
+        /// What Cloudflare tells of it besides.
+        nature: RecordNature,
+        /// The comment that would make the record ours, if only the stamp is missing.
+        remedy: Option<Box<str>>,
+        /// The smallest value of `ADOPT` that would take it over, if any would.
+        adopt: Option<Box<str>>,
+    },
+    /// A rule that is not ours stands for the same hostname and path.
+    RuleHeld {
+        /// The rule's tunnel: the wanted one, or one that a wildcard record leads visitors to.
+        tunnel: Box<str>,
+        /// The service it leads to.
+        service: Box<str>,
+        /// The smallest value of `ADOPT` that would take it over.
+        adopt: Box<str>,
+    },
+    /// The Access guard does not let it out, because visitors may reach it without a login.
+    Unprotected(Gap),
+    /// The Access guard cannot tell if visitors may reach it without a login. It is published already, and stays.
+    AccessUnknown(Box<str>),
+    /// A policy that the endpoint names cannot be used.
+    AccessPolicy(Box<str>),
+    /// A foreign Access application has the same destination.
+    ApplicationHeld {
+        /// Its name.
+        application: Box<str>,
+        /// It has no other destination.
+        is_exact: bool,
+    },
+    /// The endpoint does not say the word that opens, and its visitors, who need a login now, would need none.
+    WouldOpen {
+        /// The foreign rule that would answer some of them; `None` if nothing of the endpoint could require a login.
+        by: Option<Box<str>>,
+    },
+    /// The endpoint asks to be open, and an Access application stands over it.
+    StillProtected {
+        /// Its name.
+        application: Box<str>,
+        /// What the application of the endpoint itself protects as well, and does not ask to be open.
+        relying: Option<Box<str>>,
+    },
+    /// The endpoint asks to be open, and another place would be open with it whose endpoint does not.
+    ClosingFirst {
+        /// The hostname of that place.
+        hostname: Box<str>,
+        set_identifier: Box<str>,
+        /// An Access application of its own may come.
+        is_coming: bool,
+    },
+    /// The namespace guard does not let the endpoint's namespace have the hostname.
+    NamespaceHeld {
+        /// The digest of the namespace that has it; `None` if nothing tells which one has.
+        holder: Option<Box<str>>,
+        /// The digest of the endpoint's namespace.
+        asking: Box<str>,
+    },
+    /// Another rule of the hostname has the same digest.
+    DigestTaken {
+        /// The tunnel of that rule.
+        tunnel: Box<str>,
+        path: Box<str>,
+    },
+    /// The hostname's record leads, or is to lead, to another tunnel.
+    TwoTunnels {
+        /// The tunnel that has the hostname.
+        tunnel: Box<str>,
+    },
+    /// The hostname would move away from a rule that is not ours.
+    RuleLeftBehind {
+        /// The tunnel that the rule is in.
+        tunnel: Box<str>,
+        /// The hostname, which differs if ours is a wildcard.
+        hostname: Box<str>,
+        path: Box<str>,
+    },
+    /// The tunnel is configured here and was deleted at Cloudflare.
+    TunnelGone {
+        tunnel: Box<str>,
+    },
+    /// The tunnel is configured by a file beside its `cloudflared`.
+    LocalTunnel {
+        tunnel: Box<str>,
+    },
+    /// The comment cannot hold another digest.
+    StampFull {
+        /// The rules that it would have to name at once.
+        rules: usize,
+        /// What the zone allows, in bytes.
+        limit_bytes: usize,
+    },
+    /// The tunnel's document does not allow the edit.
+    Edit(String),
+    Cloudflare(String),
+    /// A write failed, whatever it was to write. The line of the write says so in the log.
+    Failed(String),
+    /// It is left to a later request to find out if this can be done.
+    Undecided(String),
+    /// It waits for something that comes first, or for something of Access that is not known yet.
+    Waiting(String),
+    /// It is served at its old place until everything else is ready.
+    Moving(String),
+    /// The same, for longer than a request waits.
+    NotMoved(String),
+    /// It is read back differently every time it is written.
+    NotKept {
+        /// What was written.
+        what: Box<str>,
+    },
+}
+
+/// What a foreign record is, as far as that tells what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RecordNature {
+    Plain,
+    /// A custom domain of a service of Cloudflare, which makes the record and takes it away.
+    CustomDomain,
+    /// It leads to a tunnel that was deleted.
+    Dead,
+}
+
+impl Reason {
+    labels! {
+        Self::Invalid(_) => "invalid",
+        Self::Withheld { .. } => "withheld",
+        Self::MassDeletion => "mass_deletion",
+        Self::OutsideFilter => "outside_filter",
+        Self::NoZone => "no_zone",
+        Self::RecordHeld { .. } => "record_held",
+        Self::RuleHeld { .. } => "rule_held",
+        Self::Unprotected(_) => "unprotected",
+        Self::AccessUnknown(_) => "access_unknown",
+        Self::AccessPolicy(_) => "access_policy",
+        Self::ApplicationHeld { .. } => "application_held",
+        Self::WouldOpen { .. } => "would_open",
+        Self::StillProtected { .. } | Self::ClosingFirst { is_coming: false, .. } => "still_protected",
+        Self::NamespaceHeld { .. } => "namespace_held",
+        Self::DigestTaken { .. } => "digest_taken",
+        Self::TwoTunnels { .. } => "two_tunnels",
+        Self::RuleLeftBehind { .. } => "rule_left_behind",
+        Self::TunnelGone { .. } => "tunnel_gone",
+        Self::LocalTunnel { .. } => "local_tunnel",
+        Self::StampFull { .. } => "stamp_full",
+        Self::Edit(_) => "edit",
+        Self::Cloudflare(_) => "cloudflare",
+        Self::Failed(_) => "failed",
+        Self::Undecided(_) => "undecided",
+        Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
+        Self::Moving(_) => "moving",
+        Self::NotMoved(_) => "not_moved",
+        Self::NotKept { .. } => "not_kept",
+    }
+
+    /// Where the reason lies, and so where the way out is looked for.
+    pub fn group(&self) -> &'static str {
+        match self {
+            Self::Invalid(_)
+            | Self::OutsideFilter
+            | Self::NoZone
+            | Self::AccessPolicy(_)
+            | Self::StillProtected { .. }
+            | Self::ClosingFirst { is_coming: false, .. }
+            | Self::TwoTunnels { .. }
+            | Self::TunnelGone { .. }
+            | Self::DigestTaken { .. }
+            | Self::StampFull { .. }
+            | Self::Edit(_) => MISTAKE,
+            Self::RecordHeld { .. }
+            | Self::RuleHeld { .. }
+            | Self::ApplicationHeld { .. }
+            | Self::RuleLeftBehind { .. }
+            | Self::LocalTunnel { .. }
+            | Self::NotKept { .. } => "held by others",
+            Self::MassDeletion
+            | Self::NamespaceHeld { .. }
+            | Self::Unprotected(_)
+            | Self::WouldOpen { .. } => "guard",
+            Self::AccessUnknown(_) | Self::Cloudflare(_) | Self::Failed(_) => "Cloudflare",
+            Self::Withheld { .. }
+            | Self::Undecided(_)
+            | Self::Waiting(_)
+            | Self::ClosingFirst { .. }
+            | Self::Moving(_)
+            | Self::NotMoved(_) => WAITING,
+        }
+    }
+
+    /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
+    /// answered as done.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(
+            self,
+            Self::MassDeletion
+                | Self::Failed(_)
+                | Self::Undecided(_)
+                | Self::Waiting(_)
+                | Self::ClosingFirst { is_coming: true, .. }
+                | Self::Moving(_)
+        )
+    }
+
+    /// True if a hostname that is open stays open, or stays unpublished, although it was to be protected.
+    pub fn leaves_unprotected(&self) -> bool {
+        matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = match self {
+            Self::Invalid(problem) => problem.fmt(formatter),
+            Self::Withheld { by } => {
+                formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
+                if let Some(by) = by {
+                    write!(formatter, "of {by} ")?;
+                }
+                formatter.write_str("is mended, as the two may be one")
+            }
+            Self::MassDeletion => formatter.write_str(
+                "too many hostnames would go at once, and stay: mend the changed filter, source or prefix; if meant, \
+                 delete fewer, or allow their number N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
+            ),
+            Self::OutsideFilter => formatter.write_str(
+                "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
+                 the cluster",
+            ),
+            Self::NoZone => formatter.write_str(
+                "no zone holds the name: add the zone to the account and give the token access to it, or widen \
+                 the filters",
+            ),
+            Self::RecordHeld { kind, content, comment, nature, remedy, adopt } => {
+                write!(formatter, "the name has a record {kind} {content:?}")?;
+                if !comment.is_empty() {
+                    write!(formatter, " with the comment {comment:?}")?;
+                }
+                formatter.write_str(match (remedy, nature) {
+                    (Some(_), _) => " that leads to our tunnel without our stamp: ",
+                    (None, RecordNature::Dead) => " that leads to a deleted tunnel, so nowhere: ",
+                    (None, _) => " that is not ours: ",
+                })?;
+                let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
+                let ways = match &give_back {
+                    Some(give_back) => [give_back, "delete the record"],
+                    None if *nature == RecordNature::CustomDomain => {
+                        ["take the custom domain off its Worker, Pages project or bucket", TAKE_OFF]
+                    }
+                    None => [DELETE, TAKE_OFF],
+                };
+                formatter.write_str(&ways_out(adopt.as_deref(), ways))
+            }
+            Self::RuleHeld { tunnel, service, adopt } => write!(
+                formatter,
+                "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
+                ways_out(Some(adopt), [DELETE, TAKE_OFF])
+            ),
+            Self::Unprotected(gap) => {
+                write!(formatter, "ACCESS_GUARD is on, and {gap}")
+            }
+            Self::AccessUnknown(text) => {
+                write!(formatter, "it is not known what Access protects: {text}")
+            }
+            Self::AccessPolicy(problem) => write!(formatter, "it {problem}"),
+            Self::ApplicationHeld { application, is_exact } => {
+                write!(
+                    formatter,
+                    "the Access application {application:?} has the same destination and is not ours: "
+                )?;
+                if *is_exact {
+                    formatter.write_str("set ADOPT=access to take it over, ")?;
+                }
+                formatter.write_str(
+                    "delete it at Cloudflare, or keep it and take webhook-access-policy off, with ACCESS_GUARD=true or \
+                     the annotations webhook-access-required, -team-name and -aud-tag",
+                )
+            }
+            Self::WouldOpen { by: None } => formatter.write_str(
+                "its visitors need a login now, and without one it would be open: set webhook-access-policy to the policies, \
+                 or to none to open it",
+            ),
+            Self::WouldOpen { by: Some(rule) } => write!(
+                formatter,
+                "visitors of {rule:?} need a login now, and a rule that is not ours in the wanted tunnel asks for none: \
+                 remove that rule at Cloudflare, or publish the hostname through the tunnel that they are led to"
+            ),
+            Self::StillProtected { application, relying: Some(relying) } => write!(
+                formatter,
+                "it asks to be open, but its Access application {application:?} protects {relying:?} too: set \
+                 webhook-access-policy: none there in the same step, or delete that application at Cloudflare"
+            ),
+            Self::StillProtected { application, relying: None } => write!(
+                formatter,
+                "it asks to be open, but the Access application {application:?} protects it: take \
+                 webhook-access-policy: none off, or change that application"
+            ),
+            Self::ClosingFirst { hostname, set_identifier, is_coming } => {
+                let path = Some(&**set_identifier).filter(|path| !is_unknown_path(path));
+                let place = format!("{hostname}{}", path.unwrap_or_default());
+                if *is_coming {
+                    write!(formatter, "it opens once {place:?} has an Access application of its own, which comes first")
+                } else {
+                    write!(
+                        formatter,
+                        "it asks to be open, and {place:?}, whose endpoint does not, would open too, as it has no Access application: \
+                         mend that endpoint, or set webhook-access-policy there to its policies or to none"
+                    )
+                }
+            }
+            Self::NamespaceHeld { holder: Some(holder), asking } => write!(
+                formatter,
+                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
+                 until its record is gone; or write ns={asking} into the record's comment at Cloudflare instead"
+            ),
+            Self::NamespaceHeld { holder: None, asking } => write!(
+                formatter,
+                "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell which namespace \
+                 has the hostname: if it is this one, add ns={asking} to the comment at Cloudflare"
+            ),
+            Self::DigestTaken { tunnel, path } => write!(
+                formatter,
+                "the rule could not be told from the one for path {path:?} in tunnel {tunnel}: write one of the two paths \
+                 another way, such as with a group around it, or remove one of the rules at Cloudflare"
+            ),
+            Self::TwoTunnels { tunnel } => write!(
+                formatter,
+                "the hostname is served through tunnel {tunnel}: a hostname has one record and so one tunnel; move \
+                 all its endpoints at once"
+            ),
+            Self::RuleLeftBehind { tunnel, hostname, path } => write!(
+                formatter,
+                "visitors are led to tunnel {tunnel}, and would not reach its foreign rule for {hostname:?} and path \
+                 {path:?} any more: remove that at Cloudflare, or publish the hostname through that tunnel"
+            ),
+            Self::TunnelGone { tunnel } => write!(
+                formatter,
+                "tunnel {tunnel} was deleted at Cloudflare: take it off CF_TUNNEL_ID, so that its hostnames move to the \
+                 default tunnel, or name another one"
+            ),
+            Self::LocalTunnel { tunnel } => write!(
+                formatter,
+                "tunnel {tunnel} is configured by a file beside its cloudflared: {MIGRATE_OR_TAKE_OVER}"
+            ),
+            Self::StampFull { rules, limit_bytes } => write!(
+                formatter,
+                "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
+                 bytes): publish fewer paths, change them in two steps, shorten OWNER_ID, or take a paid plan (500 bytes)"
+            ),
+            Self::Edit(text)
+            | Self::Failed(text)
+            | Self::Undecided(text)
+            | Self::Waiting(text)
+            | Self::Moving(text)
+            | Self::NotMoved(text) => {
+                formatter.write_str(text)
+            }
+            Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
+            Self::NotKept { what } => write!(
+                formatter,
+                "it is not kept as written ({what}): another program or person changes it back, or Cloudflare does not \
+                 store a default; it is written again once one of them changes, or after a while"
+            ),
+        };
+        written?;
+        formatter.write_str(match self {
+            Self::Unprotected(_)
+            | Self::AccessUnknown(_)
+            | Self::AccessPolicy(_)
+            | Self::WouldOpen { .. }
+            | Self::StillProtected { .. }
+            | Self::ClosingFirst { .. } => "; what is published now stays as it is",
+            _ => "",
+        })
+    }
+}
+
+/// The ways out in one sentence. `ADOPT=all` comes last, because it takes over whatever is in the way of any hostname.
+fn ways_out(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
+    match adopt {
+        None => format!("{one}, or {other}"),
+        Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
+        Some(value) => format!("set ADOPT={value} to take it over, {one}, or {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_access_says_that_what_is_published_stays() {
+        let stays = "; what is published now stays as it is";
+        assert!(Reason::WouldOpen { by: None }.to_string().ends_with(stays));
+        assert_eq!(Reason::Edit("too many rules".to_owned()).to_string(), "too many rules");
+    }
+
+    /// An object can bring the words itself, as `webhook/invalid`.
+    #[test]
+    fn an_invalid_endpoint_is_refused_in_the_words_of_its_mistake() {
+        let words = "x is y; the rest is by an object";
+        assert_eq!(Reason::Invalid(Problem::read(words)).to_string(), words);
+    }
+
+    #[test]
+    fn what_a_hostname_needs_least_is_the_first_way_out_and_adopt_all_the_last() {
+        let rule = |adopt: &str| Reason::RuleHeld {
+            tunnel: "home".into(),
+            service: "http://theirs".into(),
+            adopt: adopt.into(),
+        };
+        let record = |remedy: Option<&str>, adopt: Option<&str>| Reason::RecordHeld {
+            kind: "A".into(),
+            content: "192.0.2.1".into(),
+            comment: "".into(),
+            nature: RecordNature::Plain,
+            remedy: remedy.map(Into::into),
+            adopt: adopt.map(Into::into),
+        };
+        let (delete, leave) = (DELETE, TAKE_OFF);
+        for (reason, ways) in [
+            (rule("tunnel"), format!("set ADOPT=tunnel to take it over, {delete}, or {leave}")),
+            (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
+            (record(None, Some("owner=a")), format!("set ADOPT=owner=a to take it over, {delete}, or {leave}")),
+            (record(None, Some("all")), format!("{delete}, {leave}, or set ADOPT=all to take it over")),
+            (record(None, None), format!("{delete}, or {leave}")),
+            (
+                record(Some("x"), Some("tunnel")),
+                "set ADOPT=tunnel to take it over, set its comment to \"x\" to give it back, or delete the record".into(),
+            ),
+        ] {
+            let text = reason.to_string();
+            assert!(text.ends_with(&format!(": {ways}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_outside_the_filter_is_told_which_setting_to_change() {
+        let text = Reason::OutsideFilter.to_string();
+        assert!(text.contains("DOMAIN_FILTER") && text.contains("off the cluster"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_lies_with_a_mistake_with_others_with_a_guard_with_cloudflare_or_waits() {
+        let tunnel: Box<str> = "home".into();
+        for (reason, group) in [
+            (Reason::Invalid(Problem::read("x")), "mistake"),
+            (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
+            (Reason::LocalTunnel { tunnel }, "held by others"),
+            (Reason::NotKept { what: "record".into() }, "held by others"),
+            (Reason::MassDeletion, "guard"),
+            (Reason::WouldOpen { by: None }, "guard"),
+            (Reason::AccessUnknown("x".into()), "Cloudflare"),
+            (Reason::Withheld { by: None }, "waiting"),
+            (Reason::Undecided("x".to_owned()), "waiting"),
+        ] {
+            assert_eq!(reason.group(), group, "{}", reason.label());
+        }
+    }
+
+    #[test]
+    fn a_reason_has_two_hundred_characters_at_most_besides_names() {
+        let none = Box::<str>::default;
+        let held = |nature, remedy, adopt: &str| Reason::RecordHeld {
+            kind: none(),
+            content: none(),
+            comment: none(),
+            nature,
+            remedy,
+            adopt: Some(adopt.into()),
+        };
+        for reason in [
+            Reason::Withheld { by: Some(none()) },
+            Reason::MassDeletion,
+            Reason::OutsideFilter,
+            Reason::NoZone,
+            held(RecordNature::Dead, None, "tunnel"),
+            held(RecordNature::Plain, Some(none()), "tunnel"),
+            held(RecordNature::CustomDomain, None, "all"),
+            Reason::RuleHeld { tunnel: none(), service: none(), adopt: "tunnel".into() },
+            Reason::WouldOpen { by: None },
+            Reason::WouldOpen { by: Some(none()) },
+            Reason::StillProtected { application: none(), relying: None },
+            Reason::StillProtected { application: none(), relying: Some(none()) },
+            Reason::ClosingFirst { hostname: none(), set_identifier: none(), is_coming: false },
+            Reason::NamespaceHeld { holder: Some(none()), asking: none() },
+            Reason::NamespaceHeld { holder: None, asking: none() },
+            Reason::DigestTaken { tunnel: none(), path: none() },
+            Reason::TwoTunnels { tunnel: none() },
+            Reason::RuleLeftBehind { tunnel: none(), hostname: none(), path: none() },
+            Reason::TunnelGone { tunnel: none() },
+            Reason::LocalTunnel { tunnel: none() },
+            Reason::StampFull { rules: 9, limit_bytes: 500 },
+            Reason::NotKept { what: none() },
+        ] {
+            let text = reason.to_string();
+            let text = text.strip_suffix("; what is published now stays as it is").unwrap_or(&text);
+            assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
+        }
+    }
+
+    /// They count in a metric of their own.
+    #[test]
+    fn what_is_refused_for_its_protection_is_told_from_the_rest() {
+        assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());
+        assert!(Reason::ApplicationHeld { application: "x".into(), is_exact: true }.leaves_unprotected());
+        assert!(!Reason::NoZone.leaves_unprotected() && !Reason::WouldOpen { by: None }.leaves_unprotected());
+    }
+}
