@@ -27,8 +27,6 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) desired: Vec<Desired<'w>>,
     /// The paths that are withdrawn, empty for none.
     pub(super) withdrawn: Vec<&'w str>,
-    /// Those of them that may be what asks now for a path that does not stand where the record leads.
-    pub(super) reworded: Vec<&'w str>,
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
     pub(super) work: Vec<ApplicationWork>,
@@ -100,16 +98,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let untold = obstacle::untold(&host).filter(|_| asked.is_empty());
     let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
-    let desired = desired(&asked);
-    let led_to = host.led_to();
-    let comes = |one: &&Desired<'_>| {
-        let rule = led_to.as_ref().and_then(|led_to| host.own_rule(led_to, one.path()));
-        one.digest().is_some() && rule.is_none()
-    };
-    let coming: BTreeSet<_> = desired.iter().filter(comes).map(|one| one.resource).collect();
-    let is_reworded = |path: &&str| coming.iter().any(|one| may_be_one(*one, object_of(path)));
-    let reworded = withdrawn.iter().copied().filter(is_reworded).collect();
-    Decision { host, desired, withdrawn, reworded, refusals, work, opened }
+    Decision { desired: desired(&asked), host, withdrawn, refusals, work, opened }
 }
 
 const FIRST: &str = "its Access application is made ready first: its rule comes in a later loop";

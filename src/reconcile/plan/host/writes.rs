@@ -7,18 +7,12 @@ use super::decide::Decision;
 use super::desired::Desired;
 use super::{Host, Placed};
 use super::{adoption, heritage};
-use crate::ingress::{Rule, RuleEdit, WantedRule};
+use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::plan::host_plan::{Comments, HostPlan, RecordOperation};
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
-
-const REWORDED: &str =
-    "its deletion waits until the hostname has moved, as it may be what moves under another path";
-
-const LAST_CHECK: &str =
-    "its deletion waits until the hostname has moved, as the rule that would answer then asks for no login";
 
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
      write it, so that the digest stays until the record has not changed for a minute";
@@ -34,17 +28,6 @@ enum Lead {
     Last,
     /// In a later request: the rules come first.
     Later,
-}
-
-/// What becomes of the rules that the decision no longer wants.
-#[derive(Default)]
-struct Leaving<'a> {
-    /// They go in this request.
-    now: Vec<Placed<'a>>,
-    /// They go in a later one, because visitors may still be led to them.
-    later: Vec<Placed<'a>>,
-    /// Those of `later` that stay however long the move takes, with the reasons.
-    kept: Vec<(Placed<'a>, &'static str)>,
 }
 
 /// The writes of a decision, and what is told of the work that is left to a later request.
@@ -65,17 +48,16 @@ pub(super) fn host_plan(
     let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
     // A move of which this request writes something goes on, whatever the age of its record.
     let is_overdue = host.is_overdue() && lead != Lead::First && stands && is_claimed;
-    let leaving = leaving(decision, ends, lead, is_overdue);
-    let edits = edits(host, &puts, &leaving.now);
-    let edited =
-        edits.iter().map(|(tunnel, _)| tunnel).chain(leaving.later.iter().map(|(tunnel, _)| *tunnel));
+    let (going, staying) = leaving(decision, ends, lead);
+    let edits = edits(host, &puts, &going);
+    let edited = edits.iter().map(|(tunnel, _)| tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
     let is_early = host.may_come(&dead);
     let dead = if is_early { BTreeSet::new() } else { dead };
     let mut last = Claims { rules: &first.rules - &dead, ..first };
-    for (tunnel, rule) in &leaving.now {
+    for (tunnel, rule) in &going {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
     let comments = comment::comments(host, desired);
@@ -97,16 +79,12 @@ pub(super) fn host_plan(
         dead,
         comments,
     };
-    let waiting = waiting(host, target, lead, &leaving)
+    let waiting = waiting(host, target, lead, &staying)
         .map(|text| if is_overdue { Reason::NotMoved(text) } else { Reason::Moving(text) })
         .map(|reason| Refusal::whole(host.name().into(), resource.clone(), reason));
-    let kept = leaving.kept.iter().map(|((_, rule), text)| {
-        let reason = Reason::NotMoved((*text).to_owned());
-        host.refusal(rule.path().unwrap_or_default(), resource.as_deref(), reason)
-    });
     let reason = || Reason::Undecided(STAMPED_LATELY.to_owned());
     let early = is_early.then(|| Refusal::whole(host.name().into(), resource.clone(), reason()));
-    Ok((plan, waiting.into_iter().chain(kept).chain(early).collect()))
+    Ok((plan, waiting.into_iter().chain(early).collect()))
 }
 
 /// The edits of tunnels' documents: rules that go, and wanted ones.
@@ -141,8 +119,8 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
 }
 
 /// What a later request waits for, if it has to go on.
-fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, leaving: &Leaving<'_>) -> Option<String> {
-    Some(match (target.filter(|_| lead == Lead::Later), leaving.later.first()) {
+fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, staying: &[Placed<'_>]) -> Option<String> {
+    Some(match (target.filter(|_| lead == Lead::Later), staying.first()) {
         (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
             format!(
                 "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
@@ -178,53 +156,20 @@ fn ends(decision: &Decision<'_, '_>, claims: &Claims, dead: &BTreeSet<Digest>) -
     desired.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
 
-fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead, is_overdue: bool) -> Leaving<'a> {
+/// Our rules that the decision no longer wants: those that go, and those that visitors may still be led to.
+fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead) -> (Vec<Placed<'a>>, Vec<Placed<'a>>) {
     let Decision { host, desired, withdrawn, .. } = decision;
     let led_to = host.led_to();
-    let mut leaving = Leaving::default();
-    for (tunnel, rule) in &host.rules {
-        let path = rule.path();
-        let mut at_path = desired.iter().filter(|desired| desired.path() == path);
+    let leaves = |(tunnel, rule): &Placed<'_>| {
+        let mut at_path = desired.iter().filter(|desired| desired.path() == rule.path());
         let is_wanted = at_path.clone().any(|one| one.publication.rule.is_some() && one.tunnel() == *tunnel);
-        let is_replaced = at_path.next().is_some();
-        if is_wanted || !is_replaced && !withdrawn.contains(&path.unwrap_or_default()) {
-            continue;
-        }
-        let stays = match lead {
-            _ if ends || host.is_preview() => false,
-            _ if led_to.as_ref() != Some(*tunnel) => !host.is_settled(),
-            Lead::Here => false,
-            _ if is_replaced || !is_overdue => true,
-            _ => {
-                let reason = kept(decision, tunnel, rule);
-                leaving.kept.extend(reason.map(|reason| ((*tunnel, *rule), reason)));
-                reason.is_some()
-            }
-        };
-        let leaves = if stays { &mut leaving.later } else { &mut leaving.now };
-        leaves.push((*tunnel, *rule));
-    }
-    leaving
-}
-
-/// The reason why a withdrawn rule stays where visitors are led, however long the move takes.
-fn kept(decision: &Decision<'_, '_>, tunnel: &TunnelId, rule: &Rule) -> Option<&'static str> {
-    let is_reworded = decision.reworded.contains(&rule.path().unwrap_or_default());
-    let is_last_check = || rule.requires_access() && is_open_behind(&decision.host, tunnel, rule);
-    if is_reworded { Some(REWORDED) } else { is_last_check().then_some(LAST_CHECK) }
-}
-
-/// True if without the rule another one of ours would answer some of its requests, and asks for no login.
-fn is_open_behind(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> bool {
-    let rules = host.snapshot().tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(host.name()));
-    let rules = rules.map(|(_, other)| other).skip_while(|other| !std::ptr::eq(*other, rule)).skip(1);
-    let is_open = |other: &&Rule| {
-        !other.requires_access() && host.snapshot().own_rules(host.settings()).has(tunnel, other)
+        !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path().unwrap_or_default()))
     };
-    rules
-        .filter(|other| other.may_take(host.name(), rule.path()))
-        .find(|other| is_open(other) || other.takes_all(host.name(), rule.path()))
-        .is_some_and(|other| is_open(&other))
+    let goes = |(tunnel, _): &Placed<'_>| {
+        let is_left = if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_settled() };
+        ends || host.is_preview() || is_left
+    };
+    host.rules.iter().copied().filter(leaves).partition(goes)
 }
 
 fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
