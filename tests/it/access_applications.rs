@@ -121,33 +121,6 @@ fn what_objects_say_in_turns_within_minutes_is_no_fight() {
     }
 }
 
-/// As many applications as the guard allows a namespace, which each loop wants otherwise. A call takes 0.3 s, and twelve
-/// are made at once.
-#[test]
-fn a_namespace_that_changes_all_its_applications_in_every_loop_keeps_no_other_one_waiting() {
-    let stage = Stage::new(&[("NAMESPACE_GUARD", "true"), ("ACCESS_POLICIES", "staff")]);
-    let greedy = |loops: usize| -> Vec<Endpoint> { (0..100).map(|number| lasting(number, loops)).collect() };
-    stage.run(&greedy(0));
-    assert_eq!(stage.applications().len(), 100);
-    for matcher in [Matcher::create_application(), Matcher::put_application()] {
-        stage.cloudflare().fault_every(matcher, Fault::Delay(Duration::from_millis(300 / 12)));
-    }
-    let other = |name: &str, said: &[(&str, &str)]| {
-        let mut endpoint = endpoint(name, &[&[("tunnel-service", "http://wiki.docs.svc:80")], said].concat());
-        endpoint.labels.set("resource", "ingress/docs/wiki");
-        endpoint
-    };
-    let others =
-        [other("z-open.example.com", &[]), other("z-wiki.example.com", &[("access-policy", "staff")])];
-    let published = |name: &str| stage.harness.cnames().iter().any(|(cname, ..)| cname == name);
-    for (loops, is_protected_too) in [(1, false), (2, true)] {
-        let _ = stage.run_loop(&[&greedy(loops)[..], &others[..]].concat());
-        stage.cloudflare().advance_clock(Duration::from_secs(60));
-        assert!(published("z-open.example.com"), "nothing of Access keeps it waiting");
-        assert_eq!(published("z-wiki.example.com"), is_protected_too, "its turn comes, in loop {loops}");
-    }
-}
-
 /// Loops come every minute, or every fifteen seconds. 1,100 calls are allowed in five minutes.
 #[test]
 fn whoever_changes_many_applications_in_every_loop_leaves_calls_to_everybody_else() {
@@ -174,16 +147,19 @@ fn lasting(number: usize, loops: usize) -> Endpoint {
 }
 
 #[test]
-fn five_hundred_applications_are_the_end() {
-    for (before, made) in [(498, 2), (500, 0)] {
+fn more_applications_than_the_account_may_have_are_refused_and_asked_for_once() {
+    for (before, made) in [(498, 2), (499, 1), (500, 0)] {
         let stage = Stage::new(&[]);
         for number in 0..before {
             let uri = format!("a{number}.example.com");
             let application = json!({"type": "self_hosted", "name": uri, "domain": uri});
             stage.cloudflare().add_application(&application).expect("an application");
         }
-        assert_eq!(writes(&stage, &[wish("staff"), of(NEXT, "staff")]).len(), made, "{before}");
-        assert_eq!(stage.logged(&["refused=cloudflare", "the account has 500"]), made == 0, "{before}");
+        let desired = [wish("staff"), of(NEXT, "staff")];
+        assert_eq!(writes(&stage, &desired).len(), 2, "{before}");
+        assert_eq!(stage.applications().len(), before + made, "{before}");
+        assert_eq!(stage.logged(&["refused=cloudflare", "Cloudflare refused it: "]), made < 2, "{before}");
+        assert_eq!(writes(&stage, &desired), [""; 0], "{before}: it would be refused again");
     }
 }
 

@@ -18,9 +18,6 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::{Earlier, Reason};
 use crate::reconcile::snapshot::Snapshot;
 
-/// Cloudflare's limit for an account, unless an enterprise agreed on more.
-pub const APPLICATIONS_MAX: usize = 500;
-
 const LETS_PAST: &str = "has an Access application with a policy that came to let visitors past without a login: \
      change that policy at Cloudflare, or name another one";
 

@@ -7,15 +7,12 @@ use super::{Earlier, Reason, rule_work};
 use crate::model::Hostname;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Wishes};
-use crate::reconcile::access::gate::{APPLICATIONS_MAX, ApplicationOperation, Besides, Gate};
+use crate::reconcile::access::gate::{Besides, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
-
-/// With the namespace guard, one namespace does not get all applications of the account.
-const NAMESPACE_APPLICATIONS_MAX: usize = APPLICATIONS_MAX / 5;
 
 /// What a judgement is made from.
 #[derive(Clone, Copy)]
@@ -23,13 +20,6 @@ pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) settings: &'a Settings,
     pub(super) earlier: &'a Earlier,
-}
-
-/// The number of applications, with those that this request makes.
-struct Applications {
-    all: usize,
-    /// The namespace of each.
-    namespaces: Vec<Box<str>>,
 }
 
 impl Judge<'_> {
@@ -42,21 +32,14 @@ impl Judge<'_> {
         let wishes = self.wishes(&requests);
         let Self { snapshot, settings, earlier } = self;
         let gate = Gate { snapshot, settings, earlier, wishes: &wishes };
-        let mut applications = self.applications(&requests);
         for request in requests.by_hostname.values_mut() {
             let wanted = std::mem::take(&mut request.wanted).into_iter();
-            request.wanted = wanted.map(|one| self.judge(request, one, gate, &mut applications)).collect();
+            request.wanted = wanted.map(|one| self.judge(request, one, gate)).collect();
         }
         requests
     }
 
-    fn judge(
-        self,
-        request: &HostRequest,
-        wanted: Wanted,
-        gate: Gate<'_>,
-        applications: &mut Applications,
-    ) -> Wanted {
+    fn judge(self, request: &HostRequest, wanted: Wanted, gate: Gate<'_>) -> Wanted {
         let resource = wanted.resource.as_deref();
         let passed = wanted.publication.and_then(|publication| {
             self.may_have(request, resource)?;
@@ -65,11 +48,6 @@ impl Judge<'_> {
             // What an old answer does not show may rely on what goes.
             if let (Besides::Opening { .. }, Some(problem)) = (&besides, self.snapshot.old.values().next()) {
                 return Err(Reason::Undecided(problem.to_string()));
-            }
-            if let Besides::First(work) = &besides
-                && matches!(work.operation, ApplicationOperation::Create(_))
-            {
-                applications.make(resource, self.settings)?;
             }
             Ok((publication, besides))
         });
@@ -148,53 +126,5 @@ impl Judge<'_> {
         let rule = publication.rule.as_ref().filter(|_| !self.earlier.held.is_empty());
         let refused = rule.and_then(|rule| self.earlier.held.get(&rule_work(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
-    }
-
-    /// The applications, and of which namespaces they are: by the stamp of their hostname, or before there is one by the
-    /// objects that ask for it.
-    fn applications(self, requests: &Requests) -> Applications {
-        let all = self.snapshot.access.applications();
-        let mut namespaces = Vec::new();
-        if self.settings.policy.namespace_guard {
-            for (place, _) in self.snapshot.protections(self.settings).ours() {
-                let holder = |name: &str| namespace::holder(name, self.snapshot, self.settings).ok()?;
-                let asking = || requests.by_hostname.get(place.hostname())?.resource();
-                let asking = || namespace::digest_of(&asking()?);
-                // What is left of a withdrawn name stands in front of its wildcard, which has that record.
-                let of_wildcard = || holder(&self.snapshot.answering(place.hostname()).first()?.name);
-                let holder = holder(place.hostname()).or_else(asking).or_else(of_wildcard);
-                namespaces.push(holder.unwrap_or_default());
-            }
-        }
-        Applications { all: all.len(), namespaces }
-    }
-}
-
-impl Applications {
-    /// Counts an application that is to be made for an object.
-    fn make(&mut self, resource: Option<&str>, settings: &Settings) -> Result<(), Reason> {
-        if self.all >= APPLICATIONS_MAX {
-            return Err(Reason::Cloudflare(format!(
-                "the account has {} Access applications, and Cloudflare allows {APPLICATIONS_MAX}",
-                self.all
-            )));
-        }
-        if settings.policy.namespace_guard
-            && let Some(namespace) = resource.and_then(namespace::digest_of)
-        {
-            let count = self.namespaces.iter().filter(|one| **one == namespace).count();
-            if count >= NAMESPACE_APPLICATIONS_MAX {
-                return Err(Reason::AccessPolicy(
-                    format!(
-                        "is one of more than {NAMESPACE_APPLICATIONS_MAX} protected places of its namespace: protect a \
-                         wildcard or a whole hostname in place of many paths"
-                    )
-                    .into(),
-                ));
-            }
-            self.namespaces.push(namespace);
-        }
-        self.all += 1;
-        Ok(())
     }
 }

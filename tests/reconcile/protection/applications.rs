@@ -206,17 +206,6 @@ fn what_protects_a_place_otherwise_than_it_was_made_is_shown_as_drift() {
     }
 }
 
-/// A7 of the findings.
-#[test]
-fn one_namespace_does_not_get_all_applications_of_the_account() {
-    let mut cloudflare = guarded();
-    let mut desired: Vec<Endpoint> =
-        (0..103).map(|number| of("greedy", &format!("h{number}.example.com"), "", "staff")).collect();
-    desired.push(of("shop", NAME, "", "staff"));
-    let plan = settle(&mut cloudflare, &desired);
-    assert_eq!((labels(&plan), cloudflare.applications().len()), (vec!["access_policy"; 3], 101));
-}
-
 /// The rules would not follow.
 #[test]
 fn no_application_of_an_object_is_made_where_one_of_its_rules_is_refused() {
@@ -250,20 +239,6 @@ fn an_application_with_a_destination_beyond_its_place_neither_goes_nor_is_opened
             plan.refusals.iter().map(ToString::to_string).collect()
         };
         assert!(told.contains("theirs.example.com"), "{told}");
-    }
-}
-
-/// An open wildcard of the namespace keeps them, and their own records are gone.
-#[test]
-fn applications_of_withdrawn_names_count_for_the_namespace_of_the_wildcard_behind_them() {
-    let mut cloudflare = guarded();
-    cloudflare.mass_deletion_limit = 0;
-    for first in [0, 100] {
-        let names = (first..first + 100).map(|number| format!("h{number}.example.com"));
-        let mut desired: Vec<Endpoint> = names.map(|name| of("greedy", &name, "", "staff")).collect();
-        desired.push(of("greedy", "*.example.com", "", ""));
-        settle(&mut cloudflare, &desired);
-        assert_eq!(cloudflare.applications().len(), 100);
     }
 }
 
