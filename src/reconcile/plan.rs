@@ -29,7 +29,6 @@ use crate::ingress::{Document, Owned, Rule, RuleEdit};
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::{inserted, sort, sort_by};
-use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -120,7 +119,6 @@ pub fn plan(
     Refusal::settle(&mut plan.refusals, &plan.left);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
-    plan.notes.extend(unchecked_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
     plan.notes.extend(hints(&plan.hosts, settings));
     sort(&mut plan.notes);
@@ -216,32 +214,7 @@ fn hints(hosts: &[HostPlan], settings: &Settings) -> impl Iterator<Item = Note> 
             first.entry(text).or_insert(host);
         }
     }
-    first.into_iter().map(|(text, host)| {
-        let HostPlan { hostname, resource, .. } = host;
-        Note { hostname: hostname.clone(), resource: resource.clone(), text }
-    })
-}
-
-/// Wildcards whose check goes with their rule, where the rule of a wider one answers then without a login. No application
-/// of the wildcard asks visitors of names more than one label below it.
-fn unchecked_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
-    let hosts = plan.hosts.iter().filter(|host| host.hostname.starts_with('*'));
-    let edits = hosts.flat_map(|host| host.edits.iter().map(move |(tunnel, edit)| (host, tunnel, edit)));
-    let unchecked = edits.filter_map(|(host, tunnel, edit)| {
-        let near = snapshot.tunnels.get(tunnel)?.near(&host.hostname).map(|(_, rule)| rule);
-        let mut taking = near.filter(|rule| edit.is_covered_by(rule));
-        let (rule, behind) = (taking.next()?, taking.next()?);
-        let is_removed = matches!(edit, RuleEdit::Remove { hostname, .. } if rule.has_hostname(hostname));
-        let text = format!(
-            "its rule required a login of names more than one label below it, and the rule of {:?} answers them now \
-             without one: publish such names themselves, with webhook-access-policy",
-            behind.hostname()
-        );
-        let (hostname, resource) = (host.hostname.clone(), host.resource.clone());
-        (is_removed && rule.requires_access() && answering::is_open(behind))
-            .then_some(Note { hostname, resource, text })
-    });
-    unchecked.collect()
+    first.into_iter().map(|(text, host)| host.note(text))
 }
 
 /// Rules that are taken over and answer other requests from then on, in this request or in the next.
@@ -284,15 +257,12 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
                 && TunnelId::from_hostname(&record.content).is_some()
         };
         let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
-        is_first.then(|| Note {
-            hostname: host.hostname.clone(),
-            resource: host.resource.clone(),
-            text: format!(
-                "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this \
-                 name and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a \
-                 custom one); look under SSL/TLS, Edge Certificates"
-            ),
-        })
+        let text = format!(
+            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this name \
+             and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
+             one); look under SSL/TLS, Edge Certificates"
+        );
+        is_first.then(|| host.note(text))
     })
     .collect()
 }

@@ -11,7 +11,7 @@ use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, claims_place};
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, claims_place, is_address};
 use crate::reconcile::{Note, Settings};
 
 /// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
@@ -95,7 +95,7 @@ pub(in crate::reconcile) fn notes(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> Vec<Note> {
-    let note = |place: &Place, text: String| Note { hostname: place.hostname().into(), resource: None, text };
+    let note = |place: &Place, text| Note::about(place.hostname(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
         let text = format!(
             "the Access application {:?} stays, because {:?} may answer its visitors now: delete it at Cloudflare if they \
@@ -322,14 +322,13 @@ fn beyond(application: &Application, place: &Place, snapshot: &Snapshot) -> Opti
 
 /// True if a hostname without a record of ours has none of others either, or if these may be taken over.
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot, settings: &Settings) -> bool {
-    let is_address = |record: &Record| matches!(&*record.kind, "A" | "AAAA" | "CNAME");
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));
     settings.policy.adopt != Adopt::default() || !has_record()
 }
 
 /// True if the rule serves visitors without a login.
-pub(in crate::reconcile) fn is_open(rule: &Rule) -> bool {
+fn is_open(rule: &Rule) -> bool {
     is_served(rule) && !rule.requires_access()
 }
 

@@ -21,7 +21,7 @@ use crate::reconcile::plan::host_plan::{Earlier, Unfinished};
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, is_address};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy, Settings};
 
@@ -260,9 +260,5 @@ impl<'a> Host<'a> {
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
-    match &*record.kind {
-        "A" | "AAAA" | "CNAME" => true,
-        "NS" => !is_apex,
-        _ => false,
-    }
+    is_address(record) || &*record.kind == "NS" && !is_apex
 }

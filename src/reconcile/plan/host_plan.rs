@@ -7,6 +7,7 @@ use crate::ingress::RuleEdit;
 use crate::labels::labels;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
+use crate::reconcile::Note;
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
@@ -105,6 +106,11 @@ impl HostPlan {
         unfinished.digests.extend(digests);
         unfinished.is_new |= self.stamp.iter().any(|one| matches!(one, RecordOperation::Post(_)));
         unfinished
+    }
+
+    /// A note about the hostname and its object.
+    pub(super) fn note(&self, text: String) -> Note {
+        Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }
     }
 
     /// The operations on records of both stages.

@@ -73,10 +73,8 @@ fn the_application_of_a_withdrawn_deep_name_stays_while_only_the_check_of_a_wild
         settle(&mut cloudflare, &[&wide[..], &[wildcard(), at(deep, "", "staff")]].concat());
         settle(&mut cloudflare, &[&wide[..], &[wildcard()]].concat());
         assert!(names(&cloudflare).contains(&deep), "{:?}", names(&cloudflare));
-        let plan = settle(&mut cloudflare, &wide);
+        settle(&mut cloudflare, &wide);
         assert!(names(&cloudflare).contains(&deep), "{:?}", names(&cloudflare));
-        let told = plan.notes.iter().find(|note| note.text.contains("more than one label"));
-        assert_eq!(told.map(|note| &*note.hostname), Some("*.app.example.com"));
         assert_rest(&cloudflare, &wide);
     }
 }
@@ -91,8 +89,7 @@ fn the_application_of_a_withdrawn_deep_name_goes_where_no_open_rule_is_behind_th
         settle(&mut cloudflare, &[std::slice::from_ref(&deep), &*left].concat());
         settle(&mut cloudflare, &left);
         assert_eq!(names(&cloudflare).len(), left.len(), "{:?}", names(&cloudflare));
-        let plan = run(&mut cloudflare, &widest);
-        assert_eq!(plan.notes, [], "no name opens");
+        run(&mut cloudflare, &widest);
         assert_rest(&cloudflare, &widest);
     }
 }

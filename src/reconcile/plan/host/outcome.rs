@@ -129,6 +129,5 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
             "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
         )
     };
-    let note = |text| Note { hostname: host.name().into(), resource: plan.resource.clone(), text };
-    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| note(text(own, foreign))).collect()
+    lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| plan.note(text(own, foreign))).collect()
 }
