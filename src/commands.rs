@@ -92,10 +92,10 @@ pub fn check(
 pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Result<Report, String> {
     let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
     let client = Arc::new(client(&config, &clock)?);
-    let (snapshot, settings) = list::read(&client, clock, &config.provider, deadline)?;
+    let snapshot = list::read(&client, clock, &config.provider, deadline)?;
     Ok(match arguments.form {
-        Some(_) => list::objects(&snapshot, &settings, arguments.namespace.as_deref()),
-        None => list::report(&listing(&snapshot, &settings), arguments.json),
+        Some(_) => list::objects(&snapshot, arguments.namespace.as_deref()),
+        None => list::report(&listing(&snapshot), arguments.json),
     })
 }
 

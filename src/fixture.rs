@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::ingress::{OriginRequest, RuleEdit, Service, WantedRule};
 use crate::model::{DomainFilter, Hostname, TunnelId};
 use crate::reconcile::adopt::Adopt;
+use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
 
 /// The tunnel of [`settings`].
@@ -41,6 +42,11 @@ pub(crate) fn policy(owner: &str) -> Policy {
 pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
     Settings::new(policy("default"), tunnel, Vec::new())
+}
+
+/// Of an account in which nothing stands.
+pub(crate) fn snapshot() -> Snapshot {
+    Snapshot::new(settings().into())
 }
 
 /// Publishes a service at all paths of a hostname.

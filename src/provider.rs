@@ -113,11 +113,10 @@ impl Service for Provider {
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let settings = &resolved.settings;
         let snapshot = self.writer.readings.read(&resolved, false, deadline);
         let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
         self.writer.begin_loop();
-        let shown = records::records(&snapshot, settings);
+        let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
@@ -141,7 +140,7 @@ impl Service for Provider {
         lock(&self.endpoints).send(&adjusted.endpoints);
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
-            self.writer.look_for_left_applications(last, settings);
+            self.writer.look_for_left_applications(last);
         }
         self.writer.metrics.update().set(
             Family::UnaskedProtections,

@@ -12,7 +12,6 @@ use crate::model::Endpoint;
 use crate::model::endpoint::annotation_of;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
-use crate::reconcile::Settings;
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, Relation};
 use crate::reconcile::snapshot::Snapshot;
@@ -31,13 +30,13 @@ struct Document<'a> {
     entries: &'a [Entry],
 }
 
-/// What stands at Cloudflare now, and the settings with the tunnels that were found.
+/// What stands at Cloudflare now.
 pub(super) fn read(
     client: &Arc<Client>,
     clock: Arc<dyn Clock>,
     settings: &ProviderSettings,
     deadline: Deadline,
-) -> Result<(Snapshot, Settings), String> {
+) -> Result<Snapshot, String> {
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
     let Resolved { account, settings } = check_token(client, settings, deadline)
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
@@ -47,14 +46,13 @@ pub(super) fn read(
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
-    Ok((snapshot, settings))
+    Ok(snapshot)
 }
 
 /// The foreign rules as objects of the kind DNSEndpoint, one for each hostname, and the reasons of the others.
-pub(super) fn objects(snapshot: &Snapshot, settings: &Settings, namespace: Option<&str>) -> Report {
+pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
-    for ForeignRule { named, endpoint, unmanaged } in
-        foreign_rules(snapshot, settings, namespace.unwrap_or("default"))
+    for ForeignRule { named, endpoint, unmanaged } in foreign_rules(snapshot, namespace.unwrap_or("default"))
     {
         match endpoint {
             Err(reason) => text += &format!("# {named} is left out: {reason}\n"),

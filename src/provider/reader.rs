@@ -117,7 +117,7 @@ impl SnapshotReader {
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
@@ -144,7 +144,7 @@ impl SnapshotReader {
         })?;
         let mut snapshot = Snapshot {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
-            ..Snapshot::default()
+            ..Snapshot::new(Arc::clone(settings))
         };
         for Snapshot { zones, tunnels, old, .. } in parts {
             snapshot.zones.extend(zones);
@@ -153,7 +153,7 @@ impl SnapshotReader {
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
         let policy = &settings.policy;
-        let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked(settings);
+        let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked();
         if is_access_wished || is_needed() {
             let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.settings.parallel_reads);
             let zones = if policy.access_guard { served } else { Vec::new() };
@@ -169,11 +169,11 @@ impl SnapshotReader {
         &self,
         task: &Task<'_>,
         account: &AccountId,
-        settings: &Settings,
+        settings: &Arc<Settings>,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
         let failed = |error| ReadError::Cloudflare(task.to_string(), error);
-        let mut part = Snapshot::default();
+        let mut part = Snapshot::new(Arc::clone(settings));
         let (id, old) = match task {
             Task::Records(zone) => {
                 let records = self.client.records(&zone.id, deadline).map_err(failed)?;

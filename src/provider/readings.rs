@@ -74,7 +74,7 @@ impl Readings {
             let name = settings.name_of(id);
             values.set(Family::ConfigurationVersion, &[name], tunnel.version);
             let rules = tunnel.document.rules().len();
-            let owned = snapshot.own_rules_standing(settings).filter(|(tunnel, _)| *tunnel == id).count();
+            let owned = snapshot.own_rules_standing().filter(|(tunnel, _)| *tunnel == id).count();
             for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
                 values.set(Family::Rules, &[name, ownership], count as i64);
             }
@@ -85,7 +85,7 @@ impl Readings {
             let name = &*zone.zone.name;
             values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
             for record in zone.records() {
-                if snapshot.own_stamp(record, settings).is_some() {
+                if snapshot.own_stamp(record).is_some() {
                     values.add(Family::Records, &[name, &record.kind], 1);
                 }
             }

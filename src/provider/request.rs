@@ -166,7 +166,7 @@ impl Request<'_> {
 
     /// The places of our applications whose rules this request removed.
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
-        let places = snapshot.protections(&self.resolved.settings).ours().map(|(place, _)| place);
+        let places = snapshot.protections().ours().map(|(place, _)| place);
         let is_removed = |place: &&Place| {
             let host = plan.host(place.hostname()).filter(|host| !done.dropped.contains(&host.hostname));
             let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
@@ -183,15 +183,13 @@ impl Request<'_> {
 
     /// The plan of a turn. A dry run tells all.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let settings = &self.resolved.settings;
         let Writer { client, is_dry_run, .. } = self.writer;
         let turn = Turn {
             behind: self.waiting_work.turn_end.as_ref(),
             most: if *is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
         };
         let plan = |earlier: &Earlier| {
-            plan::plan(self.changes, snapshot, earlier, &turn, settings)
-                .map_err(|error| failure::wrong_owner(&error))
+            plan::plan(self.changes, snapshot, earlier, &turn).map_err(|error| failure::wrong_owner(&error))
         };
         let look = |tunnels: &[TunnelId]| {
             let looks = self.side_by_side(tunnels, |tunnel, deadline| {
@@ -219,11 +217,10 @@ impl Request<'_> {
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
         let Writer { clock, readings, .. } = self.writer;
-        let Resolved { account, settings } = self.resolved;
-        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings);
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
         let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
-            let was_deleted = readings.reader().was_deleted(account, tunnel, deadline);
+            let was_deleted = readings.reader().was_deleted(&self.resolved.account, tunnel, deadline);
             was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             })

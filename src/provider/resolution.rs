@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
@@ -28,7 +29,7 @@ const PLACEHOLDER: &str = "YOUR-";
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) account: AccountId,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
 }
 
 /// The reason why they are not known.
@@ -104,7 +105,7 @@ pub(crate) fn find_tunnels(
     let default =
         found.next().ok_or_else(|| Unresolved::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.policy.clone(), default, found.collect());
-    Ok(Resolved { account, settings })
+    Ok(Resolved { account, settings: Arc::new(settings) })
 }
 
 /// The tunnel of that name or id. A dry run goes on with one that is missing, where it would be made.

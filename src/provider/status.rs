@@ -223,9 +223,9 @@ impl Provider {
 
     /// What stands of a hostname, if it is known.
     fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
-        let (resolved, read) = (self.resolved().ok()?, self.writer.readings.as_read()?);
+        let read = self.writer.readings.as_read()?;
         let parsed = Hostname::parse(hostname).ok();
-        Some(parsed.map(|parsed| published(&parsed, &read, &resolved.settings)).unwrap_or_default())
+        Some(parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default())
     }
 
     /// The wildcards that no object asks for by their word: of all, or of one hostname.

@@ -17,7 +17,7 @@ use crate::reconcile::canonical::{
     Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
 use crate::reconcile::property_name::{INVALID, TUNNEL};
-use crate::reconcile::reading::{self, EndpointReader};
+use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
 use crate::reconcile::winner::{self, SaidOf};
@@ -45,7 +45,6 @@ pub struct Adjusted {
 #[derive(Debug)]
 pub struct Adjuster<'s> {
     reader: EndpointReader<'s>,
-    settings: &'s Settings,
     /// What was read last.
     snapshot: Option<&'s Snapshot>,
     endpoints: Vec<Endpoint>,
@@ -57,7 +56,6 @@ impl<'s> Adjuster<'s> {
         let access = snapshot.map_or(&AccessReading::NotAsked, |snapshot| &snapshot.access);
         Self {
             reader: EndpointReader::new(settings, access),
-            settings,
             snapshot,
             endpoints: Vec::new(),
             said: SaidOf::default(),
@@ -82,7 +80,7 @@ impl<'s> Adjuster<'s> {
 
     fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> &[Endpoint] {
         let is_ours = endpoint.is_address() || endpoint.record_type.is_empty();
-        let read = is_ours.then(|| reading::unread(endpoint, problem, self.settings));
+        let read = is_ours.then(|| self.reader.unread(endpoint, problem));
         self.extend(read)
     }
 
@@ -98,14 +96,14 @@ impl<'s> Adjuster<'s> {
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self) -> Adjusted {
-        let Self { reader: _, settings, snapshot, mut endpoints, said } = self;
+        let Self { reader: _, snapshot, mut endpoints, said } = self;
         let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
         // What an old answer does not show may stand.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
-        let mut unasked_wildcards = wildcard::settle(&mut endpoints, whole, settings);
+        let mut unasked_wildcards = wildcard::settle(&mut endpoints, whole);
         // A rule that waits does not show what it asks for, and the winner is known by that.
-        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot, settings));
+        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot));
         hold_together(&mut endpoints);
         if let Some((is_winner, lost, kept)) = chosen {
             let mut is_winner = is_winner.into_iter();
@@ -115,8 +113,7 @@ impl<'s> Adjuster<'s> {
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
         let asked = endpoints.iter().map(asked).collect();
-        let kept =
-            snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot, settings)).unwrap_or_default();
+        let kept = snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
         Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections }

@@ -25,8 +25,8 @@ pub struct ForeignRule {
 }
 
 /// Every foreign rule, in the order of the tunnels. `namespace` is that of the objects, which a guard goes by.
-pub fn foreign_rules(snapshot: &Snapshot, settings: &Settings, namespace: &str) -> Vec<ForeignRule> {
-    let own = snapshot.own_rules(settings);
+pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
+    let (own, settings) = (snapshot.own_rules(), &*snapshot.settings);
     let mut reader = EndpointReader::new(settings, &snapshot.access);
     let mut found = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
@@ -49,7 +49,7 @@ pub fn foreign_rules(snapshot: &Snapshot, settings: &Settings, namespace: &str) 
                 let changes = read.rule.map(|wanted| document.changes(rule, document, &wanted));
                 Ok::<_, String>(changes.unwrap_or_default())
             };
-            let endpoint = reached(snapshot, settings, tunnel, rule).and_then(|hostname| {
+            let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {
                 let mut endpoint = endpoint(settings, tunnel, rule);
                 // What a default of ours would change is said as it is now.
                 let by_default = changes(&endpoint)?.into_iter().filter(|option| !option.value.is_empty());
@@ -71,13 +71,13 @@ pub fn foreign_rules(snapshot: &Snapshot, settings: &Settings, namespace: &str) 
 }
 
 /// The rule's hostname, if visitors are led to the rule and an object may have it.
-fn reached(snapshot: &Snapshot, settings: &Settings, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
+fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
     let hostname = Hostname::parse(rule.folded_hostname()).map_err(|error| error.to_string())?;
     let name = hostname.as_str();
     let leads = |record: &Record| record.proxied && *record.content == *id.hostname();
     if !rule.has_hostname(&hostname) {
         Err("its hostname ends in a dot, and visitors ask for it without".to_owned())
-    } else if !settings.policy.filter.matches(name) || snapshot.zone_of(name).is_none() {
+    } else if !snapshot.policy().filter.matches(name) || snapshot.zone_of(name).is_none() {
         Err("its hostname is outside the domain filter or the zones".to_owned())
     } else if !snapshot.answering(name).iter().any(leads) {
         Err("no proxied record leads its hostname to this tunnel".to_owned())

@@ -15,7 +15,6 @@ use crate::model::hostname::{self, is_below};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::sort_by;
-use crate::reconcile::Settings;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::standing::Standing;
@@ -100,21 +99,20 @@ impl Relation {
 }
 
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
-pub fn listing(snapshot: &Snapshot, settings: &Settings) -> Vec<Entry> {
-    let own = snapshot.own_rules(settings);
-    let unneeded = answering::unneeded(snapshot, settings).into_iter();
+pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
+    let own = snapshot.own_rules();
+    let unneeded = answering::unneeded(snapshot).into_iter();
     let left = unneeded.map(|one| left_application(one.application));
-    let shown = records(snapshot, settings).endpoints;
-    let mut entries: Vec<Entry> =
-        shown.iter().map(|endpoint| own_entry(endpoint, snapshot, settings)).collect();
-    let foreign = ForeignEntries { snapshot, settings, own: &own };
+    let shown = records(snapshot).endpoints;
+    let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
+    let foreign = ForeignEntries { snapshot, own: &own };
     entries.extend(leads(snapshot).filter_map(|(record, tunnel)| foreign.foreign_record(record, &tunnel)));
     for (tunnel, present) in &snapshot.tunnels {
         entries.extend(present.document.rules().iter().filter_map(|rule| foreign.foreign_rule(tunnel, rule)));
     }
     for entry in &mut entries {
         let protectors = Hostname::parse(&entry.hostname)
-            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot, settings));
+            .map(|hostname| protectors(&hostname, entry.path.as_deref(), snapshot));
         entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
     }
     entries.extend(left);
@@ -126,11 +124,11 @@ fn by_place(a: &Entry, b: &Entry) -> Ordering {
     (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel))
 }
 
-fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Entry {
+fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     let service = endpoint.property(TUNNEL_SERVICE);
     let mut drift: Vec<&str> =
         endpoint.property(DRIFT).unwrap_or_default().split(',').filter(|what| !what.is_empty()).collect();
-    if endpoint.targets.iter().any(|target| settings.tunnel_of_target(target).is_none()) {
+    if endpoint.targets.iter().any(|target| snapshot.settings.tunnel_of_target(target).is_none()) {
         drift.push("target");
     }
     if endpoint.record_type != "CNAME" {
@@ -138,7 +136,7 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> E
     }
     let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
     let is_cut_off = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
-        let standing = Standing::of(&hostname, snapshot, settings);
+        let standing = Standing::of(&hostname, snapshot);
         standing.own_rule(path, None).is_some_and(|rule| standing.is_cut_off(rule))
     });
     if is_cut_off && !drift.contains(&"access") {
@@ -152,7 +150,7 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> E
     };
     Entry {
         service: service.map(Into::into),
-        tunnel: tunnel.map(|id| settings.name_of(&id).into()),
+        tunnel: tunnel.map(|id| snapshot.settings.name_of(&id).into()),
         owner: endpoint.labels.value(OWNER_LABEL).map(Into::into),
         drift: drift.into_iter().map(Into::into).collect(),
         ..Entry::new(&endpoint.dns_name, Some(&endpoint.set_identifier), state)
@@ -179,16 +177,13 @@ fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
 
 struct ForeignEntries<'a> {
     snapshot: &'a Snapshot,
-    settings: &'a Settings,
     own: &'a OwnRules,
 }
 
 impl ForeignEntries<'_> {
     /// The entry of a foreign record. If its hostname has rules in the tunnel, their entries stand for it.
     fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
-        if !self.settings.policy.filter.matches(&record.name)
-            || self.snapshot.own_stamp(record, self.settings).is_some()
-        {
+        if !self.snapshot.policy().filter.matches(&record.name) || self.snapshot.own_stamp(record).is_some() {
             return None;
         }
         let stamp = Stamp::of(record);
@@ -206,7 +201,7 @@ impl ForeignEntries<'_> {
         }
         Some(Entry {
             service: record_only.then(|| RECORD_ONLY.into()),
-            tunnel: Some(self.settings.name_of(tunnel).into()),
+            tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
             owner: stamp.map(|stamp| stamp.owner),
             ..Entry::new(&record.name, None, state)
         })
@@ -220,7 +215,7 @@ impl ForeignEntries<'_> {
         let is_listed = if for_every_host {
             rule.path().is_some()
         } else {
-            self.settings.policy.filter.matches(&name) && !self.own.has(tunnel, rule)
+            self.snapshot.policy().filter.matches(&name) && !self.own.has(tunnel, rule)
         };
         if !is_listed {
             return None;
@@ -229,7 +224,7 @@ impl ForeignEntries<'_> {
         let state = if is_reached { Relation::Foreign } else { Relation::RuleWithoutRecord };
         Some(Entry {
             service: Some(without_userinfo(rule.service(), "://").into()),
-            tunnel: Some(self.settings.name_of(tunnel).into()),
+            tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
             owner: self.owner(hostname, Digest::of(tunnel, rule.path())),
             ..Entry::new(if for_every_host { EVERY_HOST } else { hostname }, rule.path(), state)
         })

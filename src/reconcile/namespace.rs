@@ -156,13 +156,13 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 ///
 /// # Errors
 /// The stamp names none, and the services are of several, which are returned for a message, or of none.
-pub fn holder(name: &str, snapshot: &Snapshot, settings: &Settings) -> Result<Option<Box<str>>, String> {
-    let stamps = snapshot.stamps_of(name, settings);
+pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, String> {
+    let stamps = snapshot.stamps_of(name);
     if let Some(namespace) = stamps.iter().find_map(named) {
         return Ok(Some(namespace));
     }
     let hostname = Hostname::parse(name).ok();
-    let guard = Guard { policy: &settings.policy };
+    let guard = Guard { policy: snapshot.policy() };
     let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_named(hostname.as_ref()?, stamp)));
     let tells = |service: &&str| {
         !is_answer(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))

@@ -36,7 +36,7 @@ use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Settings, hint};
+use crate::reconcile::{Note, Policy, hint};
 
 /// What one request writes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -98,12 +98,11 @@ pub fn plan(
     snapshot: &Snapshot,
     earlier: &Earlier,
     turn: &Turn<'_>,
-    settings: &Settings,
 ) -> Result<Plan, WrongOwner> {
-    let judge = Judge { snapshot, settings, earlier };
-    let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, &snapshot.access, settings)?);
-    let owned = snapshot.owned(settings);
-    let situation = Situation { snapshot, settings, earlier, owned: &owned };
+    let judge = Judge { snapshot, earlier };
+    let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, snapshot)?);
+    let owned = snapshot.owned();
+    let situation = Situation { snapshot, earlier, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
@@ -112,7 +111,7 @@ pub fn plan(
         let host = plan.add(&name, outcome::plan(&name, &request, situation));
         plan.hosts.extend(host);
     }
-    let mut plan = mass_deletion::without_mass_deletion(plan, snapshot, settings);
+    let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
@@ -120,7 +119,7 @@ pub fn plan(
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
-    plan.notes.extend(hints(&plan.hosts, settings));
+    plan.notes.extend(hints(&plan.hosts, snapshot.policy()));
     sort(&mut plan.notes);
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
@@ -128,7 +127,7 @@ pub fn plan(
         (&one.place, one.content_key()).cmp(&(&other.place, other.content_key()))
     });
     plan.work.dedup();
-    Ok(Plan { own: snapshot.own_rules(settings), ..plan })
+    Ok(Plan { own: snapshot.own_rules(), ..plan })
 }
 
 impl Plan {
@@ -203,14 +202,14 @@ impl Plan {
 }
 
 /// What the rules that are written may not mean. What is the same of many is told of the first hostname.
-fn hints(hosts: &[HostPlan], settings: &Settings) -> impl Iterator<Item = Note> {
+fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
     for host in hosts {
         let rules = host.edits.iter().filter_map(|(_, edit)| match edit {
             RuleEdit::Put { rule, .. } => Some(rule),
             RuleEdit::Remove { .. } => None,
         });
-        for text in rules.flat_map(|rule| hint::hints(rule, &settings.policy)) {
+        for text in rules.flat_map(|rule| hint::hints(rule, policy)) {
             first.entry(text).or_insert(host);
         }
     }

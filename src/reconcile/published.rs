@@ -1,7 +1,6 @@
 //! Shows what is published of one hostname.
 
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::Settings;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -21,14 +20,14 @@ pub struct Published {
 }
 
 /// Everything of ours for `hostname`, as it was read.
-pub fn published(hostname: &Hostname, snapshot: &Snapshot, settings: &Settings) -> Vec<Published> {
+pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
     let mut found = Vec::new();
-    for own in snapshot.own_records_of(hostname.as_str(), settings) {
+    for own in snapshot.own_records_of(hostname.as_str()) {
         let (record, stamp) = (own.record, own.stamp);
         let mut add = |path: Option<&str>, stands, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.kind, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
-            let protectors = protectors(hostname, path, snapshot, settings);
+            let protectors = protectors(hostname, path, snapshot);
             if !protectors.is_empty() {
                 what += &format!("; protected by {protectors:?}");
             }
@@ -42,7 +41,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot, settings: &Settings) 
             add(None, false, NO_RULE.to_owned());
         }
         for (tunnel, rule) in rules {
-            let what = format!("{:?} through tunnel {}", rule.service(), settings.name_of(tunnel));
+            let what = format!("{:?} through tunnel {}", rule.service(), snapshot.settings.name_of(tunnel));
             add(rule.path(), TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel), what);
         }
     }

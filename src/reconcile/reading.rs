@@ -64,7 +64,7 @@ impl<'s> EndpointReader<'s> {
             return Vec::new();
         }
         if let Some(problem) = oversize(endpoint) {
-            return vec![unread(endpoint, &problem, self.settings)];
+            return vec![self.unread(endpoint, &problem)];
         }
         if let Some(text) = endpoint.property(INVALID) {
             return vec![self.still_invalid(endpoint, text)];
@@ -73,7 +73,7 @@ impl<'s> EndpointReader<'s> {
             !property_name::is_torn(name, group) && self.meaning(name) != Meaning::Foreign
         });
         if let Some(problem) = too_many(&base, &named) {
-            return vec![unread(endpoint, &problem, self.settings)];
+            return vec![self.unread(endpoint, &problem)];
         }
         let targets: Vec<Target> = endpoint
             .targets
@@ -89,6 +89,21 @@ impl<'s> EndpointReader<'s> {
         let parts = named.into_iter().chain(stands_alone.then_some(base));
         let parts = parts.filter(|part| !(opts_out(part) && (is_out || part.has_place)));
         parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
+    }
+
+    /// An endpoint that stays as it is at Cloudflare, unread.
+    pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> Canonical {
+        let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
+        let set_identifier = set_identifier_apart(resource.unwrap_or_default());
+        // A name that is cut must not become another hostname.
+        let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
+        invalid(
+            hostname::normalize(name),
+            self.settings.default_tunnel().hostname(),
+            set_identifier,
+            resource.map(|resource| (RESOURCE_LABEL, resource)).into_iter().collect(),
+            Problem::read(problem),
+        )
     }
 
     /// An endpoint that was found invalid before, perhaps because of something that is no longer in it.
@@ -270,21 +285,6 @@ impl<'s> EndpointReader<'s> {
 /// The set identifier of an object's endpoint that no other endpoint has.
 pub fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
-}
-
-/// An endpoint that stays as it is at Cloudflare, unread.
-pub fn unread(endpoint: &Endpoint, problem: &str, settings: &Settings) -> Canonical {
-    let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
-    let set_identifier = set_identifier_apart(resource.unwrap_or_default());
-    // A name that is cut must not become another hostname.
-    let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
-    invalid(
-        hostname::normalize(name),
-        settings.default_tunnel().hostname(),
-        set_identifier,
-        resource.map(|resource| (RESOURCE_LABEL, resource)).into_iter().collect(),
-        Problem::read(problem),
-    )
 }
 
 fn invalid(

@@ -10,6 +10,7 @@ use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::ordered::sort_by;
+use crate::reconcile::Note;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::standing::Standing;
@@ -21,7 +22,6 @@ use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::wildcard;
-use crate::reconcile::{Note, Settings};
 
 /// The drift of a hostname with a rule that the comment names and that is not there.
 const RULE_DRIFT: &str = "rule";
@@ -52,23 +52,23 @@ pub struct Shown {
 }
 
 /// Everything in `snapshot` that is ours.
-pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
-    let owned = snapshot.owned(settings);
+pub fn records(snapshot: &Snapshot) -> Shown {
+    let owned = snapshot.owned();
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-            if !settings.policy.filter.matches(&record.name) {
+            if !snapshot.policy().filter.matches(&record.name) {
                 continue;
             }
-            let Some(stamp) = snapshot.own_stamp(record, settings) else {
-                shown.notes.extend(other_instance(record, snapshot, settings));
+            let Some(stamp) = snapshot.own_stamp(record) else {
+                shown.notes.extend(other_instance(record, snapshot));
                 continue;
             };
             if !snapshot.is_home(zone, &record.name) {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            let view = RecordView { snapshot, settings, owned: &owned, zone, record, stamp: &stamp };
+            let view = RecordView { snapshot, owned: &owned, zone, record, stamp: &stamp };
             let mut endpoints = view.endpoints();
             match view.lacks_namespace() {
                 Ok(false) => {}
@@ -80,12 +80,12 @@ pub fn records(snapshot: &Snapshot, settings: &Settings) -> Shown {
             shown.endpoints.extend(endpoints);
         }
     }
-    let unneeded = answering::unneeded(snapshot, settings);
+    let unneeded = answering::unneeded(snapshot);
     shown.unneeded_applications = unneeded.len();
-    shown.notes.extend(answering::notes(&unneeded, snapshot, settings));
+    shown.notes.extend(answering::notes(&unneeded, snapshot));
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
-    shown.notes.extend(unreachable_rules(snapshot, settings, &owned));
+    shown.notes.extend(unreachable_rules(snapshot, &owned));
     sort_by(&mut shown.endpoints, |a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
@@ -121,8 +121,8 @@ fn without_namespace(record: &Record, of: &str) -> Note {
     Note::about(&record.name, text)
 }
 
-fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> Option<Note> {
-    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
+fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
+    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.policy().owner)?;
     let tunnel =
         TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
@@ -132,7 +132,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot, settings: &Settings) -> 
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
              instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
              CF_TUNNEL_ID behind the new one until its hostnames have moved",
-            settings.policy.owner
+            snapshot.policy().owner
         ),
     })
 }
@@ -162,10 +162,9 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
 /// Rules of ours that get no request, because a rule in front takes them all.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
-    settings: &'s Settings,
     owned: &'s BTreeMap<&'s TunnelId, Owned<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
-    snapshot.own_rules_standing(settings).filter_map(|(tunnel, rule)| {
+    snapshot.own_rules_standing().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.named());
@@ -213,18 +212,16 @@ pub(super) fn properties_of_standing(
     rule: &Rule,
     hostname: &Hostname,
     snapshot: &Snapshot,
-    settings: &Settings,
 ) -> (Vec<Property>, bool) {
     let mut properties = canonical::properties_of_rule(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    let (words, is_as_it_has_to_be) = words::of_rule(rule, Standing::of(hostname, snapshot, settings));
+    let (words, is_as_it_has_to_be) = words::of_rule(rule, Standing::of(hostname, snapshot));
     properties.extend(words);
     (properties, is_as_it_has_to_be)
 }
 
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
-    settings: &'a Settings,
     owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
     zone: &'a ZoneSnapshot,
     record: &'a Record,
@@ -237,7 +234,7 @@ impl RecordView<'_> {
         let mut endpoints = Vec::new();
         let hostname = Hostname::parse(&self.record.name);
         if self.stamp.claims.record_only {
-            let standing = |hostname| Standing::of(hostname, self.snapshot, self.settings);
+            let standing = |hostname| Standing::of(hostname, self.snapshot);
             let word = hostname.as_ref().ok().and_then(|hostname| words::of_record(standing(hostname)));
             let service = Property::new(TUNNEL_SERVICE, RECORD_ONLY);
             let properties = [service].into_iter().chain(word).collect();
@@ -247,7 +244,7 @@ impl RecordView<'_> {
         let Ok(hostname) = hostname else {
             return endpoints;
         };
-        let mut rules = self.snapshot.own_rules_of(&hostname, self.settings);
+        let mut rules = self.snapshot.own_rules_of(&hostname);
         sort_by(&mut rules, |(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         endpoints.extend(by_path.filter_map(|rules| {
@@ -269,11 +266,11 @@ impl RecordView<'_> {
     /// # Errors
     /// As of [`namespace::holder`].
     fn lacks_namespace(&self) -> Result<bool, String> {
-        let Self { stamp, snapshot, settings, record, .. } = self;
-        if !settings.policy.namespace_guard || namespace::named(stamp).is_some() {
+        let Self { stamp, snapshot, record, .. } = self;
+        if !snapshot.policy().namespace_guard || namespace::named(stamp).is_some() {
             return Ok(false);
         }
-        let holder = namespace::holder(&record.name, snapshot, settings)?.unwrap_or_default();
+        let holder = namespace::holder(&record.name, snapshot)?.unwrap_or_default();
         Ok(self.has_room(Some(&holder)))
     }
 
@@ -300,8 +297,7 @@ impl RecordView<'_> {
         let mut drift = Vec::new();
         let mut properties = Vec::new();
         if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
-            let (protected, is_as_it_has_to_be) =
-                properties_of_standing(rule, hostname, self.snapshot, self.settings);
+            let (protected, is_as_it_has_to_be) = properties_of_standing(rule, hostname, self.snapshot);
             properties = protected;
             if !is_as_it_has_to_be {
                 drift.push(ACCESS_DRIFT);
@@ -320,14 +316,13 @@ impl RecordView<'_> {
     /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
     fn is_mismarked(&self, hostname: &Hostname) -> bool {
         let stands = self.stamp.claims.is_protected;
-        let has_mark = || Standing::of(hostname, self.snapshot, self.settings).has_mark(stands);
+        let has_mark = || Standing::of(hostname, self.snapshot).has_mark(stands);
         self.record.comment.len() < self.zone.comment_max_bytes() && has_mark() != stands
     }
 
     fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {
-        !self.settings.policy.access_guard
-            || hostname
-                .is_some_and(|hostname| guard::required(hostname, None, self.snapshot, self.settings).is_ok())
+        !self.snapshot.policy().access_guard
+            || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
     }
 
     fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {

@@ -10,10 +10,10 @@ use crate::ingress::{Document, Hosts, Owned, Rule};
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::ordered::{inserted, sort_by};
-use crate::reconcile::Settings;
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
+use crate::reconcile::{Policy, Settings};
 
 /// The status of a delegated zone: visitors are led to its name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
@@ -25,8 +25,10 @@ const COMMENT_MAX_BYTES_FREE: usize = 100;
 const COMMENT_MAX_BYTES_PAID: usize = 500;
 
 /// The zones' records and the tunnels' configurations at one time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
+    /// The settings by which it was read.
+    pub settings: Arc<Settings>,
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
     /// The names of zones that were not read. A name in one of them belongs there, and not to an outer zone.
@@ -47,8 +49,7 @@ pub struct Snapshot {
     pub index: Index,
 }
 
-/// What is made of a snapshot once, when it is first asked for, with the one settings of the program. A copy of the
-/// snapshot may be changed, so it makes its own.
+/// What is made of a snapshot once, when it is first asked for. A copy of the snapshot may be changed, so it makes its own.
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnRules>>,
@@ -203,6 +204,25 @@ impl TunnelSnapshot {
 }
 
 impl Snapshot {
+    /// Nothing is read yet.
+    pub fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            settings,
+            zones: Vec::new(),
+            zones_elsewhere: Vec::new(),
+            tunnels: BTreeMap::new(),
+            live_elsewhere: BTreeSet::new(),
+            access: AccessReading::NotAsked,
+            old: BTreeMap::new(),
+            date_unix_seconds: None,
+            index: Index::default(),
+        }
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.settings.policy
+    }
+
     /// The zone that `name` belongs to: the longest active one on a label boundary, or else the longest. `None` if a
     /// longer one is not served, or is out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
@@ -260,16 +280,16 @@ impl Snapshot {
     }
 
     /// Our records of `name`.
-    pub fn own_records_of(&self, name: &str, settings: &Settings) -> Vec<OwnRecord<'_>> {
+    pub fn own_records_of(&self, name: &str) -> Vec<OwnRecord<'_>> {
         let Some(zone) = self.zone_of(name) else { return Vec::new() };
         let records = zone.records_of(name).iter();
-        let own = records.filter_map(|record| Some((record, self.own_stamp(record, settings)?)));
+        let own = records.filter_map(|record| Some((record, self.own_stamp(record)?)));
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
     /// The stamps of the address records of `name`: ours, or else others'.
-    pub(super) fn stamps_of(&self, name: &str, settings: &Settings) -> Vec<Stamp> {
-        let own = self.own_records_of(name, settings).into_iter().map(|own| own.stamp);
+    pub(super) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
+        let own = self.own_records_of(name).into_iter().map(|own| own.stamp);
         let own: Vec<Stamp> = own.collect();
         if !own.is_empty() {
             return own;
@@ -280,26 +300,26 @@ impl Snapshot {
 
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
     /// serve. A record that may stand beside a CNAME is never ours, even if our comment was copied there.
-    pub fn own_stamp(&self, record: &Record, settings: &Settings) -> Option<Stamp> {
+    pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
         if record.read_only || !is_address(record) {
             return None;
         }
-        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == settings.policy.owner)?;
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.policy().owner)?;
         let tunnel = TunnelId::from_hostname(&record.content);
         tunnel.is_none_or(|tunnel| !self.live_elsewhere.contains(&tunnel)).then_some(stamp)
     }
 
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
-    pub fn owned(&self, settings: &Settings) -> BTreeMap<&TunnelId, Owned<'_>> {
-        let own = self.own_rules(settings);
+    pub fn owned(&self) -> BTreeMap<&TunnelId, Owned<'_>> {
+        let own = self.own_rules();
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
         )
     }
 
     /// Our rules of a hostname, with their tunnels.
-    pub(super) fn own_rules_of(&self, hostname: &Hostname, settings: &Settings) -> Vec<(&TunnelId, &Rule)> {
-        let own = self.own_places(settings).iter().zip(&self.tunnels);
+    pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<(&TunnelId, &Rule)> {
+        let own = self.own_places().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
             let places = tunnel.places_of(hostname).filter(|(place, _)| own.contains(place));
             places.map(move |(_, rule)| (id, rule))
@@ -341,24 +361,31 @@ impl Snapshot {
         Claims { rules, ..stamp.claims }
     }
 
+    /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
+    pub(super) fn claims_place(&self, stamp: &Stamp, path: Option<&str>) -> bool {
+        let mut tunnels = self.settings.tunnels().iter();
+        path.is_none() && stamp.claims.record_only
+            || tunnels.any(|tunnel| stamp.claims.rules.contains(&Digest::of(&tunnel.id, path)))
+    }
+
     /// True if a comment of ours says that Access protects something.
-    pub fn is_marked(&self, settings: &Settings) -> bool {
+    pub fn is_marked(&self) -> bool {
         let records = self.zones.iter().flat_map(ZoneSnapshot::records);
         // A look at the text costs less than to parse it.
         let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
-        records.any(|record| self.own_stamp(record, settings).is_some_and(|stamp| stamp.claims.is_protected))
+        records.any(|record| self.own_stamp(record).is_some_and(|stamp| stamp.claims.is_protected))
     }
 
     /// All rules that are ours, with their tunnels.
-    pub fn own_rules_standing(&self, settings: &Settings) -> impl Iterator<Item = (&TunnelId, &Rule)> {
-        self.own_places(settings).iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
+    pub fn own_rules_standing(&self) -> impl Iterator<Item = (&TunnelId, &Rule)> {
+        self.own_places().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |place| Some((id, tunnel.document.rules().get(*place)?)))
         })
     }
 
-    fn own_places(&self, settings: &Settings) -> &[BTreeSet<usize>] {
+    fn own_places(&self) -> &[BTreeSet<usize>] {
         self.index.own_places.get_or_init(|| {
-            let own = self.own_rules(settings);
+            let own = self.own_rules();
             let places = self.tunnels.iter().map(|(id, tunnel)| {
                 let rules = tunnel.document.rules().iter().enumerate();
                 inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(place, _)| place))
@@ -368,22 +395,22 @@ impl Snapshot {
     }
 
     /// The applications of Access, and what each stands over.
-    pub fn protections<'s>(&'s self, settings: &Settings) -> Protections<'s> {
+    pub fn protections<'s>(&'s self) -> Protections<'s> {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {
-            let rules = self.own_rules_standing(settings).map(|(_, rule)| rule);
-            ProtectionIndex::of(applications, rules, &settings.policy.owner)
+            let rules = self.own_rules_standing().map(|(_, rule)| rule);
+            ProtectionIndex::of(applications, rules, &self.policy().owner)
         });
         Protections::new(applications, index)
     }
 
     /// The digests of the rules that our stamps name.
-    pub fn own_rules(&self, settings: &Settings) -> Arc<OwnRules> {
+    pub fn own_rules(&self) -> Arc<OwnRules> {
         let own = self.index.own.get_or_init(|| {
             let mut own = OwnRules::default();
             for zone in &self.zones {
                 for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-                    let stamp = self.own_stamp(record, settings).filter(|_| self.is_home(zone, &record.name));
+                    let stamp = self.own_stamp(record).filter(|_| self.is_home(zone, &record.name));
                     if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
                         let rules = self.rules_named(&hostname, &stamp).into_iter();
                         own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
@@ -394,12 +421,6 @@ impl Snapshot {
         });
         Arc::clone(own)
     }
-}
-
-/// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
-pub(super) fn claims_place(stamp: &Stamp, path: Option<&str>, settings: &Settings) -> bool {
-    let is_named = |id: &TunnelId| stamp.claims.rules.contains(&Digest::of(id, path));
-    path.is_none() && stamp.claims.record_only || settings.tunnels().iter().any(|tunnel| is_named(&tunnel.id))
 }
 
 pub(super) fn is_address(record: &Record) -> bool {

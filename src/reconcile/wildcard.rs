@@ -13,8 +13,8 @@ use crate::reconcile::canonical::{RECORD_ONLY, resource_of};
 use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
-use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
-use crate::reconcile::{Note, Settings, winner};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::{Note, winner};
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
@@ -65,12 +65,8 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
 
 /// Leaves out the wildcards that are not asked for and do not stand. Beside a path that stands they are mistakes instead:
 /// a deletion may be that of an earlier form of theirs. `endpoints` are sorted.
-pub(super) fn settle(
-    endpoints: &mut Vec<Endpoint>,
-    snapshot: Option<&Snapshot>,
-    settings: &Settings,
-) -> Vec<UnaskedWildcard> {
-    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Claim::of(endpoint, snapshot, settings));
+pub(super) fn settle(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
+    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Claim::of(endpoint, snapshot));
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {
         return Vec::new();
@@ -131,11 +127,11 @@ enum Claim {
 }
 
 impl Claim {
-    fn of(endpoint: &Endpoint, snapshot: &Snapshot, settings: &Settings) -> Self {
+    fn of(endpoint: &Endpoint, snapshot: &Snapshot) -> Self {
         let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
         let mut place = Self::Free;
-        for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name, settings) {
-            if claims_place(&stamp, path, settings) {
+        for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
+            if snapshot.claims_place(&stamp, path) {
                 return Self::Stands;
             }
             if stamp.resource.as_deref() == Some(resource_of(endpoint)) {

@@ -17,8 +17,8 @@ use crate::ordered::inserted;
 use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::canonical::{RECORD_ONLY, Said, is_invalid, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot, claims_place};
-use crate::reconcile::{Note, Settings, namespace, records, wildcard};
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::{Note, namespace, records, wildcard};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
@@ -50,14 +50,13 @@ pub(super) fn choose(
     endpoints: &[Endpoint],
     said: &SaidOf,
     snapshot: &Snapshot,
-    settings: &Settings,
 ) -> (Vec<bool>, Vec<Note>, Vec<Note>) {
     let (mut is_winner, mut lost, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
-        let entitled = entitled(on_host, snapshot, settings);
+        let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(is_one_place) {
             let [first, others @ ..] = candidates else { continue };
-            let place = Contest { of: first, said, entitled: entitled.as_deref(), snapshot, settings };
+            let place = Contest { of: first, said, entitled: entitled.as_deref(), snapshot };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if lost.len() + kept.len() > limits::NOTES_MAX {
@@ -79,14 +78,14 @@ pub(super) fn choose(
 
 /// The namespace that may have the hostname, with the namespace guard. Of a free one, an object with a mistake or with what
 /// the guard forbids has no part, as `plan` refuses all that it asks for there.
-fn entitled(on_host: &[Endpoint], snapshot: &Snapshot, settings: &Settings) -> Option<Box<str>> {
-    let name = &on_host.first().filter(|_| settings.policy.namespace_guard)?.dns_name;
+fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<Box<str>> {
+    let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
     let first = || {
         let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
         let refused: BTreeSet<&str> = inserted(refused);
         on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource)).min()
     };
-    namespace::holder(name, snapshot, settings).ok()?.or_else(|| namespace::digest_of(first()?))
+    namespace::holder(name, snapshot).ok()?.or_else(|| namespace::digest_of(first()?))
 }
 
 pub(super) fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
@@ -122,18 +121,17 @@ struct Contest<'a> {
     /// The namespace that may have the hostname.
     entitled: Option<&'a str>,
     snapshot: &'a Snapshot,
-    settings: &'a Settings,
 }
 
 impl<'a> Contest<'a> {
     fn winner(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
-        let Self { of, snapshot, settings, .. } = self;
+        let Self { of, snapshot, .. } = self;
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         prefer(&mut left, |candidate| self.is_of_entitled(candidate));
-        let stamps = snapshot.stamps_of(&of.dns_name, settings);
+        let stamps = snapshot.stamps_of(&of.dns_name);
         let path = Some(&*of.set_identifier).filter(|path| !path.is_empty());
         // The object of the hostname's other paths has not this one.
-        let stamped = stamps.first().filter(|stamp| claims_place(stamp, path, settings));
+        let stamped = stamps.first().filter(|stamp| snapshot.claims_place(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
@@ -178,10 +176,10 @@ impl<'a> Contest<'a> {
 
     /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
-        let Self { of, said: _, entitled: _, snapshot, settings } = self;
+        let Self { of, said: _, entitled: _, snapshot } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
         let hostname = Hostname::parse(&of.dns_name).ok()?;
-        let own = snapshot.own_records_of(&of.dns_name, settings);
+        let own = snapshot.own_records_of(&of.dns_name);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
             let word = wildcard::word(&of.dns_name);
@@ -189,7 +187,7 @@ impl<'a> Contest<'a> {
         }
         let (_, rule) =
             snapshot.rules_named(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
-        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot, settings);
+        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot);
         properties.extend(wildcard::word(&of.dns_name));
         properties.sort_unstable();
         Some(properties)

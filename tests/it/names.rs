@@ -3,7 +3,7 @@
 use cloudflare_emulator::Plan;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use test_support::fake_cloudflare::{FakeCloudflare, settings};
+use test_support::fake_cloudflare::FakeCloudflare;
 use test_support::harness::{Harness, published};
 
 use crate::shared_account;
@@ -101,7 +101,7 @@ fn a_zone_that_is_pending_or_paused_is_written_and_told_of() {
         let mut snapshot = FakeCloudflare::new(&[], &[]).snapshot();
         let zone = &mut snapshot.zones[0].zone;
         (zone.status, zone.paused) = (status.into(), paused);
-        let notes = records::records(&snapshot, &settings()).notes;
+        let notes = records::records(&snapshot).notes;
         let states: Vec<bool> =
             notes.iter().map(|note| told.is_some_and(|told| note.text.contains(told))).collect();
         assert_eq!(states, vec![true; usize::from(told.is_some())], "{status} {notes:?}");

@@ -6,7 +6,7 @@ use cloudflare_emulator::{Cloudflare, Fault, Matcher, Visit};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
 use test_support::harness::{Harness, Program, endpoint, published};
 
 use crate::shared_account;
@@ -178,7 +178,7 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
     cloudflare.records[0].content = format!("{elsewhere}.cfargotunnel.com").into();
     let mut snapshot = cloudflare.snapshot();
     snapshot.live_elsewhere = [tunnel_id(elsewhere)].into();
-    let shown = records::records(&snapshot, &settings());
+    let shown = records::records(&snapshot);
     assert_eq!(shown.endpoints, []);
     let [note] = &shown.notes[..] else { panic!("one note in {:?}", shown.notes) };
     assert!(note.text.contains("list the old one in CF_TUNNEL_ID behind the new one"), "{note}");
@@ -280,7 +280,7 @@ fn what_a_tunnel_says_for_all_its_rules_and_cloudflared_reads_otherwise_is_told(
         ),
     ] {
         let cloudflare = FakeCloudflare::with_config(&format!(r#"{{"originRequest":{origin}}}"#));
-        let notes = records::records(&cloudflare.snapshot(), &settings()).notes;
+        let notes = records::records(&cloudflare.snapshot()).notes;
         assert_eq!(notes.len(), told.len(), "{label}: {notes:?}");
         for (note, told) in notes.iter().zip(told) {
             assert!(note.text.contains(told), "{label}: {note}");

@@ -50,7 +50,7 @@ fn to_choose_among_thousands_of_objects_takes_little_beside_reading_them() {
     // Other processes may have the processor meanwhile, and hardly each time.
     let times = (0..3).map(|_| {
         let begun = Instant::now();
-        let snapshot = Snapshot::default();
+        let snapshot = Snapshot::new(settings.clone().into());
         let mut adjuster = Adjuster::new(&settings, Some(&snapshot));
         desired.iter().for_each(|endpoint| {
             adjuster.add(endpoint);

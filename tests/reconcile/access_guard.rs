@@ -93,7 +93,7 @@ fn drift(cloudflare: &FakeCloudflare) -> Vec<String> {
 }
 
 fn unprotected(cloudflare: &FakeCloudflare) -> usize {
-    records::records(&cloudflare.snapshot(), &cloudflare.settings()).unprotected
+    records::records(&cloudflare.snapshot()).unprotected
 }
 
 /// The same loop again and again: nothing is written.
@@ -210,7 +210,7 @@ fn the_listing_names_the_applications_over_each_hostname_and_path() {
         (unread("example.com"), ""),
     ] {
         cloudflare.access = access;
-        let listed = listing(&cloudflare.snapshot(), &cloudflare.settings());
+        let listed = listing(&cloudflare.snapshot());
         assert_eq!(listed[0].protected_by.join(" "), expected);
     }
     assert_eq!(cloudflare.access.problem(), Some("its applications were not read"));

@@ -353,7 +353,7 @@ fn only_the_tunnel_of_an_unstamped_record_in_the_way_is_looked_up() {
     {
         let cloudflare = cloudflare.clone().adopting(modes);
         let (changes, snapshot) = (cloudflare.changes(&desired), cloudflare.snapshot());
-        let found = tunnels_in_the_way(&changes, &snapshot, &cloudflare.settings());
+        let found = tunnels_in_the_way(&changes, &snapshot);
         assert_eq!(Vec::from_iter(found), expected, "{modes:?}");
     }
 }
@@ -429,10 +429,9 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     let records: Vec<_> = names.iter().map(|name| (&**name, "CNAME", &*home)).collect();
     let cloudflare = FakeCloudflare::new(&rules, &records).adopting(&["tunnel"]);
     let desired: Vec<Endpoint> = names.iter().map(|name| published(name, WANTED)).collect();
-    let (changes, snapshot, settings) =
-        (cloudflare.changes(&desired), cloudflare.snapshot(), cloudflare.settings());
+    let (changes, snapshot) = (cloudflare.changes(&desired), cloudflare.snapshot());
     let begun = processor_time();
-    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE, &settings).expect("the owner is ours");
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE).expect("the owner is ours");
     let taken = processor_time() - begun;
     assert!(taken < Duration::from_secs(7), "{taken:?}");
     assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));

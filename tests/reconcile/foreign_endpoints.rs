@@ -94,7 +94,7 @@ fn world(config: &str, defaults: &OriginRequest) -> FakeCloudflare {
 }
 
 fn told(cloudflare: &FakeCloudflare) -> Vec<ForeignRule> {
-    foreign_rules(&cloudflare.snapshot(), &cloudflare.settings(), "web")
+    foreign_rules(&cloudflare.snapshot(), "web")
 }
 
 /// As ExternalDNS sends the endpoints of a DNSEndpoint.
@@ -339,7 +339,7 @@ fn with_the_namespace_guard_a_service_of_another_namespace_is_not_said() {
     let mut cloudflare = world(config, &OriginRequest::default());
     cloudflare.namespace_guard = true;
     for (namespace, is_said) in [("web", true), ("shop", false)] {
-        let told = foreign_rules(&cloudflare.snapshot(), &cloudflare.settings(), namespace);
+        let told = foreign_rules(&cloudflare.snapshot(), namespace);
         assert_eq!(told.iter().map(|rule| rule.endpoint.is_ok()).collect::<Vec<_>>(), [is_said], "{told:?}");
     }
 }

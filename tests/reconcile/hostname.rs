@@ -227,9 +227,8 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
     cloudflare.run_loop(&[on("home", ""), on("home", "^/gone")], usize::MAX);
     let desired = [on("office", "")];
     let earlier = Earlier { is_preview: true, ..Earlier::default() };
-    let (changes, settings) = (cloudflare.changes(&desired), cloudflare.settings());
-    let previewed =
-        plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE, &settings).expect("the owner is ours");
+    let changes = cloudflare.changes(&desired);
+    let previewed = plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE).expect("the owner is ours");
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
     let mut at_once = cloudflare.clone();
     at_once.apply(&previewed, usize::MAX);
@@ -256,7 +255,7 @@ fn a_move_of_a_record_without_a_date_is_not_waited_for() {
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
         let earlier = Earlier { unready, ..Earlier::default() };
         let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
-        let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, &WHOLE, &cloudflare.settings());
+        let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, &WHOLE);
         assert_eq!(labels(&plan.expect("the owner is ours")), [label]);
     }
 }

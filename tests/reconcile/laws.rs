@@ -392,7 +392,7 @@ proptest! {
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
             let earlier = plan::Earlier::default();
-            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE, &cloudflare.settings()).expect("the owner is ours")
+            plan::plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);
         cloudflare.apply(&plan, usize::MAX);

@@ -6,6 +6,7 @@ use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::published::{Published, published as published_of};
+use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 
@@ -36,7 +37,7 @@ fn line(entry: &Entry) -> String {
 }
 
 fn lines(cloudflare: &FakeCloudflare) -> Vec<String> {
-    listing(&cloudflare.snapshot(), &cloudflare.settings()).iter().map(line).collect()
+    listing(&cloudflare.snapshot()).iter().map(line).collect()
 }
 
 fn rule(hostname: &str, path: &str) -> String {
@@ -275,7 +276,7 @@ fn what_the_filter_leaves_out_is_not_listed() {
     cloudflare.add("c.example.com", "CNAME", &target(HOME), "");
     let mut settings = cloudflare.settings();
     settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
-    let entries = listing(&cloudflare.snapshot(), &settings);
+    let entries = listing(&Snapshot { settings: settings.into(), ..cloudflare.snapshot() });
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
 }
 
@@ -306,7 +307,7 @@ fn a_rule_that_cloudflared_cannot_read_is_nobodys() {
 
 /// Those of the rules that are ours, as the metrics count them.
 fn own_services(cloudflare: &FakeCloudflare) -> Vec<String> {
-    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_rules(&cloudflare.settings()));
+    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_rules());
     let rules = cloudflare.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
     rules.map(|rule| rule.service().to_owned()).collect()
 }
@@ -351,7 +352,7 @@ fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_an
     ] {
         let cloudflare = published_then(&endpoints, edit);
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
-        let found = published_of(&hostname, &cloudflare.snapshot(), &cloudflare.settings());
+        let found = published_of(&hostname, &cloudflare.snapshot());
         let found: Vec<String> = found
             .iter()
             .map(|one| format!("{} {}", if one.path.is_empty() { "-" } else { &one.path }, one.what))
@@ -370,7 +371,7 @@ fn what_is_published_with_a_policy_names_the_application_that_protects_it() {
         cloudflare.run_loop(std::slice::from_ref(&wanted), usize::MAX);
     }
     let hostname = Hostname::parse("a.example.com").expect("a hostname");
-    let found = published_of(&hostname, &cloudflare.snapshot(), &cloudflare.settings());
+    let found = published_of(&hostname, &cloudflare.snapshot());
     let [Published { what, .. }] = &found[..] else { panic!("{found:?}") };
     assert!(what.ends_with("; protected by [\"a.example.com (ExternalDNS default)\"]"), "{what}");
 }

@@ -313,7 +313,7 @@ fn drifts(cloudflare: &FakeCloudflare) -> Vec<String> {
 }
 
 fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
-    let shown = records::records(&cloudflare.snapshot(), &cloudflare.settings());
+    let shown = records::records(&cloudflare.snapshot());
     shown.notes.iter().map(ToString::to_string).collect()
 }
 

@@ -71,7 +71,7 @@ fn a_rule_that_gets_no_request_is_told_of() {
         with_path("c.example.com", "/", "office"),
     ];
     cloudflare.run_loop(&desired, usize::MAX);
-    let told = records::records(&cloudflare.snapshot(), &cloudflare.settings()).notes;
+    let told = records::records(&cloudflare.snapshot()).notes;
     let [Note { hostname, text, .. }] = &*told else { panic!("{told:?}") };
     assert_eq!(&**hostname, "a.example.com");
     assert!(text.contains(r#"the one for "a.example.com" "/" in front takes them all"#), "{text}");
@@ -124,7 +124,7 @@ fn a_rule_that_is_deleted_while_a_zone_within_its_zone_becomes_active_is_told_of
 fn a_zone_that_is_not_active_is_told_of_unless_an_active_one_of_its_name_is_used() {
     let cloudflare = FakeCloudflare::new(&[], &[]);
     let idle = |snapshot: &Snapshot| {
-        let told = records::records(snapshot, &cloudflare.settings()).notes;
+        let told = records::records(snapshot).notes;
         told.iter().filter(|note| note.text.contains("the zone is moved")).count()
     };
     let mut snapshot = cloudflare.snapshot();

@@ -4,7 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, WHOLE, settings, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, WHOLE, tunnel_id};
 use test_support::harness;
 
 fn endpoint(properties: &[(&str, &str)]) -> Endpoint {
@@ -72,8 +72,8 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
     assert!(!cloudflare.records[0].comment.contains("resource"), "{}", cloudflare.records[0].comment);
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
-    let plan = plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE, &settings())
-        .expect("the owner is ours");
+    let plan =
+        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE).expect("the owner is ours");
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -108,8 +108,8 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
-    let plan = plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE, &settings())
-        .expect("the owner is ours");
+    let plan =
+        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
 }
 

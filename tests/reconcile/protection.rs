@@ -115,11 +115,7 @@ fn alone(access: &str) -> Endpoint {
 }
 
 fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
-    records::records(&cloudflare.snapshot(), &cloudflare.settings())
-        .notes
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    records::records(&cloudflare.snapshot()).notes.iter().map(ToString::to_string).collect()
 }
 
 /// The audiences that the rules require.
@@ -212,7 +208,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
     cloudflare.edit_rules(HOME, Vec::clear);
-    assert!(cloudflare.snapshot().is_marked(&cloudflare.settings()), "so Access is read");
+    assert!(cloudflare.snapshot().is_marked(), "so Access is read");
     let mut unread = cloudflare.clone();
     unread.access = AccessReading::Failed("it hangs".into());
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", "")])), ["waiting"]);
@@ -230,7 +226,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     for desired in [&silent, &[served_by(silent[0].clone(), "http://new:80")]] {
         settle(&mut cloudflare, desired);
-        assert!(cloudflare.snapshot().is_marked(&cloudflare.settings()), "{:?}", cloudflare.records);
+        assert!(cloudflare.snapshot().is_marked(), "{:?}", cloudflare.records);
         assert_eq!(locked(&cloudflare), [NAME]);
     }
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
@@ -238,7 +234,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     let opened = [at(NAME, "", OPEN)];
     settle(&mut cloudflare, &opened);
-    assert!(!cloudflare.snapshot().is_marked(&cloudflare.settings()), "{:?}", cloudflare.records);
+    assert!(!cloudflare.snapshot().is_marked(), "{:?}", cloudflare.records);
     assert_rest(&cloudflare, &opened);
 }
 

@@ -259,7 +259,7 @@ fn only_what_asked_was_opened(
             continue;
         }
         let Visit::Served(by) = visit(after, host, path) else { continue };
-        let own = before.snapshot().own_rules(&before.settings());
+        let own = before.snapshot().own_rules();
         let is_kept = serving_rule(before, host, path).is_some_and(|rule| {
             let is_it = |endpoint: &Endpoint| {
                 endpoint.dns_name == rule.hostname()
@@ -304,7 +304,7 @@ fn only_what_asked_was_opened(
 /// a name of others, that keeps nothing closed.
 fn asks_to_be_closed(before: &FakeCloudflare, changes: &Changes, host: &str, path: &str) -> bool {
     let snapshot = before.snapshot();
-    let is_ours = !snapshot.own_records_of(host, &before.settings()).is_empty()
+    let is_ours = !snapshot.own_records_of(host).is_empty()
         || snapshot.zone_of(host).is_some_and(|zone| zone.records_of(host).is_empty());
     let of_host = changes.create.iter().chain(&changes.update_new).filter(|one| one.dns_name == host);
     let is_mistake = |one: &Endpoint| one.property("webhook/invalid").is_some();

@@ -14,7 +14,7 @@ fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
 
 fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier) -> Plan {
     let changes = cloudflare.changes(desired);
-    plan(&changes, &cloudflare.snapshot(), earlier, &WHOLE, &cloudflare.settings()).expect("our owner")
+    plan(&changes, &cloudflare.snapshot(), earlier, &WHOLE).expect("our owner")
 }
 
 /// The services of the rules that are written.

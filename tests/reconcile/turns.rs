@@ -15,8 +15,7 @@ fn shop(name: &str) -> Endpoint {
 }
 
 fn of(cloudflare: &FakeCloudflare, changes: &Changes, earlier: &Earlier, turn: Turn<'_>) -> Plan {
-    let (snapshot, settings) = (cloudflare.snapshot(), cloudflare.settings());
-    plan(changes, &snapshot, earlier, &turn, &settings).expect("the owner is ours")
+    plan(changes, &cloudflare.snapshot(), earlier, &turn).expect("the owner is ours")
 }
 
 fn names(plan: &Plan) -> Vec<String> {

@@ -10,7 +10,6 @@ use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
-use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::plan::Reason;
@@ -36,8 +35,8 @@ impl Writer {
     }
 
     /// Looks for applications of ours that can go, once in each loop.
-    pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
-        let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
+    pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot) {
+        let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot) };
         let mut known = lock(&self.state.left_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
@@ -65,7 +64,7 @@ impl Writer {
     ) {
         match self.readings.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let mut left = self.left_applications(&snapshot, &resolved.settings);
+                let mut left = self.left_applications(&snapshot);
                 left.retain(is_such);
                 let left: Vec<ApplicationWork> = left
                     .into_iter()
@@ -92,11 +91,11 @@ impl Writer {
 
     /// The applications for which nothing answers and for which no endpoint waits; none while something may answer that an
     /// old answer does not show.
-    fn left_applications<'s>(&self, snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
+    fn left_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if !snapshot.old.is_empty() {
             return Vec::new();
         }
-        let mut left = answering::removable(snapshot, settings);
+        let mut left = answering::removable(snapshot);
         let refusals = lock(&self.state.refusals);
         left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));
         left

@@ -57,13 +57,14 @@ impl LastSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
     use crate::provider::memory::year;
 
     #[test]
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
         let (begun, age) = (Instant::now(), Duration::from_secs(30));
-        let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(Snapshot::default()));
+        let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
         let writes = last.begin_reading();
         last.end_reading(&snapshot, begun, writes);
         assert!(last.younger_than(age, begun).is_some() && last.younger_than(age, begun + age).is_none());
@@ -74,7 +75,7 @@ mod tests {
         last.end_reading(&snapshot, begun, writes);
         assert!(last.of_any_age().is_none() && last.younger_than(age, begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
-        let old = Snapshot { old: [("z1".into(), "it is old".into())].into(), ..Snapshot::default() };
+        let old = Snapshot { old: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
         let writes = last.begin_reading();
         last.end_reading(&Arc::new(old), begun, writes);
         assert!(last.younger_than(age, begun).is_none(), "it does not show that there is nothing to write");
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn after_a_year_of_readings_one_snapshot_is_held() {
         let mut last = LastSnapshot::default();
-        let snapshot = Arc::new(Snapshot::default());
+        let snapshot = Arc::new(fixture::snapshot());
         for (_, now) in year::loops() {
             let writes = last.begin_reading();
             last.end_reading(&snapshot, now, writes);

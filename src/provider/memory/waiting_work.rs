@@ -226,6 +226,7 @@ fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::snapshot;
     use crate::provider::memory::year;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -248,7 +249,7 @@ mod tests {
         let (mut waiting, start) = (WaitingWork::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
-            let is_held = waiting.reasons(&Snapshot::default(), now).contains_key(&1);
+            let is_held = waiting.reasons(&snapshot(), now).contains_key(&1);
             if !is_held {
                 send(&mut waiting, now);
             }
@@ -277,7 +278,7 @@ mod tests {
             let again = start + Duration::from_secs(apart);
             waiting.written(&write(1, 1), start);
             waiting.written(&write(1, 1), again);
-            let held = waiting.reasons(&Snapshot::default(), again);
+            let held = waiting.reasons(&snapshot(), again);
             assert_eq!(held.contains_key(&1), is_fought_over, "{apart} s");
         }
     }
@@ -285,9 +286,7 @@ mod tests {
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        let held = |waiting: &WaitingWork, content| {
-            waiting.reasons(&Snapshot::default(), now).contains_key(&content)
-        };
+        let held = |waiting: &WaitingWork, content| waiting.reasons(&snapshot(), now).contains_key(&content);
         for _ in 0..5 {
             waiting.written(&write(1, 1), now);
             waiting.written(&write(1, 2), now);
@@ -302,8 +301,7 @@ mod tests {
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        let is_held =
-            |waiting: &WaitingWork, now| waiting.reasons(&Snapshot::default(), now).contains_key(&1);
+        let is_held = |waiting: &WaitingWork, now| waiting.reasons(&snapshot(), now).contains_key(&1);
         waiting.refuse(1, no(), None, now);
         waiting.refuse(1, no(), None, now);
         waiting.forget(2);
@@ -319,10 +317,10 @@ mod tests {
     fn a_page_in_place_of_an_answer_holds_nothing_and_takes_nothing_back() {
         let (mut waiting, now) = (WaitingWork::default(), now());
         waiting.leave_unanswered(1, now);
-        assert!(waiting.has_failed(1) && waiting.reasons(&Snapshot::default(), now).is_empty());
+        assert!(waiting.has_failed(1) && waiting.reasons(&snapshot(), now).is_empty());
         waiting.refuse(2, no(), None, now);
         waiting.leave_unanswered(2, now);
-        assert_eq!(waiting.reasons(&Snapshot::default(), now), [(2, no())].into());
+        assert_eq!(waiting.reasons(&snapshot(), now), [(2, no())].into());
     }
 
     #[test]

@@ -5,14 +5,14 @@ use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::ordered::sort;
+use crate::reconcile::Note;
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, claims_place, is_address};
-use crate::reconcile::{Note, Settings};
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, is_address};
 
 /// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
 const AGE_MIN: i64 = 600;
@@ -29,22 +29,22 @@ pub struct Unneeded<'s> {
 }
 
 /// Our applications that nothing of ours relies on, and that are older than `AGE_MIN` or keep out visitors with a login.
-pub fn unneeded<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
+pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
         age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN)
     };
-    let protections = snapshot.protections(settings);
+    let protections = snapshot.protections();
     let unneeded = protections.ours().filter_map(|(place, application)| {
-        if protections.is_asked_for(application) || is_claimed(place, snapshot, settings) {
+        if protections.is_asked_for(application) || is_claimed(place, snapshot) {
             return None;
         }
-        let is_replaced = is_replaced(place, application, snapshot, settings);
+        let is_replaced = is_replaced(place, application, snapshot);
         if is_young(application) && !is_replaced {
             return None;
         }
         let hostname = Hostname::parse(place.hostname()).ok()?;
-        let standing = Standing::of(&hostname, snapshot, settings);
+        let standing = Standing::of(&hostname, snapshot);
         let answering = standing.relying(application, &Wishes::default());
         Some(Unneeded { place, application, is_replaced, answering })
     });
@@ -52,25 +52,25 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded
 }
 
 /// Those that can go: nothing answers for their place, all of which was read.
-pub fn removable<'s>(snapshot: &'s Snapshot, settings: &Settings) -> Vec<Unneeded<'s>> {
-    let mut left = unneeded(snapshot, settings);
+pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
+    let mut left = unneeded(snapshot);
     left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
         let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
-        answering.is_none() && is_dated && is_in_sight(place, snapshot, settings)
+        answering.is_none() && is_dated && is_in_sight(place, snapshot)
     });
     left
 }
 
 /// True if visitors of the place are answered, and each of them by a rule that wants a token of the application of ours that
 /// Cloudflare asks without this one.
-fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot, settings: &Settings) -> bool {
+fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
         let rules = tunnels.flat_map(|tunnel| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = Standing::of(&hostname, snapshot, settings).over(rule.path().or(path.as_deref()));
+            let over = Standing::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
             next.zip(rule.access()).is_some_and(|(next, access)| standing::accepts(access, next))
         };
@@ -80,8 +80,8 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot, se
 }
 
 /// True if every name of the place is in a zone that was read, and within the filter.
-fn is_in_sight(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
-    let (name, filter) = (place.hostname(), &settings.policy.filter);
+fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
+    let (name, filter) = (place.hostname(), &snapshot.policy().filter);
     let is_whole = match name.strip_prefix("*.") {
         Some(domain) => filter.takes_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
         None => filter.matches(name),
@@ -90,11 +90,7 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool 
 }
 
 /// What has to be told of our applications.
-pub(in crate::reconcile) fn notes(
-    unneeded: &[Unneeded<'_>],
-    snapshot: &Snapshot,
-    settings: &Settings,
-) -> Vec<Note> {
+pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
         let text = format!(
@@ -105,7 +101,7 @@ pub(in crate::reconcile) fn notes(
         );
         Some(note(place, text))
     });
-    let places: Vec<&Place> = snapshot.protections(settings).ours().map(|(place, _)| place).collect();
+    let places: Vec<&Place> = snapshot.protections().ours().map(|(place, _)| place).collect();
     let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
     let twice = twice.flatten().map(|place| {
         let text = "there are several Access applications of ours for";
@@ -115,10 +111,10 @@ pub(in crate::reconcile) fn notes(
 }
 
 /// True if a comment of ours claims the rule of the place, or the record alone.
-fn is_claimed(place: &Place, snapshot: &Snapshot, settings: &Settings) -> bool {
+fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let path = place.path();
-    let own = snapshot.own_records_of(place.hostname(), settings);
-    own.iter().any(|own| claims_place(&own.stamp, path.as_deref(), settings))
+    let own = snapshot.own_records_of(place.hostname());
+    own.iter().any(|own| snapshot.claims_place(&own.stamp, path.as_deref()))
 }
 
 /// The names whose visitors the application of a place asks for a login, as far as rules and records have them.
@@ -202,8 +198,8 @@ impl Standing<'_> {
     /// opened, and nothing more specific stands in front of it. Where the place itself is opened, what is for more names
     /// does not count, because it was published for all of them.
     pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
-        let Self { snapshot, settings, .. } = self;
-        let place = Place::of_application(application, &settings.policy.owner)?;
+        let snapshot = self.snapshot;
+        let place = Place::of_application(application, &snapshot.policy().owner)?;
         let whole = place.path();
         let whole = whole.as_deref();
         if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), whole)) {
@@ -215,7 +211,7 @@ impl Standing<'_> {
         }
         names_under(&place, snapshot).into_iter().find_map(|name| {
             let hostname = Hostname::parse(name).ok()?;
-            let standing = Standing::of(&hostname, snapshot, settings);
+            let standing = Standing::of(&hostname, snapshot);
             let is_covered = |path: Option<&str>| {
                 let covering = standing.all_over(path).into_iter().next();
                 covering.is_some_and(|one| one.id != application.id)
@@ -223,9 +219,9 @@ impl Standing<'_> {
             if is_covered(whole) {
                 return None;
             }
-            let own = snapshot.own_records_of(name, settings);
+            let own = snapshot.own_records_of(name);
             // The word of an endpoint whose hostname is another's is refused with the endpoint.
-            let may_open = !own.is_empty() || may_be_taken(name, snapshot, settings);
+            let may_open = !own.is_empty() || may_be_taken(name, snapshot);
             let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
             let requires_another = |rule: &Rule| standing::requires_another(rule, application);
             // The check of a rule for more names may go, and no other application is asked then.
@@ -261,12 +257,12 @@ impl Standing<'_> {
         tunnel: &TunnelId,
         published: &[&Publication],
     ) -> Option<String> {
-        let Self { hostname, snapshot, settings } = self;
+        let Self { hostname, snapshot } = self;
         let led_to = snapshot.led_to(hostname.as_str()).filter(|led_to| led_to != tunnel)?;
         let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(tunnel)?);
         names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
-            let standing = Standing::of(&name, snapshot, settings);
+            let standing = Standing::of(&name, snapshot);
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
@@ -321,10 +317,10 @@ fn beyond(application: &Application, place: &Place, snapshot: &Snapshot) -> Opti
 }
 
 /// True if a hostname without a record of ours has none of others either, or if these may be taken over.
-pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot, settings: &Settings) -> bool {
+pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));
-    settings.policy.adopt != Adopt::default() || !has_record()
+    snapshot.policy().adopt != Adopt::default() || !has_record()
 }
 
 /// True if the rule serves visitors without a login.

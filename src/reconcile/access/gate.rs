@@ -5,7 +5,6 @@ use crate::ingress::access::Access;
 use crate::labels::labels;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
-use crate::reconcile::Settings;
 use crate::reconcile::access::answering::Wishes;
 use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
@@ -89,7 +88,6 @@ pub(in crate::reconcile) enum Besides {
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
-    pub(in crate::reconcile) settings: &'a Settings,
     pub(in crate::reconcile) earlier: &'a Earlier,
     pub(in crate::reconcile) wishes: &'a Wishes,
 }
@@ -105,13 +103,13 @@ impl Gate<'_> {
         resource: Option<&str>,
     ) -> Result<(Publication, Besides), Reason> {
         let hostname = publication.hostname.clone();
-        let standing = Standing::of(&hostname, self.snapshot, self.settings);
+        let standing = Standing::of(&hostname, self.snapshot);
         match &publication.access {
             AccessWish::Protected(wish) => {
                 let (access, besides) = self.protected(&publication, wish, standing)?;
                 Ok((requiring(publication, access), besides))
             }
-            _ if self.settings.policy.access_guard => self.guarded(publication, standing),
+            _ if self.snapshot.policy().access_guard => self.guarded(publication, standing),
             AccessWish::Open => {
                 let besides = self.opened(&publication, resource, standing)?;
                 Ok((publication, besides))
@@ -128,7 +126,7 @@ impl Gate<'_> {
         standing: Standing<'_>,
     ) -> Result<(Access, Besides), Reason> {
         let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
-        let owner = &self.settings.policy.owner;
+        let owner = &self.snapshot.policy().owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.iter().any(|pending| **pending == *place.to_string()) {
@@ -136,9 +134,9 @@ impl Gate<'_> {
                 "its Access application was asked for, and lists may not show it yet".into(),
             ));
         }
-        let other = self.snapshot.protections(self.settings).in_the_way(&place);
+        let other = self.snapshot.protections().in_the_way(&place);
         let takes_over =
-            |other: &&Application| self.settings.policy.adopt.access && place::stands_over(other, &place);
+            |other: &&Application| self.snapshot.policy().adopt.access && place::stands_over(other, &place);
         let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
             // Any other such policy goes with the replacement.
@@ -176,7 +174,7 @@ impl Gate<'_> {
         publication: Publication,
         standing: Standing<'_>,
     ) -> Result<(Publication, Besides), Reason> {
-        match guard::required(&publication.hostname, publication.path(), self.snapshot, self.settings) {
+        match guard::required(&publication.hostname, publication.path(), self.snapshot) {
             Ok(_) if publication.access == AccessWish::Open => {
                 let over = standing.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
@@ -220,8 +218,8 @@ impl Gate<'_> {
         let Some(first) = over.first() else {
             return Ok(Besides::Opening { work: None, is_last: true, is_open: is_alone });
         };
-        let is_asked_for = self.snapshot.protections(self.settings).is_asked_for(first);
-        let place = Place::of_application(first, &self.settings.policy.owner).filter(|_| !is_asked_for);
+        let is_asked_for = self.snapshot.protections().is_asked_for(first);
+        let place = Place::of_application(first, &self.snapshot.policy().owner).filter(|_| !is_asked_for);
         let work = place.map(|place| ApplicationWork::delete(place, first));
         let is_last = work.is_some() && over.len() == 1;
         Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
@@ -235,7 +233,7 @@ impl Gate<'_> {
         path: Option<&str>,
         going: &[&Application],
     ) -> Result<(), Reason> {
-        let is_guarded = self.settings.policy.namespace_guard;
+        let is_guarded = self.snapshot.policy().namespace_guard;
         let counts = |closing: &&Closing| {
             // A tenant cannot hold up what another one opens.
             let of = |resource: Option<&str>| resource.and_then(namespace::digest_of);
@@ -296,7 +294,7 @@ impl Gate<'_> {
     /// The reason if it is not known what Access protects. What is published already stays. ExternalDNS may never ask again
     /// for what is not, once it was answered as done; but what only an operator can mend is refused as everything else.
     fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
-        let standing = Standing::of(&publication.hostname, self.snapshot, self.settings);
+        let standing = Standing::of(&publication.hostname, self.snapshot);
         let is_published = standing.own_rule(publication.path(), None).is_some()
             || standing.is_alone_in(&publication.tunnel);
         if unread.is_lasting || is_published {

@@ -7,7 +7,6 @@ use crate::ingress::PathPattern;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
 use crate::ordered::sort;
-use crate::reconcile::Settings;
 use crate::reconcile::access::cover::{self, Cover, Gap};
 use crate::reconcile::access::reading::{AccessSnapshot, Unread};
 use crate::reconcile::snapshot::Snapshot;
@@ -25,14 +24,9 @@ pub enum Uncovered {
 ///
 /// # Errors
 /// When some of them may need no login.
-pub fn required(
-    hostname: &Hostname,
-    path: Option<&str>,
-    snapshot: &Snapshot,
-    settings: &Settings,
-) -> Result<Access, Uncovered> {
+pub fn required(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) -> Result<Access, Uncovered> {
     let access = read_for(hostname, snapshot).map_err(Uncovered::Unknown)?;
-    let near = snapshot.protections(settings).near(hostname.as_str());
+    let near = snapshot.protections().near(hostname.as_str());
     match cover::cover(near, hostname, parsed(path).as_ref()) {
         Cover::Protected { audiences } => Ok(Access::required(&access.team, audiences)),
         Cover::Open(gap) => Err(Uncovered::Open(gap)),
@@ -59,12 +53,11 @@ pub(in crate::reconcile) fn protectors<'s>(
     hostname: &Hostname,
     path: Option<&str>,
     snapshot: &'s Snapshot,
-    settings: &Settings,
 ) -> Vec<&'s str> {
-    let Ok(required) = required(hostname, path, snapshot, settings) else {
+    let Ok(required) = required(hostname, path, snapshot) else {
         return Vec::new();
     };
-    let near = snapshot.protections(settings).near(hostname.as_str());
+    let near = snapshot.protections().near(hostname.as_str());
     let over = near.filter(|one| required.audience_tags().contains(&one.audience));
     let mut names: Vec<&str> = over.map(|application| &*application.name).collect();
     sort(&mut names);

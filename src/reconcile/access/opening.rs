@@ -5,7 +5,6 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::model::hostname::HostScope;
-use crate::reconcile::Settings;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::snapshot::Snapshot;
@@ -57,8 +56,8 @@ impl Closing {
     /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
     /// takes none of their tokens. Where its endpoint says nothing, its rule or its record at Cloudflare decides. The rule of a
     /// hostname does not close a mistake on it, because the path of the mistake may be the one that opens.
-    fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot, settings: &Settings) -> bool {
-        let (standing, path) = (Standing::of(&self.hostname, snapshot, settings), self.path());
+    fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
+        let (standing, path) = (Standing::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Silence {
             return standing.own_rule(path, None).is_some() || standing.is_alone();
         }
@@ -81,12 +80,12 @@ pub(super) fn opened_with<'c>(
     path: Option<&str>,
     going: &[&Application],
 ) -> Option<&'c Closing> {
-    let Standing { hostname, snapshot, settings } = standing;
-    let owner = &settings.policy.owner;
+    let Standing { hostname, snapshot } = standing;
+    let owner = &snapshot.policy().owner;
     let places: Vec<Place> = going.iter().filter_map(|one| Place::of_application(one, owner)).collect();
     let mut within = closings.filter(|closing| {
         let is_of = |place: &Place| closing.is_within(place.hostname(), place.path().as_deref());
         closing.is_within(hostname.as_str(), path) || places.iter().any(is_of)
     });
-    within.find(|closing| !closing.is_closed_without(going, snapshot, settings))
+    within.find(|closing| !closing.is_closed_without(going, snapshot))
 }

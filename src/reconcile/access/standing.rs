@@ -4,7 +4,6 @@ use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::Application;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::Settings;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::protections::Protections;
 use crate::reconcile::access::reading::AccessSnapshot;
@@ -15,16 +14,11 @@ use crate::reconcile::snapshot::Snapshot;
 pub(in crate::reconcile) struct Standing<'a> {
     pub(super) hostname: &'a Hostname,
     pub(super) snapshot: &'a Snapshot,
-    pub(super) settings: &'a Settings,
 }
 
 impl<'a> Standing<'a> {
-    pub(in crate::reconcile) fn of(
-        hostname: &'a Hostname,
-        snapshot: &'a Snapshot,
-        settings: &'a Settings,
-    ) -> Self {
-        Self { hostname, snapshot, settings }
+    pub(in crate::reconcile) fn of(hostname: &'a Hostname, snapshot: &'a Snapshot) -> Self {
+        Self { hostname, snapshot }
     }
 
     pub(super) fn access(self) -> Option<&'a AccessSnapshot> {
@@ -32,7 +26,7 @@ impl<'a> Standing<'a> {
     }
 
     fn protections(self) -> Protections<'a> {
-        self.snapshot.protections(self.settings)
+        self.snapshot.protections()
     }
 
     /// The application of ours that was made for the path. Of several, the one that a rule names counts.
@@ -81,7 +75,7 @@ impl<'a> Standing<'a> {
     /// True if a comment says that something of the hostname is protected, its own or that of the wildcard above it.
     pub(super) fn is_marked(self) -> bool {
         let records = self.snapshot.answering(self.hostname.as_str()).iter();
-        let mut stamps = records.filter_map(|record| self.snapshot.own_stamp(record, self.settings));
+        let mut stamps = records.filter_map(|record| self.snapshot.own_stamp(record));
         stamps.any(|stamp| stamp.claims.is_protected)
     }
 
@@ -103,7 +97,7 @@ impl<'a> Standing<'a> {
         path: Option<&str>,
         tunnel: Option<&TunnelId>,
     ) -> Option<&'a Rule> {
-        let mut rules = self.snapshot.own_rules_of(self.hostname, self.settings);
+        let mut rules = self.snapshot.own_rules_of(self.hostname);
         rules.retain(|(id, rule)| rule.path() == path && tunnel.is_none_or(|tunnel| *id == tunnel));
         let led_to = (rules.len() > 1).then(|| self.snapshot.led_to(self.hostname.as_str())).flatten();
         rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
@@ -111,7 +105,7 @@ impl<'a> Standing<'a> {
 
     /// True if our record is published alone.
     pub(super) fn is_alone(self) -> bool {
-        let own = self.snapshot.own_records_of(self.hostname.as_str(), self.settings);
+        let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.iter().any(|own| own.stamp.claims.record_only)
     }
 

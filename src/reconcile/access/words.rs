@@ -4,6 +4,7 @@ use crate::ingress::Rule;
 use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, Access};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
+use crate::reconcile::Note;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
@@ -12,7 +13,6 @@ use crate::reconcile::access::wish::{OPEN, protection_properties};
 use crate::reconcile::canonical::{RECORD_ONLY, is_invalid};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Note, Settings};
 
 /// The properties of Access at a rule of ours. The second is false if what protects it is not as it has to be.
 pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec<Property>, bool) {
@@ -31,9 +31,9 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
         }
         return (words, is_whole && protects && access == Some(&required));
     }
-    if standing.settings.policy.access_guard {
+    if standing.snapshot.policy().access_guard {
         // What the guard asks for by itself is no difference from what is wanted.
-        let required = guard::required(standing.hostname, path, standing.snapshot, standing.settings).ok();
+        let required = guard::required(standing.hostname, path, standing.snapshot).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
     let over = standing.over(path).into_iter().next();
@@ -45,33 +45,29 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
     });
     let is_open = access.is_none() && over.is_none();
     let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();
-    words.extend(opened(is_open, standing.settings));
+    words.extend(opened(is_open, standing.snapshot));
     (words, is_asked_for)
 }
 
 /// The property of Access at a record alone.
 pub(in crate::reconcile) fn of_record(standing: Standing<'_>) -> Option<Property> {
-    opened(standing.over(None).is_empty(), standing.settings)
+    opened(standing.over(None).is_empty(), standing.snapshot)
 }
 
 /// Where there is a default policy, what stands open was opened.
-fn opened(is_open: bool, settings: &Settings) -> Option<Property> {
-    let has_default = !settings.policy.default_access_policy.is_empty();
+fn opened(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
+    let has_default = !snapshot.policy().default_access_policy.is_empty();
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }
 
 /// Gives endpoints that say nothing of Access the words of what protects their place, so that they are no difference, and
 /// returns a note on each. Takes the word that opens off what stands open, because records show none there.
-pub(in crate::reconcile) fn keep(
-    endpoints: &mut [Endpoint],
-    snapshot: &Snapshot,
-    settings: &Settings,
-) -> Vec<Note> {
+pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
-    let has_default = !settings.policy.default_access_policy.is_empty();
+    let has_default = !snapshot.policy().default_access_policy.is_empty();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
-        let standing = Standing::of(&hostname, snapshot, settings);
+        let standing = Standing::of(&hostname, snapshot);
         let path = Some(endpoint.set_identifier.clone()).filter(|path| !path.is_empty());
         // A record alone has no rule that could require a login.
         let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
@@ -80,7 +76,7 @@ pub(in crate::reconcile) fn keep(
         if says_nothing && let Some(rule) = standing.own_rule(path.as_deref(), None) {
             let (words, _) = of_rule(rule, standing);
             let is_protected = rule.requires_access() || standing.application(path.as_deref()).is_some();
-            if !is_protected || (words.is_empty() && settings.policy.access_guard) {
+            if !is_protected || (words.is_empty() && snapshot.policy().access_guard) {
                 continue;
             }
             endpoint.provider_specific.extend(words);

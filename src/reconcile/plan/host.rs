@@ -23,7 +23,7 @@ use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, is_address};
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::reconcile::{Note, Policy, Settings};
+use crate::reconcile::{Note, Policy};
 
 /// A move that takes longer fails no request any more: ten loops of ExternalDNS have failed for it.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
@@ -32,7 +32,6 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy)]
 pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) settings: &'a Settings,
     pub(super) earlier: &'a Earlier,
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
@@ -73,18 +72,18 @@ impl<'a> Host<'a> {
         hostname: Hostname,
         request: &'a HostRequest,
     ) -> Self {
-        let Situation { snapshot, settings, .. } = situation;
+        let snapshot = situation.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
         let (records, foreign_records): (Vec<&Record>, Vec<&Record>) =
-            excluding.partition(|record| snapshot.own_stamp(record, settings).is_some());
-        let stamps = records.iter().filter_map(|record| snapshot.own_stamp(record, settings));
+            excluding.partition(|record| snapshot.own_stamp(record).is_some());
+        let stamps = records.iter().filter_map(|record| snapshot.own_stamp(record));
         let stamp = stamps.reduce(|mut first, other| {
             first.claims.merge(&other.claims);
             first
         });
-        let rules = snapshot.own_rules_of(&hostname, settings);
+        let rules = snapshot.own_rules_of(&hostname);
         let standing = snapshot.rules_of(&hostname).into_iter();
         let standing = standing.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
         let mut standing: Vec<(Digest, Placed<'a>)> = standing.collect();
@@ -124,12 +123,8 @@ impl<'a> Host<'a> {
         self.situation.snapshot
     }
 
-    fn settings(&self) -> &'a Settings {
-        self.situation.settings
-    }
-
     fn policy(&self) -> &'a Policy {
-        &self.settings().policy
+        self.snapshot().policy()
     }
 
     fn name(&self) -> &str {
@@ -182,7 +177,7 @@ impl<'a> Host<'a> {
     /// True if the comment has to say that an Access application of ours protects something of the hostname.
     fn is_protected(&self) -> bool {
         let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
-        Standing::of(&self.hostname, self.snapshot(), self.settings()).has_mark(stands)
+        Standing::of(&self.hostname, self.snapshot()).has_mark(stands)
     }
 
     /// True if we have a rule for the path, in any tunnel.

@@ -5,7 +5,6 @@ use super::host::heritage;
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_work};
 use crate::model::Hostname;
-use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{Besides, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
@@ -18,7 +17,6 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) settings: &'a Settings,
     pub(super) earlier: &'a Earlier,
 }
 
@@ -30,8 +28,7 @@ impl Judge<'_> {
             request.entitled = self.entitled(name, request);
         }
         let wishes = self.wishes(&requests);
-        let Self { snapshot, settings, earlier } = self;
-        let gate = Gate { snapshot, settings, earlier, wishes: &wishes };
+        let gate = Gate { snapshot: self.snapshot, earlier: self.earlier, wishes: &wishes };
         for request in requests.by_hostname.values_mut() {
             let wanted = std::mem::take(&mut request.wanted).into_iter();
             request.wanted = wanted.map(|one| self.judge(request, one, gate)).collect();
@@ -94,28 +91,28 @@ impl Judge<'_> {
 
     /// True if a hostname is within the filter and a zone, and no foreign record has it.
     fn may_be_published(self, name: &str) -> bool {
-        let Self { snapshot, settings, .. } = self;
-        let is_ours = || !snapshot.own_records_of(name, settings).is_empty();
-        settings.policy.filter.matches(name)
+        let snapshot = self.snapshot;
+        let is_ours = || !snapshot.own_records_of(name).is_empty();
+        snapshot.policy().filter.matches(name)
             && snapshot.zone_of(name).is_some()
-            && (is_ours() || answering::may_be_taken(name, snapshot, settings))
+            && (is_ours() || answering::may_be_taken(name, snapshot))
     }
 
     /// The namespace that may have the hostname. One that ExternalDNS's TXT record names comes before the first that asks.
     fn entitled(self, name: &str, request: &HostRequest) -> Option<Box<str>> {
-        let Self { snapshot, settings, .. } = self;
-        settings.policy.namespace_guard.then_some(())?;
+        let snapshot = self.snapshot;
+        snapshot.policy().namespace_guard.then_some(())?;
         let of_txt = || heritage::resource(snapshot.zone_of(name)?, &request.registry_names, name);
         let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
         let first = || allowed.filter_map(|one| one.resource.clone()).min();
         let of_free = || namespace::digest_of(&of_txt().or_else(first)?);
-        namespace::holder(name, snapshot, settings).ok()?.or_else(of_free)
+        namespace::holder(name, snapshot).ok()?.or_else(of_free)
     }
 
     /// Says no where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::digest_of);
-        if !self.settings.policy.namespace_guard || asking.is_some() && asking == request.entitled {
+        if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
             return Ok(());
         }
         Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking: asking.unwrap_or_default() })

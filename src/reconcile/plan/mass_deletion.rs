@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use super::{HostPlan, Plan, Reason, Refusal};
 use crate::ordered::{inserted, sort_by};
+use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{Settings, namespace};
 
 /// One of our hostnames.
 struct OwnHostname {
@@ -26,13 +26,13 @@ struct OwnHostname {
 /// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself, so the
 /// deletions of one withhold none of another. Deletions that would leave nothing are a mass over all namespaces: a source
 /// may fail for many small ones at once.
-pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot, settings: &Settings) -> Plan {
-    let limit = settings.policy.mass_deletion_limit;
+pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan {
+    let limit = snapshot.policy().mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
     if limit == 0 || vanishing <= limit {
         return plan;
     }
-    let mut published = published(&plan, snapshot, settings);
+    let mut published = published(&plan, snapshot);
     sort_by(&mut published, |one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
@@ -70,14 +70,14 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 
 /// All hostnames that are served or go, each once. A record without a date counts as the
 /// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
-fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<OwnHostname> {
+fn published(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {
         for records in zone.records().chunk_by(|a, b| a.name == b.name) {
             let Some(name) = records.first().map(|record| &*record.name) else { continue };
-            let own = snapshot.own_records_of(name, settings);
+            let own = snapshot.own_records_of(name);
             let is_home = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
-            if !is_home || !settings.policy.filter.matches(name) {
+            if !is_home || !snapshot.policy().filter.matches(name) {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
@@ -88,8 +88,8 @@ fn published(plan: &Plan, snapshot: &Snapshot, settings: &Settings) -> Vec<OwnHo
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
-            let guard = settings.policy.namespace_guard;
-            let namespace = guard.then(|| namespace::holder(name, snapshot, settings).ok()?).flatten();
+            let guard = snapshot.policy().namespace_guard;
+            let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
             let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, place };
             published.extend(created.map(of));
         }

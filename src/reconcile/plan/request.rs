@@ -8,7 +8,6 @@ use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
 use crate::ordered::{inserted, push_lean};
 use crate::reconcile::access::gate::Besides;
-use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
@@ -92,16 +91,12 @@ impl Requests {
     /// # Errors
     ///
     /// When an endpoint is labelled with another owner than ours.
-    pub(super) fn read(
-        changes: &Changes,
-        access: &AccessReading,
-        settings: &Settings,
-    ) -> Result<Self, WrongOwner> {
-        check_owner(changes, settings)?;
+    pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Result<Self, WrongOwner> {
+        check_owner(changes, &snapshot.settings)?;
         let Changes { create, update_old: _, update_new, delete } = changes;
         let mut requests = Self::default();
         let wanted = create.iter().chain(update_new);
-        let reader = EndpointReader::new(settings, access);
+        let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
         requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address()), reader);
         requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address()));
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
@@ -163,14 +158,14 @@ pub fn concerning(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Opti
 
 /// The tunnels that are not configured, and that a CNAME without a stamp at a wanted hostname leads to. It matters whether
 /// they were deleted, unless `ADOPT` takes over everything.
-pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot, settings: &Settings) -> BTreeSet<TunnelId> {
+pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
     let wanted = changes.create.iter().chain(&changes.update_new);
-    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !settings.policy.adopt.all);
+    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.policy.adopt.all);
     let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
     let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
     let unstamped = records.filter(|record| &*record.kind == "CNAME" && Stamp::of(record).is_none());
     let tunnels = unstamped.filter_map(|record| TunnelId::from_hostname(&record.content));
-    inserted(tunnels.filter(|tunnel| !settings.is_configured(tunnel)))
+    inserted(tunnels.filter(|tunnel| !snapshot.settings.is_configured(tunnel)))
 }
 
 fn is_registry_txt(endpoint: &Endpoint) -> bool {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::settings;
+use crate::fixture;
 use crate::model::{AccountId, RecordId, ZoneId, ZonePlan};
 
 const TARGET: &str = "f70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com";
@@ -57,7 +57,7 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
         let snapshot = Snapshot {
             zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
             zones_elsewhere: elsewhere.iter().map(|name| (*name).into()).collect(),
-            ..Snapshot::default()
+            ..fixture::snapshot()
         };
         let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
         assert_eq!(found, expected, "{served:?} without {elsewhere:?}");
@@ -71,7 +71,7 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
         (active.zone.id, moved.zone.id) = (ZoneId::new(ids[0]), ZoneId::new(ids[1]));
         moved.zone.status = "moved".into();
         for zones in [vec![active.clone(), moved.clone()], vec![moved, active]] {
-            let snapshot = Snapshot { zones, ..Snapshot::default() };
+            let snapshot = Snapshot { zones, ..fixture::snapshot() };
             let found = snapshot.zone_of("shop.example.com").map(|zone| zone.zone.id.as_str());
             assert_eq!(found, Some(ids[0]));
         }
@@ -81,9 +81,9 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
 /// Cloudflare writes some itself, for R2 or a load balancer, and lets no client change them.
 #[test]
 fn a_record_that_nobody_can_write_is_never_ours() {
-    let snapshot = Snapshot::default();
+    let snapshot = fixture::snapshot();
     let ours = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
-    assert!(snapshot.own_stamp(&ours, &settings()).is_some());
+    assert!(snapshot.own_stamp(&ours).is_some());
     let fixed = Record { read_only: true, ..ours };
-    assert_eq!(snapshot.own_stamp(&fixed, &settings()), None);
+    assert_eq!(snapshot.own_stamp(&fixed), None);
 }

@@ -72,7 +72,7 @@ impl Service for Program {
     }
 
     fn records(&self, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
-        Ok(records::records(&self.snapshot, &self.settings).endpoints)
+        Ok(records::records(&self.snapshot).endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
@@ -88,7 +88,7 @@ impl Service for Program {
             }
         })?;
         let turn = Turn { behind: None, most: usize::MAX };
-        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &turn, &self.settings)
+        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &turn)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

@@ -146,7 +146,7 @@ impl World {
             zones: vec![ZoneSnapshot::new(zone, records)],
             tunnels: [(tunnel(), TunnelSnapshot::new(document, true, 1))].into(),
             access: access.clone(),
-            ..Snapshot::default()
+            ..Snapshot::new(settings().into())
         })
     }
 }

@@ -103,7 +103,7 @@ fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
     let changes = cloudflare.changes(&[at(NAME, "", ""), path]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
-    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE, &cloudflare.settings());
+    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE);
     let plan = plan.expect("they are of our owner");
     assert_eq!((labels(&plan), plan.work.len()), (vec!["local_tunnel", "waiting"], 1));
 }
@@ -151,7 +151,7 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
     let mut snapshot = cloudflare.snapshot();
     snapshot.date_unix_seconds = Some(i64::from(u32::MAX));
     snapshot.zones_elsewhere.push("a.example.com".into());
-    let left = removable(&snapshot, &cloudflare.settings());
+    let left = removable(&snapshot);
     assert_eq!(left.iter().map(|one| one.place.hostname()).collect::<Vec<_>>(), [NAME]);
 }
 
@@ -266,7 +266,7 @@ fn a_rule_that_wants_a_token_of_another_team_has_no_drift_and_keeps_no_mark() {
     let required = endpoint(NAME, &[&[("tunnel-service", "http://web:80")], &other_team[..]].concat());
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[required, at("other.example.com", "", "staff")]);
-    let entries = listing::listing(&cloudflare.snapshot(), &cloudflare.settings());
+    let entries = listing::listing(&cloudflare.snapshot());
     let drifts: Vec<_> = entries.iter().map(|entry| entry.drift.len()).collect();
     assert_eq!(drifts, [0, 0], "{entries:?}");
 }

@@ -347,7 +347,7 @@ impl FakeCloudflare {
             live_elsewhere: self.live_elsewhere.clone(),
             access: self.access.clone(),
             old: self.old.clone(),
-            ..Snapshot::default()
+            ..Snapshot::new(self.settings().into())
         }
     }
 
@@ -441,7 +441,7 @@ impl FakeCloudflare {
 
     /// What `GET /records` answers.
     pub fn shown(&self) -> Vec<Endpoint> {
-        records::records(&self.snapshot(), &self.settings()).endpoints
+        records::records(&self.snapshot()).endpoints
     }
 
     /// One loop of ExternalDNS, stopped after `limit` writes. Returns the plan that was carried out.
@@ -466,7 +466,7 @@ impl FakeCloudflare {
     pub fn sweep(&mut self) {
         let date_unix_seconds = Some(i64::from(self.requests.count) * BETWEEN_REQUESTS);
         let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
-        let left = answering::removable(&snapshot, &self.settings()).into_iter();
+        let left = answering::removable(&snapshot).into_iter();
         // An endpoint may wait for it.
         let left = left.filter(|left| !self.requests.refused.contains(left.place.hostname()));
         let ids: Vec<Box<str>> = left.map(|left| left.application.id.clone()).collect();
@@ -494,8 +494,8 @@ impl FakeCloudflare {
     /// The plan so many seconds after the last write.
     pub fn plan_after(&self, changes: &Changes, seconds: usize) -> Plan {
         let date_unix_seconds = i64::try_from(self.writes + seconds).ok();
-        let (snapshot, settings) = (Snapshot { date_unix_seconds, ..self.snapshot() }, self.settings());
-        plan(changes, &snapshot, &self.earlier(), &WHOLE, &settings).expect("the owner is ours")
+        let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
+        plan(changes, &snapshot, &self.earlier(), &WHOLE).expect("the owner is ours")
     }
 
     fn earlier(&self) -> Earlier {
@@ -622,7 +622,7 @@ impl FakeCloudflare {
 
     /// The foreign rules of one tunnel, in order, to the byte.
     pub fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
-        let own = self.snapshot().own_rules(&settings());
+        let own = self.snapshot().own_rules();
         let rules = self.document(id).rules().iter();
         rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
     }

@@ -105,13 +105,12 @@ fn needs_of_records(host: &Host<'_>) -> Option<Vec<Need>> {
 }
 
 fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
-    let settings = host.settings();
     if record.read_only || &*record.kind == "NS" {
         return None;
     }
     if let Some(stamp) = Stamp::of(record) {
         // A record of our own owner leads to a tunnel of another instance, which goes on serving it.
-        let is_other = stamp.owner != settings.policy.owner;
+        let is_other = stamp.owner != host.policy().owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
     let found = heritage::of(host.zone, host.registry_names, record).into_iter();
@@ -120,7 +119,8 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         return Some(owners);
     }
     let tunnel = TunnelId::from_hostname(&record.content).filter(|_| &*record.kind == "CNAME");
-    let is_takable = |id| settings.is_configured(&id) || host.was_deleted(&id) == Some(&Ok(true));
+    let is_takable =
+        |id| host.snapshot().settings.is_configured(&id) || host.was_deleted(&id) == Some(&Ok(true));
     Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])
 }
 

@@ -56,7 +56,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
     fn opened_by(&self) -> Option<String> {
         let published: Vec<_> = self.all.iter().map(|desired| desired.publication).collect();
         let Self { host, tunnel, .. } = self;
-        Standing::of(&host.hostname, host.snapshot(), host.settings()).opened_by(tunnel, &published)
+        Standing::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
     }
 }
 
@@ -199,7 +199,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<s
     if record.read_only || Stamp::of(record).is_some() || &*record.kind != "CNAME" {
         return None;
     }
-    let tunnel = host.settings().tunnel_of_target(&record.content)?;
+    let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
     let is_asked_for = |rule: &&Rule| all.iter().any(|desired| desired.path() == rule.path());
     let rules = host.rules_of(tunnel).into_iter().filter(is_asked_for);
     let mut stamp = Stamp::new(&host.policy().owner);

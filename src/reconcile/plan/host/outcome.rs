@@ -34,12 +34,12 @@ pub(in crate::reconcile::plan) fn plan(
     request: &HostRequest,
     situation: Situation<'_>,
 ) -> Outcome {
-    let Situation { snapshot, settings, .. } = situation;
+    let snapshot = situation.snapshot;
     let refused = |reason| Outcome {
         refusals: vec![Refusal::whole(name.into(), request.resource(), reason)],
         ..Outcome::default()
     };
-    if !settings.policy.filter.matches(name) {
+    if !snapshot.policy().filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
     // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
@@ -110,7 +110,7 @@ fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator
         let text = format!(
             "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
              ADOPT=all while ExternalDNS asks for the hostname",
-            host.settings().name_of(tunnel)
+            host.snapshot().settings.name_of(tunnel)
         );
         Some(Note { hostname: host.name().into(), resource, text })
     })

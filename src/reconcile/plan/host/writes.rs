@@ -202,7 +202,7 @@ fn is_cname(record: &Record) -> bool {
 fn may_stay(host: &Host<'_>) -> bool {
     host.records.iter().all(|record| {
         let tunnel = TunnelId::from_hostname(&record.content);
-        tunnel.is_none_or(|tunnel| host.settings().is_configured(&tunnel))
+        tunnel.is_none_or(|tunnel| host.snapshot().settings.is_configured(&tunnel))
     })
 }
 
