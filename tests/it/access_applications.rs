@@ -43,8 +43,8 @@ fn writes(stage: &Stage, desired: &[Endpoint]) -> Vec<String> {
     named
 }
 
-/// What we deleted is gone, whatever a list shows. What a hand deleted is asked for by its id. One that was answered with
-/// a failure may have been made.
+/// An application that the webhook deleted is gone, whatever a list shows. One that was deleted by hand is asked for by
+/// its id. A creation that was answered with a failure may have been carried out.
 #[test]
 fn an_application_is_posted_again_at_once_where_it_is_known_to_be_gone_and_after_two_minutes_elsewhere() {
     let stage = Stage::new(&[]);
@@ -68,7 +68,7 @@ fn an_application_is_posted_again_at_once_where_it_is_known_to_be_gone_and_after
     assert_eq!(writes(&stage, &desired("staff")), [format!("POST {NEXT}")]);
 }
 
-/// Undone for the second time it is a fight.
+/// A write that is undone for the second time is a fight.
 #[test]
 fn a_replacement_that_was_refused_or_undone_twice_is_tried_again_after_ten_minutes_and_another_one_at_once() {
     let stage = Stage::protected(&[]);
@@ -123,7 +123,7 @@ fn what_objects_say_in_turns_within_minutes_is_no_fight() {
 
 /// Loops come every minute, or every fifteen seconds. 1,100 calls are allowed in five minutes.
 #[test]
-fn whoever_changes_many_applications_in_every_loop_leaves_calls_to_everybody_else() {
+fn a_namespace_that_changes_many_applications_in_every_loop_leaves_calls_to_other_hostnames() {
     for (interval, loops, applications) in [(60, 8, 250), (15, 22, 100)] {
         let stage = Stage::new(&[]);
         for loops in 0..loops {

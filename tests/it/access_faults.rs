@@ -49,7 +49,7 @@ fn change(before: &[Endpoint], desired: &[Endpoint], promises: &[(&'static str, 
     }
 }
 
-/// A team, two policies, and an application of somebody else's.
+/// A team, two policies, and a foreign application.
 fn hold(cloudflare: &Emulator) {
     cloudflare.edit(|cloudflare| {
         cloudflare.set_up_access("my-team");
@@ -188,7 +188,7 @@ fn what_opens_beside_what_closes_opens_nothing_else_at_any_fault() {
     }
 }
 
-/// What an object asks for that says nothing of Access any more, or never did, where a login stands.
+/// Objects that say nothing of Access any more, or never did, at places with a login.
 fn silences() -> [(&'static str, Scenario); 3] {
     let closed = [(WEB_URL, Promise::Closed)];
     let apps_closed = [
@@ -227,7 +227,8 @@ fn what_is_protected_survives_every_old_answer() {
     survive_every_old_answer(all.map(|(label, scenario)| (*label, scenario)));
 }
 
-/// Nobody is served before what protects is at the edge, nor after it has gone, however long the ways there are.
+/// No visitor without a login is served before the lock is at the edge, nor after it has gone, however long either
+/// takes to get there.
 #[test]
 fn what_is_protected_stays_closed_at_a_slow_edge() {
     let delays = [[30, 0, 0], [0, 20, 0], [0, 0, 20], [30, 20, 20], [5, 20, 60]];

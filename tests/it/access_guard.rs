@@ -1,5 +1,5 @@
-//! `ACCESS_GUARD` against a Cloudflare that knows Access: who has no login is never served, whatever Access answers, and
-//! everything else goes on.
+//! `ACCESS_GUARD` against a Cloudflare that knows Access: a visitor without a login is never served, whatever Access
+//! answers, and everything else goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +34,8 @@ fn protected(destinations: &[&str]) -> Harness {
     ];
     harness.cloudflare.edit(|cloudflare| cloudflare.token_mut(TOKEN).permissions = all.to_vec());
     harness.cloudflare.set_up_access("my-team");
-    let everyone = json!([{"email_domain": {"domain": "example.com"}}]);
-    let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+    let company = json!([{"email_domain": {"domain": "example.com"}}]);
+    let staff = json!({"name": "staff", "decision": "allow", "include": company});
     harness.cloudflare.add_policy(&staff).expect("Cloudflare takes it");
     for destination in destinations {
         cover(&harness, destination, destination);
@@ -76,7 +76,7 @@ fn is_served(harness: &Harness, visitor: Visitor) -> bool {
     harness.cloudflare.visit_as(visitor, NAME, "/").is_served()
 }
 
-/// Nobody without a login was ever served at these hostnames since they are watched.
+/// No visitor without a login was served at these hostnames since they are watched.
 #[track_caller]
 fn assert_never_open(harness: &Harness, label: &str) {
     let mut open = harness.cloudflare.watched();
@@ -118,7 +118,7 @@ fn a_hostname_is_published_protected_or_not_at_all() {
         external_dns.run_loop(&web()).expect("it is covered");
         assert_eq!(unprotected(&program).as_deref(), Some("0"));
 
-        // The edge lets everybody through, the rule nobody, and nothing is withdrawn.
+        // The edge lets all visitors through, the rule none of them, and nothing is withdrawn.
         harness.cloudflare.edit(|cloudflare| cloudflare.delete_application(name));
         let before = harness.rules();
         for _ in 0..3 {
@@ -198,7 +198,7 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             before.retain(|(hostname, _)| hostname == NAME);
             // A new process, which does not know the team.
             harness.cloudflare.fault_every(matcher.clone(), fault);
-            // Nobody waits for the pauses before calls are made again.
+            // The pauses before a call is repeated take no real time.
             let clock = Arc::new(ManualClock::default());
             let program = harness.start_by(Arc::clone(&clock) as _, &GUARD);
             program.wait_until_ready();
@@ -284,7 +284,7 @@ fn a_loop_costs_three_calls_for_access_and_one_a_zone_and_the_start_says_how_man
 
     let harness = protected(&[NAME]);
     let program = harness.start();
-    program.external_dns().run_loop(&web()).expect("nobody asks");
+    program.external_dns().run_loop(&web()).expect("no endpoint changes");
     let calls = harness.cloudflare.take_calls();
     assert!(calls.iter().all(|call| !call.path.contains("/access/")), "{calls:?}");
     assert_eq!(unprotected(&program).as_deref(), Some("0"));
@@ -298,7 +298,8 @@ fn an_application_that_goes_at_any_call_opens_nothing() {
     }
 }
 
-/// The number of calls of a loop in which one changes, one comes and one goes; two applications go before one of them.
+/// The number of calls of a loop that updates, creates and deletes a hostname each. Two applications are deleted right
+/// before one of these calls.
 fn calls_of_a_loop(gone_at: Option<usize>) -> usize {
     let harness = protected(&[NAME, NEW, OTHER]);
     watch(&harness);

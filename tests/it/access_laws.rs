@@ -156,7 +156,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         1 => nth().prop_map(Edit::MarkTakenOff),
         1 => nth().prop_map(Edit::RuleDeleted),
         1 => nth().prop_map(Edit::RuleUnlocked),
-        1 => (nth(), prop::sample::select(vec!["on-call", "everybody"]))
+        1 => (nth(), prop::sample::select(vec!["on-call", "public"]))
             .prop_map(|(nth, policy)| Edit::ApplicationPolicy(nth, policy)),
         1 => nth().prop_map(Edit::ApplicationDeleted),
     ]
@@ -377,7 +377,7 @@ impl Playing {
         Ok(())
     }
 
-    /// Who has the login that an object asks for, and is not served.
+    /// The visitors that have the login that an object asks for, and are not served.
     fn lost(&self) -> Vec<String> {
         let is_right = |wish: Wish| matches!(wish, Wish::Login("staff" | "on-call"));
         let visits = URLS.iter().enumerate().filter_map(|(number, (url, places))| {

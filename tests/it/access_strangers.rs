@@ -1,5 +1,5 @@
-//! Whoever comes near a protected hostname with a slip of the pen, another namespace, a browser at Cloudflare or an
-//! outage: a visitor without a login is never served what is protected.
+//! A protected hostname beside a misspelled annotation, an object of another namespace, an edit in Cloudflare's
+//! dashboard, or an outage: a visitor without a login is never served what is protected.
 
 mod edited_by_hand;
 mod outages;
@@ -40,7 +40,7 @@ impl Stage {
             for (name, decision) in [
                 ("staff", "allow"),
                 ("on-call", "allow"),
-                ("everybody", "bypass"),
+                ("public", "bypass"),
                 ("twin", "allow"),
                 ("twin", "allow"),
             ] {
@@ -183,11 +183,11 @@ pub(crate) fn wish(policies: &str) -> Endpoint {
 
 #[test]
 fn with_the_namespace_guard_another_namespace_neither_opens_nor_protects_and_names_only_what_is_listed() {
-    let variables = [("NAMESPACE_GUARD", "true"), ("ACCESS_POLICIES", "staff,everybody")];
+    let variables = [("NAMESPACE_GUARD", "true"), ("ACCESS_POLICIES", "staff,public")];
     let stage = Stage::protected(&variables);
     let mut of_bank = wish("none");
     of_bank.labels.set("resource", "ingress/bank/web");
-    for refused in [of_bank, wish("staff,on-call"), wish("everybody")] {
+    for refused in [of_bank, wish("staff,on-call"), wish("public")] {
         stage.run(std::slice::from_ref(&refused));
         assert_eq!(stage.policies(), [["staff"]], "{refused:?}");
     }
@@ -200,7 +200,7 @@ fn with_the_namespace_guard_another_namespace_neither_opens_nor_protects_and_nam
     assert_eq!(unlisted.harness.cnames(), []);
 }
 
-/// Somebody else's name, which has nothing to do with it.
+/// Another object's hostname, which has nothing to do with the wildcard.
 #[test]
 fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
     let stage = Stage::new(&[]);
@@ -219,7 +219,7 @@ fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
 
 /// The wildcard is closed by its rule alone, and the path would have a record of its own, in the tunnel of that rule.
 #[test]
-fn a_silent_path_leads_no_visitor_who_needs_a_login_to_a_foreign_rule_without_one() {
+fn a_silent_path_leads_no_visitor_past_a_login_to_a_foreign_rule() {
     let stage = Stage::new(&[]);
     let office = stage.cloudflare().add_tunnel("office");
     let theirs = json!({"ingress": [{"hostname": NAME, "service": SECRET}, {"service": "http_status:404"}]});

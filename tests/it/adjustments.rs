@@ -13,7 +13,7 @@ use test_support::fake_cloudflare;
 use test_support::harness::{Harness, published};
 use test_support::log::Log;
 
-/// An endpoint that nobody read would count as not wanted, and be withdrawn.
+/// An endpoint that the webhook did not read would count as not wanted, and be withdrawn.
 #[test]
 fn what_there_is_no_time_to_read_stays_wanted() {
     let settings = fake_cloudflare::settings();

@@ -227,7 +227,7 @@ fn a_record_is_taken_over_where_its_tunnel_was_deleted_and_each_tunnel_is_looked
     assert_eq!(harness.cnames(), left);
 }
 
-/// Taken for that of a live tunnel, a refusal would name a mode that takes over far more.
+/// If the record counted as one of a live tunnel, the refusal would name a value of `ADOPT` that takes over far more.
 #[test]
 fn while_nothing_tells_if_a_tunnel_was_deleted_the_request_is_asked_for_again() {
     let name = "deleted.example.com";
@@ -280,7 +280,8 @@ fn a_rule_that_is_not_taken_over_after_all_stays_in_its_place_when_another_hostn
     assert!(rules[2].contains("b.example.com"), "{rules:#?}");
 }
 
-/// Thousands of stamps may take all the time that a request has. Taken off and written again, they would in every loop.
+/// Thousands of stamps may take all the time that a request has. If they were taken off and written again, every loop
+/// would run out of time.
 #[test]
 fn an_adoption_that_ran_out_of_time_is_not_begun_again() {
     let harness = dashboard(&["a.example.com"], "http://theirs:80");
@@ -305,7 +306,7 @@ fn assert_at_rest(cloudflare: &Emulator, run: impl Fn() -> Changes) {
     assert_eq!(cloudflare.count_calls().writes, 0);
 }
 
-/// The TXT record that told whose the addresses were is gone then.
+/// The TXT record that named the owner of the addresses is gone then.
 #[test]
 fn a_takeover_that_deleted_records_goes_on_where_its_rule_could_not_be_written() {
     let harness = Harness::new();

@@ -1,5 +1,5 @@
-//! An object that holds more than anybody writes by hand costs itself alone: its endpoint is invalid, what is published
-//! for it stays, and everybody else is answered as if it were not there.
+//! An object that holds more than is ever written by hand costs no other object anything: its endpoint is invalid, what
+//! is published for it stays, and the other endpoints are answered as if it were not there.
 
 use std::collections::BTreeSet;
 
@@ -146,7 +146,7 @@ fn an_endpoint_over_a_cap_is_one_that_is_invalid_kept_and_told_in_few_words() {
 }
 
 #[test]
-fn one_object_over_a_cap_costs_nobody_else() {
+fn one_object_over_a_cap_costs_no_other_object() {
     let friends = friends(1_000);
     let alone = adjust(&friends, &settings(), None).endpoints;
     assert_eq!(alone.len(), friends.len());
@@ -163,9 +163,9 @@ fn one_object_over_a_cap_costs_nobody_else() {
 }
 
 /// A loop with the hostile object beside friendly ones, after one in which it was modest. ExternalDNS ends where an
-/// answer takes 15 s; it is played with the same patience. `hostname` is the first one's. Whether all of `everybody` has
-/// to be read, or may stay unread where time is short.
-fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) {
+/// answer takes 15 s; it is played with the same patience. `hostname` is the first one's. `are_all_read` says whether
+/// every endpoint has to be read, or may stay unread where time is short.
+fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, are_all_read: bool) {
     let harness = Harness::new();
     let program = harness.start();
     let external_dns = program.external_dns();
@@ -180,8 +180,8 @@ fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) 
     let (rules, records) = (harness.rules(), harness.cnames());
 
     let desired: Vec<Endpoint> = hostile.iter().chain(&friends).cloned().collect();
-    let answer = external_dns.adjust(&desired).expect("adjusted for everybody");
-    if everybody {
+    let answer = external_dns.adjust(&desired).expect("all are adjusted");
+    if are_all_read {
         assert_eq!(of_friends(&answer), alone);
     }
     let answered: BTreeSet<&str> = answer.iter().map(|endpoint| &*endpoint.dns_name).collect();
@@ -195,13 +195,13 @@ fn assert_survives(hostname: &str, mut hostile: Vec<Endpoint>, everybody: bool) 
     assert!(matches!(done, Ok(_) | Err(503)), "{done:?}");
     assert_eq!((harness.rules(), harness.cnames()), (rules, records), "what is published stays");
     let said = harness.log.lines_with(&[hostname, "refused=invalid"]);
-    assert!(!said.is_empty(), "nobody is told");
+    assert!(!said.is_empty(), "the log names it");
     let longest = said.iter().map(String::len).max().unwrap_or_default();
     assert!(longest <= limits::LOG_MESSAGE_MAX_CHARS, "a line of {longest} bytes");
 }
 
 #[test]
-fn thousands_of_groups_that_each_take_over_unknown_properties_stop_nobody() {
+fn thousands_of_groups_that_each_take_over_unknown_properties_stop_no_other_object() {
     let unknown = (0..31).map(|n| (format!("webhook/{n:0>56}"), "x".to_owned()));
     let groups = (0..5_000).map(|n| (format!("webhook/tunnel-service.g{n}"), "http://a:1".to_owned()));
     assert_survives("over-groups.example.com", vec![object(unknown.chain(groups))], true);
@@ -219,13 +219,13 @@ fn with_large_paths(count: usize) -> Vec<Endpoint> {
 }
 
 #[test]
-fn hundreds_of_paths_that_are_large_when_compiled_cost_nobody_else() {
+fn hundreds_of_paths_that_are_large_when_compiled_cost_no_other_object() {
     assert_survives("over-path.example.com", with_large_paths(500), true);
 }
 
-/// There is no time for as many, at least not in a build without optimisation.
+/// So many paths are not read in time, at least not in a build without optimisation.
 #[test]
-fn thousands_of_paths_that_are_large_when_compiled_withdraw_nobody() {
+fn thousands_of_paths_that_are_large_when_compiled_withdraw_no_hostname() {
     assert_survives("over-paths.example.com", with_large_paths(8_000), false);
 }
 
@@ -256,7 +256,7 @@ fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
 
 /// A Service's annotation may name as many labels as fit into it.
 #[test]
-fn a_name_that_is_too_long_to_be_held_stops_nobody_else() {
+fn a_name_that_is_too_long_to_be_held_stops_no_other_hostname() {
     let harness = Harness::new();
     let program = harness.start();
     let external_dns = program.external_dns();

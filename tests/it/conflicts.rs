@@ -83,7 +83,7 @@ fn before_anything_was_read_external_dns_decides() {
 
 /// The stamp of several rules names no object.
 #[test]
-fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
+fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_though_a_rival_asks_for_them() {
     let (harness, host) = (Harness::new(), "mistyped.example.com");
     run(&harness.start(), &two_paths(host, "http://api:80"));
     let rival = with_path("ingress/one/web", host, "/api", "http://rival:80");
@@ -99,12 +99,12 @@ fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_whoever_comes() {
 
 /// Its applications come first, and its rules in the next loop.
 #[test]
-fn an_object_with_a_login_keeps_its_path_after_a_restart_whoever_comes() {
+fn an_object_with_a_login_keeps_its_path_after_a_restart_though_a_rival_asks_for_it() {
     let (harness, host) = (Harness::new(), "login.example.com");
     harness.cloudflare.edit(|cloudflare| {
         cloudflare.set_up_access("my-team");
-        let everyone = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
-        cloudflare.add_policy(&everyone).expect("a policy");
+        let policy = json!({"name": "staff", "decision": "allow", "include": [{"everyone": {}}]});
+        cloudflare.add_policy(&policy).expect("a policy");
         *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN);
     });
     let protected = |resource: &str, path: &str, service: &str| {
@@ -129,7 +129,7 @@ fn an_object_with_a_login_keeps_its_path_after_a_restart_whoever_comes() {
 }
 
 #[test]
-fn a_mistake_of_the_holder_hands_its_hostname_to_nobody_and_that_of_a_rival_stops_nobody() {
+fn a_mistake_of_the_holder_hands_its_hostname_to_no_rival_and_a_mistake_of_a_rival_stops_no_other() {
     let (harness, host) = (Harness::new(), "mistake.example.com");
     let program = harness.start();
     let holder = |service: &str| object("ingress/b/web", host, service);
@@ -198,7 +198,7 @@ fn a_mistyped_path_beside_another_objects_hostname_withdraws_nothing() {
     assert_eq!(harness.service_at(host, "/api"), "http://web:80", "the object with the mistake is gone");
 }
 
-/// Who reads only the log would take those that it names for all.
+/// Without that line an operator would take the rivals that the log names for all of them.
 #[test]
 fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
     let harness = Harness::new();

@@ -1,5 +1,5 @@
-//! What answers in Cloudflare's place, a proxy, a login page, a firewall, says nothing about a hostname: who is not
-//! caught by it is served, and nothing is held against the others.
+//! A page that a proxy, a login or a firewall sends in place of Cloudflare's answer says nothing about a hostname:
+//! hostnames whose writes pass are published, and those whose writes got a page are tried again.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn served(harness: &Harness) -> Vec<usize> {
     (0..HOSTNAMES).filter(|number| is_served(harness, *number)).collect()
 }
 
-fn everybody_but(caught: &[usize]) -> Vec<usize> {
+fn all_but(caught: &[usize]) -> Vec<usize> {
     (0..HOSTNAMES).filter(|number| !caught.contains(number)).collect()
 }
 
@@ -46,7 +46,7 @@ fn kinds_of_writes() -> [(&'static str, Matcher); 2] {
 }
 
 #[test]
-fn nothing_is_held_against_anybody_where_every_write_gets_a_page() {
+fn no_hostname_is_refused_where_every_write_gets_a_page() {
     for status in STATUSES {
         for (kind, matcher) in kinds_of_writes() {
             let label = format!("{status} for {kind}");
@@ -66,13 +66,13 @@ fn nothing_is_held_against_anybody_where_every_write_gets_a_page() {
 
             harness.cloudflare.clear_faults();
             assert!(external_dns.run_loop(&all()).is_ok(), "{label}");
-            assert_eq!(served(&harness), everybody_but(&[]), "{label}: at once when it is over");
+            assert_eq!(served(&harness), all_but(&[]), "{label}: at once when it is over");
         }
     }
 }
 
 #[test]
-fn whoever_gets_a_page_alone_costs_nobody_else_anything() {
+fn a_hostname_that_gets_a_page_alone_costs_no_other_hostname_anything() {
     for status in STATUSES {
         for (kind, matcher) in kinds_of_writes() {
             let sets = [vec![11], vec![0], vec![0, 1, 2], vec![0, 10], vec![3, 4, 19]];
@@ -86,23 +86,23 @@ fn whoever_gets_a_page_alone_costs_nobody_else_anything() {
                     harness.cloudflare.fault_every(matcher.clone().with_body(&name(*number)), page(status));
                 }
                 let mut loops = 0;
-                while served(&harness) != everybody_but(caught) {
+                while served(&harness) != all_but(caught) {
                     assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
                     loops += 1;
                     assert!(loops <= 2, "{label}: {:?}", served(&harness));
                 }
                 // It waits, and is asked for again.
                 assert_eq!(external_dns.run_loop(&all()).err(), Some(503), "{label}");
-                assert_eq!(served(&harness), everybody_but(caught), "{label}");
+                assert_eq!(served(&harness), all_but(caught), "{label}");
                 harness.cloudflare.clear_faults();
                 assert!(external_dns.run_loop(&all()).is_ok(), "{label}");
-                assert_eq!(served(&harness), everybody_but(&[]), "{label}");
+                assert_eq!(served(&harness), all_but(&[]), "{label}");
             }
         }
     }
 }
 
-/// Two that stand alone look like everybody: the next request begins with the others.
+/// Two pages for single hostnames look like a page for every write: the next request begins with the other hostnames.
 #[test]
 fn the_last_one_is_published_however_many_before_it_get_a_page() {
     for (kind, matcher) in kinds_of_writes() {
@@ -187,7 +187,7 @@ fn a_page_in_place_of_a_tunnel_withdraws_nothing() {
             assert!(matches!(answer, Err(500..=510)), "{status}: {answer:?}");
         }
         assert_eq!(account.harness.cnames(), before, "{status}");
-        assert_eq!(served(&account.harness), everybody_but(&[]), "{status}");
+        assert_eq!(served(&account.harness), all_but(&[]), "{status}");
         account.cloudflare().clear_faults();
         settle(external_dns, account.cloudflare(), &all()).expect("at rest again");
         assert_eq!(account.violations(), [""; 0], "{status}");

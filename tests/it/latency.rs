@@ -1,4 +1,4 @@
-//! A clock that calls move: each of them takes its time at Cloudflare, and nobody waits for it.
+//! A clock that calls move: each of them takes its time at Cloudflare, and the test does not wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl ProgramWithLatency {
         self.run_loop_with(harness, desired, |_| {})
     }
 
-    /// The same, with what somebody else does in it.
+    /// The same, with what another program does in it.
     pub(crate) fn run_loop_with(
         &self,
         harness: &Harness,

@@ -40,7 +40,7 @@ fn with_two() -> (Harness, Program) {
 }
 
 #[test]
-fn an_answer_without_a_configuration_costs_nobody_a_rule() {
+fn an_answer_without_a_configuration_costs_no_rule() {
     for shape in ["{}", r#"{"foo":1}"#, r#"{"version":0,"config":null}"#] {
         let (harness, program) = with_two();
         let before = harness.rules();
@@ -284,7 +284,8 @@ fn no_digest_comes_off_and_no_record_goes_where_the_tunnel_cannot_be_read_once_m
     }
 }
 
-/// With a list without the record that stands behind our wildcard, nobody would rely on its application.
+/// From a list that lacks the foreign record below our wildcard, the webhook would conclude that no name needs the
+/// wildcard's application.
 #[test]
 fn a_list_of_records_that_is_null_opens_nothing() {
     let Stage { harness, program, .. } = Stage::new(&[]);
@@ -319,10 +320,10 @@ fn a_configuration_that_was_written_and_answered_by_a_page_is_not_taken_back() {
     let puts = harness.cloudflare.take_calls().iter().filter(|call| call.method == "PUT").count();
     let changed = harness.rules().iter().filter(|rule| rule.contains("http://new:80")).count();
     assert_eq!((puts, changed), (1, 20));
-    assert_eq!(harness.log.lines_with(&["another writer"]), [""; 0], "nobody else is blamed for it");
+    assert_eq!(harness.log.lines_with(&["another writer"]), [""; 0], "the log blames no other writer");
 }
 
-/// Under the registry crd nobody would ask again for the rule.
+/// Under the registry `crd` ExternalDNS would not ask again for the rule.
 #[test]
 fn records_that_were_made_and_answered_as_there_already_are_no_refusal() {
     let harness = Harness::with_foreign();

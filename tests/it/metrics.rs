@@ -1,4 +1,4 @@
-//! What `/metrics` shows is true and well-formed, and the look at the connectors costs nobody anything.
+//! What `/metrics` shows is true and well-formed, and no loop waits for the look at the connectors.
 
 #![allow(clippy::panic, clippy::indexing_slicing, reason = "what is missing fails the test")]
 
@@ -152,7 +152,7 @@ fn the_documents_have_every_metric_of_the_program_in_its_words() {
     assert_eq!(entries, table.collect::<Vec<_>>());
 }
 
-/// One of three updates changes nothing, and one is somebody else's by the time it is written.
+/// Of three updates one changes nothing, and one meets a rule that has become foreign by the time it is written.
 #[test]
 fn the_log_and_the_counters_say_only_what_was_written() {
     let fixture = Fixture::new(Harness::new(), &[]);
@@ -216,8 +216,8 @@ fn two_tunnels() -> (Fixture, Vec<Endpoint>) {
     (fixture, desired)
 }
 
-/// After two loops, a third in which one is changed while somebody else writes, one is withdrawn and what was refused is
-/// not asked for any more, a fourth, and a request for nothing that there is.
+/// Two loops; a third in which one hostname is changed while another program writes, one is withdrawn, and what was
+/// refused is not asked for any more; a fourth; and a request for a path that does not exist.
 fn conversation() -> Fixture {
     let (fixture, mut desired) = two_tunnels();
     fixture.run_loop(&desired);
@@ -363,7 +363,7 @@ fn a_scrape_shows_neither_a_secret_nor_a_hostname() {
 }
 
 #[test]
-fn withheld_deletions_are_shown_until_nobody_asks_for_them() {
+fn withheld_deletions_are_shown_until_external_dns_asks_for_them_no_more() {
     let fixture = Fixture::new(Harness::new(), &[]);
     let many: Vec<Endpoint> = (0..MASS_DELETION_LIMIT_DEFAULT + 1)
         .map(|number| published(&format!("h{number}.example.com"), "http://web:80"))
@@ -431,7 +431,7 @@ fn connectors_are_shown_with_the_versions_they_have_applied() {
     let fixture = Fixture::new(Harness::new(), &[]);
     fixture.run_loop(&[published("www.example.com", "http://web:80")]);
     fixture.run_loop(&[published("www.example.com", "http://web:81")]);
-    assert_eq!(fixture.value(Family::Connectors, &["home"]), None, "nobody looked yet");
+    assert_eq!(fixture.value(Family::Connectors, &["home"]), None, "the watch has not looked yet");
     fixture.harness.cloudflare.edit(|cloudflare| {
         let tunnel = cloudflare.tunnel_mut("home");
         (tunnel.connectors, tunnel.lagging_at) = (3, Some(1));

@@ -102,7 +102,7 @@ fn noop(external_dns: ExternalDns, desired: &[Endpoint]) -> Changes {
     external_dns.run_loop(desired).expect("answered")
 }
 
-/// A hostname with an option, unknown fields and a path rule beside it that nobody asks for; and one with another
+/// A hostname with an option, unknown fields and a path rule beside it that no object asks for; and one with another
 /// service than the cluster's.
 #[test]
 fn from_the_dashboard() {

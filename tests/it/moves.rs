@@ -139,7 +139,8 @@ fn a_move_goes_on_in_the_first_request_after_the_grace_whatever_was_read_shortly
     assert_eq!(rules_at_home(&simulation, host), 0);
 }
 
-/// Its deletion was carried out in the first loop, and it was 404 until the record was led over, or for ever.
+/// Pins a bug: the old path was deleted in the first loop, and visitors got 404 until the record was led over, or for
+/// ever.
 #[test]
 fn a_path_that_is_reworded_in_a_move_is_served_by_its_old_rule_until_the_record_is_led_over() {
     let host = "reworded.example.org";
@@ -191,7 +192,7 @@ fn a_move_whose_record_cloudflare_does_not_change_is_refused_by_name_and_fails_n
     assert_eq!(simulation.account.harness.log.lines_with(&["refused=cloudflare", host]).len(), 1);
 }
 
-/// Whoever is withdrawn has no visitors to be kept.
+/// A hostname that is withdrawn has no visitors to be kept.
 #[test]
 fn a_hostname_that_is_withdrawn_on_its_way_is_gone_at_once_from_both_tunnels() {
     let host = "given-up.example.org";
@@ -226,7 +227,8 @@ fn what_comes_and_what_goes_is_one_version_of_a_document() {
     assert_eq!(run(&mut simulation, &after).1, Writes::default());
 }
 
-/// The old path is asked to go, as its set identifier is another one; the new one would strand what is somebody else's.
+/// ExternalDNS deletes the old path, because its set identifier is another one; the new path would leave a foreign rule
+/// behind.
 #[test]
 fn a_path_stays_where_its_hostname_cannot_move() {
     let host = "web.example.com";
@@ -238,7 +240,7 @@ fn a_path_stays_where_its_hostname_cannot_move() {
         run(&mut simulation, &of("home", "^/api/")).0.expect("refused by name");
         simulation.pass(60);
     }
-    assert_eq!(simulation.account.state(), state, "somebody's rule for /theirs stands in the office");
+    assert_eq!(simulation.account.state(), state, "a foreign rule for /theirs stands in the office");
     assert_eq!(
         simulation.account.harness.log.lines_with(&[host, "refused=rule_left_behind", "/theirs"]).len(),
         1

@@ -57,7 +57,7 @@ fn a_zone_in_unicode_is_found_by_both_spellings() {
     }
 }
 
-/// Whoever asks for the name asks the inner zone's name servers: a record in the outer one would answer nobody.
+/// A resolver asks the inner zone's name servers for the name: a record in the outer zone would answer no visitor.
 #[test]
 fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one() {
     for label in ["left out by the filter", "of another account"] {
@@ -82,7 +82,7 @@ fn a_name_of_an_inner_zone_that_is_not_served_is_not_written_into_the_outer_one(
     }
 }
 
-/// Whoever brings a domain to Cloudflare publishes first and changes the name servers then.
+/// An operator that brings a domain to Cloudflare publishes first and changes the name servers then.
 #[test]
 fn a_zone_that_is_pending_or_paused_is_written_and_told_of() {
     for (status, paused, told) in

@@ -242,7 +242,8 @@ fn an_old_reading_never_shows_that_there_is_nothing_to_write() {
     assert!(world.is_served("a.example.com", "/"));
 }
 
-/// ExternalDNS would choose otherwise of two objects of one place, and by the next reading nothing waits.
+/// By another reading the webhook would choose the other one of two objects of one place, and the next reading shows
+/// nothing to wait for.
 #[test]
 fn adjust_chooses_by_the_reading_that_is_shown_though_it_is_old() {
     let world = World::holding(&[published("a.example.com", WEB), published("b.example.com", WEB)]);

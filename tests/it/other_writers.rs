@@ -14,7 +14,7 @@ use test_support::sweeps;
 
 use crate::shared_account::{SharedAccount, is_stamped, stamp, visits};
 
-/// What somebody does to the tunnel `home` and the zone `example.com`.
+/// What another program or person does to the tunnel `home` and the zone `example.com`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Edit {
     AddsARuleInFront,
@@ -141,7 +141,7 @@ impl Edit {
 }
 
 impl Edit {
-    /// Whether nobody can tell any more that our rule is ours. Without our record the wildcard's leads to it.
+    /// Whether nothing says any more that our rule is ours. Without our record the wildcard's leads to it.
     fn orphans_our_rule(self) -> bool {
         matches!(self, Self::EditsOurStampAway | Self::DeletesOurRecord)
     }
@@ -219,7 +219,7 @@ fn run_until_idle(
 
 /// Invariant 3 of docs/how-it-works.md.
 #[test]
-fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_kept() {
+fn whatever_another_program_writes_between_two_calls_ours_is_mended_and_theirs_is_kept() {
     let calls = {
         let account = SharedAccount::new();
         let program = account.harness.start();
@@ -251,7 +251,7 @@ fn whatever_somebody_else_writes_between_two_calls_ours_is_mended_and_theirs_is_
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// When somebody edits: before the loop's n-th call from 1, or before the first call of the next loop.
+/// When the edit comes: before the loop's n-th call from 1, or before the first call of the next loop.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     nth: usize,
@@ -275,7 +275,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
     }
     run_until_idle(external_dns, &account, &desired())?;
     if cloudflare.waiting_faults() > 0 {
-        return Err("nobody edited anything".to_owned());
+        return Err("nothing was edited".to_owned());
     }
 
     let (expected, visits_expected) = theirs_alone(Some(edit).filter(|_| !moment.is_overwritten));
@@ -325,7 +325,7 @@ fn edit_at(edit: Edit, moment: Moment) -> Result<(), String> {
 
     run_until_idle(external_dns, &account, &[])?;
     if is_doubled {
-        // Which of the two is ours cannot be told, so both stay until somebody takes theirs away.
+        // Which of the two is ours cannot be told, so both stay until an operator takes theirs away.
         if !names_of_ours(&account).contains(&"comes.example.com".to_owned()) {
             return Err("the record of a doubled rule is gone".to_owned());
         }

@@ -258,7 +258,7 @@ fn a_page_with_401_in_cloudflares_place_says_nothing_of_the_token() {
     stopped.checks_after(Duration::from_secs(60));
     assert!(stopped.program.is_ready());
     let said = stopped.harness.log.lines_with(&["answered in its place", "401"]);
-    assert!(!said.is_empty(), "whoever reads the log looks for a proxy");
+    assert!(!said.is_empty(), "the log names the proxy");
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn the_token_is_checked_when_it_is_in_doubt_and_not_within_ten_seconds_of_a_good
 }
 
 #[test]
-fn a_tunnel_made_anew_under_its_name_is_taken_over_where_nobody_missed_it() {
+fn a_tunnel_made_anew_under_its_name_is_taken_over_where_no_call_missed_the_old_one() {
     let stopped = Stopped::new(&[]);
     let old = stopped.harness.tunnel.clone();
     stopped.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&old).deleted = true);

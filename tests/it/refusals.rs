@@ -66,7 +66,7 @@ fn assert_costs_nothing(external_dns: ExternalDns, cloudflare: &Emulator, desire
 }
 
 #[test]
-fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
+fn a_name_with_a_foreign_record_or_rule_is_refused_and_stops_no_other() {
     let account = SharedAccount::new();
     let home = format!("{}.cfargotunnel.com", account.harness.tunnel);
     let records = [
@@ -121,7 +121,7 @@ fn a_name_that_somebody_else_holds_is_refused_and_stops_no_other() {
     assert_eq!(account.harness.foreign_records(), records);
 }
 
-/// A Worker's record is read-only, so that nobody can delete it where a record is deleted.
+/// A Worker's record is read-only, so the dashboard's list of records offers no deletion of it.
 #[test]
 fn a_record_of_a_custom_domain_is_told_with_where_it_is_taken_off() {
     let harness = Harness::new();
@@ -220,7 +220,8 @@ fn a_name_in_no_zone_or_outside_the_filter_is_refused_and_stops_no_other() {
     }
 }
 
-/// Another ExternalDNS, or one with another `--txt-owner-id`: writing would mix up what belongs to whom.
+/// Another ExternalDNS, or one with another `--txt-owner-id`: a write would put our owner on what belongs to the other
+/// owner.
 #[test]
 fn a_request_of_another_owner_is_answered_500_and_writes_nothing() {
     let account = SharedAccount::new();

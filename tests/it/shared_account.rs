@@ -1,5 +1,5 @@
-//! A Cloudflare with two zones and two tunnels in which somebody else has rules and records everywhere, and a watch
-//! over what may never happen there.
+//! A Cloudflare with two zones and two tunnels that have foreign rules and records everywhere, and a watch over what
+//! may never happen there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use test_support::harness::Harness;
 /// Another tunnel's document: a path rule of theirs on one of our hostnames among the rest.
 pub(crate) const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"hostname":"web.example.com", "path":"^/theirs$", "service":"http://theirs:81"},{"service":"http_status:502"}],"b":12345678901234567890}"#;
 
-/// Begins the hostnames of what is somebody else's until it is taken over.
+/// Begins the hostnames of what is foreign until it is taken over.
 pub(crate) const TO_BE_ADOPTED: &str = "adopted";
 
 /// What visitors of foreign hostnames ask for.
@@ -53,7 +53,7 @@ impl SharedAccount {
         Self::holding(|_| {})
     }
 
-    /// With what more of somebody else's there is.
+    /// With `more` that is foreign.
     pub(crate) fn holding(more: impl FnOnce(&Emulator)) -> Self {
         let harness = Harness::with_foreign();
         let office = harness.cloudflare.add_tunnel("office");
@@ -200,7 +200,7 @@ impl Split {
 }
 
 impl Foreign {
-    /// Everything that is there now is somebody else's.
+    /// Everything that is there now is foreign.
     fn of(cloudflare: &Cloudflare) -> Self {
         let documents = cloudflare.tunnels().iter().filter_map(|tunnel| {
             let mut document = Split::of(cloudflare.configuration(&tunnel.id)?);

@@ -1,4 +1,4 @@
-//! The program on Cloudflare's own time, at an edge with delays, under visitors who never stop asking.
+//! The program on Cloudflare's own time, at an edge with delays, with visitors that never stop asking.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub(crate) const AGES: [u64; 3] = [60, 660, 31_536_000];
 /// Longer than anything takes.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
-/// Cloudflare's time as the program's: a pause in a request lets it pass, and nobody waits.
+/// Cloudflare's time as the program's: a pause in a request lets it pass, and takes no real time.
 #[derive(Debug)]
 pub(crate) struct SharedTime {
     begun: Instant,
@@ -182,7 +182,7 @@ impl Simulation {
 
     /// What goes wrong from now on, and nothing else any more.
     pub(crate) fn expect(&self, trouble: Trouble) {
-        // Watches over what is somebody else's.
+        // Watches over what is foreign.
         self.account.clear_faults();
         let cloudflare = self.account.cloudflare();
         match trouble {

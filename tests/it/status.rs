@@ -194,7 +194,7 @@ fn of_two_objects_for_one_place_the_one_that_is_left_out_has_a_row() {
 }
 
 #[test]
-fn a_hostname_without_a_service_needs_nobody() {
+fn a_hostname_without_a_service_needs_no_action() {
     let harness = Harness::new();
     let program = harness.start();
     program.external_dns().run_loop(&[endpoint("plain.example.com", &[])]).expect("nothing to do");

@@ -101,12 +101,12 @@ impl Playing {
 
 /// What stands before the loop in which something goes wrong, and what that loop is asked for.
 pub(crate) struct Scenario {
-    /// What more of somebody else's there is.
+    /// What stands there that is foreign.
     pub(crate) holding: fn(&Emulator),
     /// What is published all the time.
     pub(crate) neighbours: Vec<Endpoint>,
     pub(crate) before: Vec<Endpoint>,
-    /// What somebody does right before that loop.
+    /// What is edited by hand right before that loop.
     pub(crate) by_hand: fn(&mut Cloudflare),
     pub(crate) desired: Vec<Endpoint>,
     /// `ADOPT`, and what it takes over stands there.
@@ -157,7 +157,7 @@ impl Scenario {
             for (label, trouble) in troubles(point) {
                 let mut endings = vec![("wanted all the same", &*self.desired, wanted)];
                 // Of reads that fail one kind is enough: all of them leave behind what the writes before them did. What
-                // was not taken over before the fault stays when nobody asks for it any more.
+                // was not taken over before the fault stays when no object asks for it any more.
                 let leaves_else =
                     point.is_write() || trouble.is_untrue() || matches!(trouble, Trouble::DeathBefore);
                 if self.adopt.is_empty() && leaves_else {

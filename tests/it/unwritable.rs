@@ -47,7 +47,8 @@ fn thirty() -> Vec<Endpoint> {
     (0..30).map(|number| published(&format!("h{number:02}.example.org"), "http://web:80")).collect()
 }
 
-/// The times in which visitors of some hostname are served by neither, since the beginning of the second request.
+/// The times, since the beginning of the second request, in which visitors of some hostname are served neither by the
+/// proxy nor by our rule.
 struct Unserved {
     at_once: usize,
     longest: Duration,

@@ -1,6 +1,6 @@
-//! What visitors get while what is published changes. Whoever is served before a change and after it is served
-//! throughout, by the one or by the other: however long configurations and records take to the edge, whatever fails
-//! between two writes, and wherever the program ends.
+//! What visitors get while what is published changes. A visitor that is served before a change and after it is served
+//! throughout, by the old service or by the new one: however long configurations and records take to the edge, whatever
+//! fails between two writes, and wherever the program ends.
 
 mod laws;
 
@@ -34,7 +34,7 @@ fn pace(connectors: &[u64], records: u64) -> Pace {
     Pace { connectors: connectors.to_vec(), records, write: 10 }
 }
 
-/// Visitors whom no change concerns, and what they get: hostnames of ours beside it, and somebody else's.
+/// Visitors of hostnames that no change concerns, and what they get: hostnames of ours beside it, and foreign ones.
 const NEIGHBOURS: [(&str, &str); 8] = [
     ("https://stays.example.com/", "http://stays:80"),
     ("https://stays-too.example.com/api", "http://stays-too:80"),
@@ -52,10 +52,10 @@ const TUNNELS: &str = "home,office";
 /// A visitor: what for, served by what before, and by what afterwards.
 type Visitor = (&'static str, &'static str, &'static str);
 
-/// What more of somebody else's there is, perhaps to be taken over.
+/// What stands there that is foreign, perhaps to be taken over.
 type Holding = fn(&Emulator);
 
-/// A change, and whom it concerns.
+/// A change, and the visitors that it concerns.
 struct Change {
     label: &'static str,
     before: Vec<Endpoint>,
@@ -206,7 +206,7 @@ impl Losses {
 }
 
 /// No visit may be lost, in no run of any of the changes.
-fn nobody_is_lost(changes: impl IntoIterator<Item = Change>) {
+fn no_visitor_is_lost(changes: impl IntoIterator<Item = Change>) {
     let mut told = String::new();
     for change in changes {
         let Losses { at, example: Some(example) } = Losses::of(&change) else { continue };
@@ -281,9 +281,9 @@ fn a_visitor_of_a_hostname_that_moves_is_served_throughout() {
             ],
         )
     };
-    // Behind it there is a rule of somebody else's, which has `/theirs` there already.
+    // A foreign rule for `/theirs` of this hostname stands in the other tunnel already.
     let theirs = Change::new(
-        "a hostname moves to where somebody has a path of it",
+        "a hostname moves to a tunnel with a foreign rule for a path of it",
         vec![in_tunnel("home", WEB, "", "http://web:80")],
         vec![in_tunnel("office", WEB, "", "http://web:80")],
         &[
@@ -291,7 +291,7 @@ fn a_visitor_of_a_hostname_that_moves_is_served_throughout() {
             ("https://web.example.com/", "http://web:80", "http://web:80"),
         ],
     );
-    nobody_is_lost(moves.and_back("and back").into_iter().chain([changes, rewords, defaults, theirs]));
+    no_visitor_is_lost(moves.and_back("and back").into_iter().chain([changes, rewords, defaults, theirs]));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_visitor_of_a_hostname_that_is_taken_over_is_served_throughout() {
         let is_at_once = before == "http://theirs:80" && label.contains("another instance");
         Change { adopt: "all", holding, is_at_once, ..Change::new(label, Vec::new(), after, &visitors) }
     });
-    nobody_is_lost(changes);
+    no_visitor_is_lost(changes);
 }
 
 /// Nothing of ours can lead there before the record is gone, and the rule has to go before the record that says whose it is.

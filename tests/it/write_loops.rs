@@ -1,4 +1,4 @@
-//! Somebody changes back what we write, every time: after two times it is left, everything else goes on.
+//! Another program changes back each write of ours: after two times the webhook leaves it, and everything else goes on.
 
 use cloudflare_emulator::{Cloudflare, Fault, Matcher, Plan, Record};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
@@ -72,7 +72,7 @@ fn unproxy(cloudflare: &mut Cloudflare) {
 }
 
 #[test]
-fn what_somebody_undoes_every_time_is_written_twice_and_then_left() {
+fn what_is_undone_every_time_is_written_twice_and_then_left() {
     type Undo = fn(&mut Cloudflare);
     for (label, undo) in [
         ("the rule", take_rule_off as Undo),

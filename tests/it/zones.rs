@@ -98,8 +98,8 @@ fn path(name: &str, prefix: &str) -> Endpoint {
     endpoint(name, &[("tunnel-service", "http://web:80"), ("tunnel-path-prefix", prefix)])
 }
 
-/// A name belongs to the longest active zone. The record that stands in the zone around leads nobody any more then, and
-/// stays until it is deleted by hand.
+/// A name belongs to the longest active zone. The record that stands in the outer zone leads no visitor any more then,
+/// and stays until it is deleted by hand.
 #[test]
 fn a_hostname_is_published_again_in_a_zone_inside_its_own_once_that_is_active() {
     let fixture = Fixture::new(Harness::new());

@@ -1,11 +1,11 @@
-//! What somebody changes or deletes at Cloudflare.
+//! What an operator changes or deletes by hand at Cloudflare.
 
 use super::*;
 
 /// An edit by hand at Cloudflare, and how the application's policies are afterwards.
 type Edit = (&'static str, fn(&mut Cloudflare));
 
-/// Puts the application as somebody would who changes some of its fields.
+/// Puts the application as the dashboard does when some of its fields are changed.
 pub(crate) fn put(cloudflare: &mut Cloudflare, fields: &Value) {
     let id = cloudflare.applications()[0].id.clone();
     let mut all = cloudflare.application(&id).fields.clone();
@@ -22,11 +22,11 @@ pub(crate) fn put(cloudflare: &mut Cloudflare, fields: &Value) {
 #[test]
 fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing() {
     let edits: [Edit; 4] = [
-        ("a policy that lets everybody past", |cloudflare| {
+        ("a policy that lets all visitors past", |cloudflare| {
             let both = [0, 2].map(|index| cloudflare.policies()[index].id.clone());
             put(cloudflare, &json!({"policies": both}));
         }),
-        ("an inline policy that lets everybody past", |cloudflare| {
+        ("an inline policy that lets all visitors past", |cloudflare| {
             let policy = json!({"name": "mine", "decision": "bypass", "include": [{"everyone": {}}]});
             put(cloudflare, &json!({"policies": [policy]}));
         }),
@@ -56,7 +56,7 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
 }
 
 #[test]
-fn an_application_that_lost_its_tag_is_somebody_elses_and_the_hostname_stays_closed() {
+fn an_application_that_lost_its_tag_is_foreign_and_the_hostname_stays_closed() {
     let stage = Stage::protected(&[]);
     stage.cloudflare().edit(|cloudflare| {
         let tag = cloudflare.tags().remove(0);

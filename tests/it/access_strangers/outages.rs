@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Nobody knows whether Cloudflare takes the same destination twice.
+/// Cloudflare does not document whether two applications may have the same destination.
 #[test]
 fn a_second_application_after_a_restart_that_lists_did_not_show_the_first_in_opens_nothing_and_both_are_withdrawn()
  {

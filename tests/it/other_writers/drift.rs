@@ -1,4 +1,4 @@
-//! What somebody changes of ours is shown to ExternalDNS and mended, once.
+//! What is changed by hand of ours is shown to ExternalDNS and mended, once.
 
 use cloudflare_emulator::{Cloudflare, Token};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
@@ -8,7 +8,7 @@ use test_support::harness::{Harness, TOKEN, endpoint, published};
 use super::{Edit, before, desired, edit_rules, patch};
 use crate::shared_account::{SharedAccount, settle};
 
-/// What somebody does to a hostname at rest, and whether ExternalDNS is shown it.
+/// What is done by hand to a hostname at rest, and whether ExternalDNS is shown it.
 #[test]
 fn every_drift_is_shown_and_mended_in_one_loop() {
     type Drift = fn(&mut Cloudflare);
@@ -77,7 +77,7 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
             let before = account.state();
             account.cloudflare().edit(drift);
             if account.state() == before {
-                assert!(label.starts_with("another path") && path.is_empty(), "{label}: nobody did anything");
+                assert!(label.starts_with("another path") && path.is_empty(), "{label}: nothing was edited");
                 continue;
             }
             let changes =
@@ -103,7 +103,7 @@ fn every_drift_is_shown_and_mended_in_one_loop() {
 
 /// Only the word `none` opens what is protected.
 #[test]
-fn a_login_that_somebody_asks_for_by_hand_stays_and_is_told() {
+fn a_login_that_is_added_to_a_rule_by_hand_stays_and_is_told() {
     let account = SharedAccount::holding(|cloudflare| {
         cloudflare.set_up_access("my-team");
         cloudflare.edit(|cloudflare| *cloudflare.token_mut(TOKEN) = Token::with_access(TOKEN));
@@ -153,8 +153,8 @@ fn an_empty_origin_request_added_by_the_api_is_no_drift() {
     }
 }
 
-/// An option that says cloudflared's own default may be stored as an absent one. It is written twice more, as what
-/// somebody changes back is.
+/// An option that says cloudflared's own default may be stored as an absent one. It is written twice more, like any
+/// write that is undone by hand.
 #[test]
 fn a_default_that_the_api_drops_is_not_written_again_in_every_loop() {
     let account = SharedAccount::new();

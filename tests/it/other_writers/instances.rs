@@ -41,7 +41,8 @@ fn two_instances_with_the_same_owner_leave_each_other_alone() {
     assert_eq!(shown(at_home), ["both.example.com", "home.example.com"]);
     assert_eq!(shown(at_office), ["both.example.org", "office.example.com"]);
 
-    // The office publishes a hostname that home has, with a path too: refused in every loop, whoever comes first.
+    // The office publishes a hostname that home has, with a path too: refused in every loop, whichever instance comes
+    // first.
     let mut greedy = of_office.to_vec();
     greedy.push(published("both.example.com", "http://office:80"));
     greedy.push(endpoint(
@@ -104,8 +105,8 @@ fn a_tunnel_of_another_instance_that_cannot_be_looked_up_is_left_alone_and_stops
     assert_eq!(account.harness.log.lines_with(&["not ready"]), [""; 0]);
 }
 
-/// Of two replicas one is refused what the other one publishes a moment later: what it never stamped is not its own to
-/// take back.
+/// Of two replicas one is refused what the other one publishes a moment later. The first replica never stamped it, and
+/// so does not take it back.
 #[test]
 fn what_another_replica_published_after_a_refusal_stays() {
     let harness = Harness::new();
@@ -126,8 +127,8 @@ fn what_another_replica_published_after_a_refusal_stays() {
     assert_eq!((&harness.cnames()[..2], harness.rules().len()), (&cnames[..], rules.len() + 1));
 }
 
-/// Neither is what another replica stamped and published since, where a stamp was not answered or its rule refused: the
-/// stamp that stands there is not the one that this process sent.
+/// The same holds for what another replica stamped and published since, where a stamp was not answered or its rule was
+/// refused: the stamp that stands there is not the one that this process sent.
 #[test]
 fn what_another_replica_stamped_since_stays() {
     let desired = |resource: &str, service: &str| {

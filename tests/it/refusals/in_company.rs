@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 const SEED: u64 = 2;
 
-/// Who refuses the bad ones.
+/// The place that refuses the bad hostnames.
 #[derive(Clone, Copy, Debug)]
 enum Refuser {
     Batch,
@@ -92,7 +92,7 @@ impl Fixture {
             if missing.last() == Some(&0) {
                 break;
             }
-            // Nobody would ask again under `--registry=crd`.
+            // After a 204 ExternalDNS would not ask again under `--registry=crd`.
             assert_eq!(answer.err(), Some(503), "{missing:?}");
             self.latency.clock.put_ahead(INTERVAL);
         }

@@ -134,7 +134,7 @@ fn where_everything_fails_for_the_credentials_the_answer_is_503_and_nothing_is_r
     settle(program.external_dns(), account.cloudflare(), &desired).expect("permitted, it is done at once");
 }
 
-/// Somebody deletes a record of ours between our read and our write.
+/// An operator deletes a record of ours between our read and our write.
 #[test]
 fn a_record_that_is_gone_already_stops_no_other_and_is_not_refused() {
     let account = SharedAccount::new();
@@ -199,7 +199,7 @@ fn a_tunnel_whose_writes_fail_late_leaves_all_the_time_to_others_from_the_next_l
 
 /// Ninety of the hundred zones that docs/operations.md says fit into a minute, one of which answers no write.
 #[test]
-fn a_zone_that_cannot_be_written_uses_up_nobodys_calls() {
+fn a_zone_that_cannot_be_written_uses_up_no_other_zones_calls() {
     let account = SharedAccount::holding(|cloudflare| {
         for number in 0..88 {
             cloudflare.add_zone(&format!("zone{number}.test"), Plan::Free);

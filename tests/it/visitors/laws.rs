@@ -1,6 +1,6 @@
-//! The law of `tests/it/visitors.rs` over random changes: nobody is lost who is served before and after, whatever is
-//! published, moved, taken over and withdrawn at once, however long it takes to the edge, whatever fails, and wherever the
-//! program ends.
+//! The law of `tests/it/visitors.rs` over random changes: no visitor is lost that is served before and after, whatever
+//! is published, moved, taken over and withdrawn at once, however long it takes to the edge, whatever fails, and
+//! wherever the program ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,8 @@ use test_support::harness::endpoint;
 use crate::shared_account::SharedAccount;
 use crate::simulation::{AGES, Kind, Pace, Simulation, Trouble};
 
-/// What may be published: below somebody else's wildcard record to the tunnel `home`, a name that may be held by
-/// somebody else, a wildcard and a name below it, a name that nothing else covers, and one below a wildcard for an
-/// address.
+/// What may be published: below a foreign wildcard record to the tunnel `home`, a name that may have a foreign record,
+/// a wildcard and a name below it, a name that nothing else covers, and one below a wildcard for an address.
 const HOSTS: [&str; 6] = [
     "web.example.com",
     "adopted.example.org",
@@ -70,7 +69,7 @@ fn any_published() -> impl Strategy<Value = Option<Published>> {
 }
 
 /// What is published before and after: half of the hostnames as they were. A name does not change together with the
-/// wildcard that takes over from it or gives way to it: who comes first is not known then.
+/// wildcard that takes over from it or gives way to it, because either of the two may be written first.
 fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
     let host = (any_published(), any_published(), any::<bool>());
     prop::collection::vec(host, HOSTS.len()).prop_map(|hosts| {
@@ -89,7 +88,7 @@ fn any_change() -> impl Strategy<Value = (Wanted, Wanted)> {
     })
 }
 
-/// Who holds the name to be taken over.
+/// The foreign records of the name that is to be taken over.
 fn any_holder() -> impl Strategy<Value = &'static [(&'static str, &'static str)]> {
     prop::sample::select(vec![
         &[][..],
@@ -149,7 +148,7 @@ fn endpoints(wanted: &Wanted) -> Vec<Endpoint> {
     wanted.iter().flat_map(of).collect()
 }
 
-/// An account with `before` published, and visitors who begin to look.
+/// An account with `before` published, and visitors that begin to ask.
 fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace, age: u64) -> Result<Simulation, String> {
     let add = |cloudflare: &Emulator, name: &str, kind: &str, content: &str| {
         let record = json!({"name": name, "type": kind, "content": content, "proxied": true});
@@ -190,7 +189,7 @@ fn ends(watched: &Watched) -> [&VisitChange; 2] {
     [watched.changes.first(), watched.changes.last()].map(|change| change.expect("it was visited"))
 }
 
-/// Who was lost, and violations of what is somebody else's.
+/// The visitors that were lost, and the violations of what is foreign.
 fn end(
     simulation: &Simulation,
     before: &Wanted,
@@ -220,7 +219,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn nobody_is_lost_however_slow_the_edge_is(
+    fn no_visitor_is_lost_however_slow_the_edge_is(
         (before, after) in any_change(),
         holder in any_holder(),
         pace in any_pace(),
@@ -235,7 +234,7 @@ proptest! {
 
     /// Invariant 8 of docs/how-it-works.md.
     #[test]
-    fn nobody_is_lost_whatever_fails_and_wherever_the_program_ends(
+    fn no_visitor_is_lost_whatever_fails_and_wherever_the_program_ends(
         (before, after) in any_change(),
         holder in any_holder(),
         pace in any_pace(),
@@ -253,7 +252,7 @@ proptest! {
     /// Invariant 8 of docs/how-it-works.md. The change is made by the process that wrote what was there before, so that it can
     /// tell.
     #[test]
-    fn nobody_is_lost_by_an_answer_that_is_old(
+    fn no_visitor_is_lost_by_an_answer_that_is_old(
         (before, after) in any_change(),
         holder in any_holder(),
         pace in any_pace(),
@@ -266,9 +265,10 @@ proptest! {
         end(&simulation, &before, &after, !holder.is_empty()).map_err(TestCaseError::fail)?;
     }
 
-    /// Who is served before and was to be served after is served all along where the change is taken back on its way.
+    /// A visitor that is served before the change and was to be served after it is served all along where the change is
+    /// taken back on its way.
     #[test]
-    fn nobody_is_lost_where_a_change_is_taken_back(
+    fn no_visitor_is_lost_where_a_change_is_taken_back(
         (before, after) in any_change(),
         pace in any_pace(),
         pause_seconds in 0..90_u64,
