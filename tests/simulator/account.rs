@@ -1,4 +1,4 @@
-//! The account as it is before the program comes: zones, tunnels, and what somebody else has there.
+//! The account as it is before the program comes: zones, tunnels, and what is foreign there.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const HOME_DOCUMENT: &str = r#"{"originRequest": { "connectTimeout": 10 }, "ingr
 
 const OFFICE_DOCUMENT: &str = r#"{"ingress":[{"hostname":"legacy.example.com","service":"http://legacy:80","x":1.10},{"service":"http_status:502"}],"b":12345678901234567890}"#;
 
-/// The tunnel that somebody deletes and makes anew.
+/// The tunnel that an operator deletes and makes anew.
 pub(crate) const OFFICE: &str = "office";
 
 /// Deletes that tunnel, or makes it anew with what its owners have there. Says whether that changed anything.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::objects::{Access, Object};
 use crate::settings::Settings;
 
-/// Takes the names below it that say nothing of themselves.
+/// The wildcard, which serves the names below it that have no rule of their own.
 pub(crate) const WILDCARD: &str = "*.apps.example.org";
 
 /// A hostname and a path.
@@ -19,13 +19,13 @@ pub(crate) struct Claims {
     asked: BTreeSet<String>,
     is_wildcard_changed: bool,
     was_wildcard_changed: bool,
-    /// Who asks for each hostname.
+    /// The objects that ask for each hostname.
     askers: BTreeMap<&'static str, BTreeSet<String>>,
     /// The hostnames that an object left since the last rest.
     handed_on: BTreeSet<&'static str>,
 }
 
-/// Who alone asks for a slot, or did before others came.
+/// The object that alone asks for a slot, or did before others came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     resource: String,
@@ -190,7 +190,7 @@ impl Claims {
         })
     }
 
-    /// What nobody asks for any more is gone, with all that was ever asked for there.
+    /// Forgets hostnames that no object asks for any more, with all that was ever asked for there.
     pub(crate) fn forget_gone(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.hosts.retain(|host, _| !is_gone(host));
     }
@@ -202,7 +202,8 @@ impl Claims {
     }
 }
 
-/// Whose a slot is: that of one object alone, or of the one that had it, whichever other namespaces ask for it too.
+/// The object that has a slot: the only one that asks for it, or the one that had it, whichever other namespaces ask
+/// for it too.
 fn holder<'a>(objects: &[(&'a Object, &'a str)], before: Option<&Claim>) -> Option<(&'a Object, &'a str)> {
     if let [alone] = objects {
         return Some(*alone);

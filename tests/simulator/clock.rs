@@ -1,4 +1,4 @@
-//! Cloudflare's time as the program's, on which nobody waits and which one thread at a time goes by.
+//! Cloudflare's time as the program's. It costs no real time, and one thread at a time runs by it.
 //!
 //! A pause in a request lets the time pass. The watch over tunnels, which runs beside all requests, sleeps until the
 //! simulator has put the time ahead and lets it run; so it never runs beside a request, and its calls come in one order.
@@ -55,7 +55,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Nobody sleeps any more: the program is ending.
+    /// Wakes every thread that sleeps: the program is ending.
     pub(crate) fn end(&self) {
         self.lock().is_over = true;
         self.changed.notify_all();

@@ -1,4 +1,5 @@
-//! How much of what is looked at the promises hold for. The rest is excused, and what is excused too often proves nothing.
+//! The share of what is looked at for which the promises hold. The rest is excused, and a promise that is excused too
+//! often proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -7,7 +8,8 @@ use crate::excuses::Excuse;
 use crate::promises::Held;
 use crate::unkind::Kind;
 
-/// So many worlds tell something of the shares. Of fifty, those of some seeds are half as large as those of others.
+/// From so many worlds on the shares tell something. Over fifty worlds, the shares of some seeds are half as large as
+/// those of others.
 const WORLDS_MIN: usize = 150;
 
 /// Percent of objects at rest, those that are served, what is served in a loop, what is asked for, and hostnames beside an
@@ -73,7 +75,7 @@ pub(crate) struct Coverage {
     pub(crate) served: Share,
     /// What was served by ours when a loop began, and what of it has to be served throughout.
     pub(crate) throughout: Share,
-    /// Rules and records of ours at rest, and those that somebody has to have asked for.
+    /// Rules and records of ours at rest, and those that an object has to have asked for.
     pub(crate) asked: Share,
     /// Hostnames beside a place that fails, and those that waited so long that they have to be served.
     pub(crate) beside: Share,

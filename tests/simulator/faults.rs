@@ -12,8 +12,8 @@ const FOR_EVER: Duration = Duration::from_secs(1_000_000_000);
 /// The seconds that a limit asks for: some end within the loop, some after the next one.
 const PAUSES: [u64; 5] = [2, 20, 30, 90, 250];
 
-/// The most by which a slow answer exceeds the deadline of a request: the emulator's time passes at once, so nobody stops
-/// waiting for it.
+/// The most by which a slow answer exceeds the deadline of a request: the emulator's time passes at once, so no client
+/// stops waiting for it.
 pub(crate) const DELAY_MAX: Duration = Duration::from_millis(2_500);
 
 /// One thing that goes wrong in a loop.
@@ -143,12 +143,12 @@ impl Trouble {
         matches!(self.kind, Kind::Refused { .. })
     }
 
-    /// Whether the program does not outlive it.
+    /// Whether the program ends by it.
     pub(crate) fn is_crash(&self) -> bool {
         matches!(self.kind, Kind::Crash { .. })
     }
 
-    /// Lets it happen in what comes.
+    /// Lets it happen in the next calls.
     pub(crate) fn arm(&self, cloudflare: &Emulator) {
         let matcher = match self.calls {
             Calls::Any => Matcher::any(),

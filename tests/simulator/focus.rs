@@ -1,5 +1,5 @@
-//! What a world is about. Where everything may happen everywhere, hardly anything ever happens to a hostname that takes
-//! three steps of a certain kind. So most worlds have few hostnames, and leave out much of what goes wrong.
+//! What a world is about. Where everything may happen everywhere, a hostname hardly ever meets three steps of a certain
+//! kind one after another. So most worlds have few hostnames, and leave out much of what goes wrong.
 
 use crate::objects::{CONTESTED, HOSTS};
 use crate::random::Random;
@@ -8,14 +8,14 @@ use crate::strangers;
 /// Of a hundred worlds, so many leave nothing out.
 const WHOLE: usize = 25;
 
-/// Something that goes wrong, or that others do.
+/// Something that goes wrong, or that other writers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concern {
     /// Objects are mistyped.
     Mistakes,
     /// The source shows nothing.
     Blanks,
-    /// Somebody else writes, also between two calls.
+    /// Other programs and people write, also between two calls.
     Strangers,
     /// Time passes, and the program is ended or has a second one beside it.
     Restarts,

@@ -1,4 +1,4 @@
-//! What is somebody else's in an account, and what may never become of it.
+//! What is foreign in an account, and what may never become of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::strangers::{UNWANTED_PATH, application_uris, destinations_of, is_beside_objects};
 use crate::touched::{Place as Touch, Touched, is_over};
 
-/// Everything that is not ours, as those who wrote it left it.
+/// Everything that is not ours, as its writers left it.
 #[derive(Debug)]
 pub(crate) struct Foreign {
     /// They say what may be taken over.
@@ -26,15 +26,15 @@ pub(crate) struct Foreign {
     records: BTreeMap<String, String>,
     /// By the application's id.
     applications: BTreeMap<String, Map<String, Value>>,
-    /// Hostnames of ours whose stamp somebody took away: what is left of them is nobody's.
+    /// Hostnames of ours whose stamp another writer took away: what is left of them has no owner.
     orphaned: BTreeSet<String>,
     /// Rules of ours that an old reading brought back, by their tunnel's id. A stamp that an old list shows may name one still.
     brought_back: BTreeSet<(String, String)>,
     /// Where objects asked for a login.
     protected: BTreeSet<Slot>,
-    /// Where somebody changed what visitors get, since this was last asked for.
+    /// Where another writer changed what visitors get, since this was last asked for.
     touched: Touched,
-    /// Hostnames whose application somebody opened to everybody.
+    /// Hostnames whose application another writer opened to every visitor.
     opened: BTreeSet<String>,
 }
 
@@ -130,7 +130,7 @@ fn zones_naming<'c>(
 }
 
 impl Foreign {
-    /// Everything that is there now is somebody else's.
+    /// Everything that is there now is foreign.
     pub(crate) fn of(cloudflare: &Cloudflare, settings: &Settings) -> Self {
         let mut foreign = Self {
             settings: settings.clone(),
@@ -155,7 +155,7 @@ impl Foreign {
         foreign
     }
 
-    /// The rules of a tunnel that are not somebody else's.
+    /// The rules of a tunnel that are not foreign.
     pub(crate) fn ours(&self, cloudflare: &Cloudflare, tunnel: &str) -> Vec<String> {
         let theirs = self.documents.get(tunnel).map(|document| document.rules.clone()).unwrap_or_default();
         document(cloudflare, tunnel).rules.into_iter().filter(|rule| !theirs.contains(rule)).collect()
@@ -165,7 +165,7 @@ impl Foreign {
         self.records.contains_key(id)
     }
 
-    /// Whether a record of somebody's is ours by now, and not by a comment of ours that they copied.
+    /// Whether a foreign record is ours by now, and not by a comment of ours that its writer copied.
     pub(crate) fn was_taken_over(&self, record: &Record) -> bool {
         let now = record.to_json().to_string();
         is_ours(record) && self.records.get(&record.id).is_some_and(|left| *left != now)
@@ -235,7 +235,7 @@ impl Foreign {
         })
     }
 
-    /// Somebody changes what visitors of the hostname get.
+    /// Another writer changes what visitors of the hostname get.
     pub(crate) fn touch(&mut self, host: &str) {
         self.touched.add(Touch::Host(host.to_owned()));
     }
@@ -244,7 +244,7 @@ impl Foreign {
         std::mem::take(&mut self.touched)
     }
 
-    /// Whether the service is that of a rule of somebody's for a wildcard.
+    /// Whether the service is that of a foreign rule for a wildcard.
     pub(crate) fn is_of_wildcard(&self, service: &str) -> bool {
         let mut rules = self.documents.values().flat_map(|document| &document.rules);
         rules.any(|rule| rule.contains(service) && place(rule).hostname.starts_with('*'))
@@ -278,7 +278,7 @@ impl Foreign {
         self.settings.adopt == "access" && self.protected.iter().any(is_over)
     }
 
-    /// Somebody opens what an application of ours protects.
+    /// Another writer opens what an application of ours protects.
     pub(crate) fn open(&mut self, hosts: &[String]) {
         self.opened.extend(hosts.iter().cloned());
     }
@@ -287,19 +287,19 @@ impl Foreign {
         self.opened.contains(host)
     }
 
-    /// What somebody opened is closed again by now.
+    /// What another writer opened is closed again by now.
     pub(crate) fn forget_opened(&mut self) {
         self.opened.clear();
     }
 
-    /// What was taken over, and is gone since, is nobody's.
+    /// Forgets what was taken over and is gone since.
     pub(crate) fn forget_taken(&mut self, cloudflare: &Cloudflare) {
         let is_there =
             |id: &String| cloudflare.applications().iter().any(|application| application.id == *id);
         self.applications.retain(|id, _| is_there(id));
     }
 
-    /// Takes note of what somebody wrote into a tunnel: all but `ours` is theirs.
+    /// Takes note of what another writer wrote into a tunnel: all rules but `ours` are foreign.
     pub(crate) fn wrote_document(&mut self, cloudflare: &Cloudflare, tunnel: &str, ours: &[String]) {
         let mut written = document(cloudflare, tunnel);
         written.rules.retain(|rule| !ours.contains(rule));
@@ -350,7 +350,7 @@ impl Foreign {
         self.applications.remove(id);
     }
 
-    /// Somebody took away what says that this hostname is ours.
+    /// Another writer took away the stamp that says that this hostname is ours.
     pub(crate) fn orphan(&mut self, host: &str) {
         self.orphaned.insert(host.to_owned());
     }
@@ -374,7 +374,7 @@ impl Foreign {
         found.extend(
             unknown
                 .filter(|record| !is_ours(record))
-                .map(|record| format!("foreign record: nobody's is {record:?}")),
+                .map(|record| format!("foreign record: no writer made {record:?}")),
         );
         for tunnel in self.documents.keys() {
             found.extend(self.document_violations(cloudflare, tunnel));

@@ -1,6 +1,6 @@
-//! One instance over as many loops as it has in days, each of which asks for something else, with what goes wrong and
-//! somebody else who writes: nothing of it may stay in memory. Then another one, for a part of them, with the settings
-//! that the first does not have.
+//! One instance over as many loops as it has in days. Each loop asks for something else, calls fail, and another
+//! program writes: nothing of that may stay in memory. Then a second instance, for a part of these loops, with the
+//! settings that the first one does not have.
 
 use std::time::Duration;
 use std::{fs, iter};
@@ -27,7 +27,7 @@ const NEW: usize = 3;
 /// Of a hundred loops, so many have a call that goes wrong.
 const TROUBLED: usize = 40;
 
-/// In one of so many loops somebody writes the tunnel's document as it was before the program came.
+/// In one of so many loops another program writes the tunnel's document as it was before our program came.
 const UNDONE: usize = 7;
 
 /// For so many loops a hostname stays in its tunnel, and two objects of one hostname take turns.
@@ -174,7 +174,7 @@ fn protected(number: usize) -> [Endpoint; 4] {
         (format!("login-{episode}.example.org"), "staff".to_owned()),
         ("login.example.com".to_owned(), turns.to_owned()),
         ("opens.example.org".to_owned(), opens.to_owned()),
-        (format!("nobody-{episode}.example.org"), format!("stafff-{number}")),
+        (format!("misspelled-{episode}.example.org"), format!("stafff-{number}")),
     ]
     .map(|(host, policy)| {
         endpoint(&host, &[("tunnel-service", "http://secret.shop.svc:80"), ("access-policy", &policy)])

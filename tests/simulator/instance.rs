@@ -11,11 +11,11 @@ use crate::invariants::Violation;
 
 /// A running program. Dropped, it is a process that was killed: nothing is finished, nothing is remembered.
 pub(crate) struct Instance {
-    /// By which Cloudflare knows what it was told.
+    /// The number by which the emulator knows what it told this client.
     pub(crate) client: u64,
     clock: Arc<SimulatedClock>,
     program: Option<Program>,
-    /// Cloudflare told it to make no call before.
+    /// Cloudflare told it to make no call before this time.
     limited_until: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! What may never be, looked at after each loop: from its beginning to its end, at every instant at which anything
-//! changed for a visitor.
+//! What may never happen. Each check runs after a loop, over every instant of it at which anything changed for a
+//! visitor.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::world::World;
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// Which promise.
+    /// The name of the promise.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
 }
@@ -30,13 +30,14 @@ impl Violation {
     }
 }
 
-/// Who asks. Of what is protected only the second one ever sees anything.
+/// The visitors that ask. Only the second one ever sees anything of what is protected.
 pub(crate) const VISITORS: [Visitor; 2] = [Visitor::WithoutLogin, Visitor::WithLogin];
 
 /// Paths at which objects ask for a rule.
 const PATHS: [Option<&str>; 5] = [None, Some("/api"), Some("/api/v2"), Some("/admin"), Some("/theirs")];
 
-/// Who comes first of a name and the wildcard that takes over from it or gives way to it is not known.
+/// Part of the addresses below the wildcard. Such a name and the wildcard that takes over from it, or gives way to it,
+/// may be written in either order.
 const BELOW_WILDCARD: &str = ".apps.example.org/";
 
 /// What visitors of our hostnames ask for.
@@ -60,7 +61,7 @@ fn is_served_by(change: &VisitChange, wanted: &str) -> bool {
     change.got.iter().all(|visit| service(visit) == Some(wanted))
 }
 
-/// Looks at a loop that has just ended. `here`: what somebody else changed meanwhile.
+/// Looks at a loop that has just ended. `here`: what another writer changed meanwhile.
 pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched) -> Result<(), Violation> {
     for one in watched {
         let is_other = one.url == OTHER_URL && !world.is_touched(OTHER_HOST);
@@ -85,7 +86,7 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
             if !world.claims.was_asked(service) {
                 return Err(Violation::new(
                     "mistake",
-                    format!("nobody asked for this without mistake: {one}"),
+                    format!("no object without mistake asked for this: {one}"),
                 ));
             }
         }
@@ -111,7 +112,7 @@ pub(crate) fn after_loop(world: &mut World, watched: &[Watched], here: &Touched)
     }
 }
 
-/// Looks at a loop of the other owner, of whose hostnames nobody else's visitors learn.
+/// Looks at a loop of the other owner, of which visitors of other hostnames notice nothing.
 pub(crate) fn after_other(watched: &[Watched], touched: &Touched, world: &World) -> Result<(), Violation> {
     let is_theirs =
         |one: &&Watched| hosts_of(&one.url).any(|host| touched.has(host, &world.claims, &world.settings));
@@ -143,7 +144,7 @@ fn audiences(change: &VisitChange) -> Vec<Option<&str>> {
     change.got.iter().map(audience).collect()
 }
 
-/// Whether somebody else may change what visitors of the hostname get in this loop.
+/// Whether another writer may change what visitors of the hostname get in this loop.
 fn is_in_others_hands(world: &World, host: &str, here: &Touched) -> bool {
     world.has_other_zone(host) || here.has(host, &world.claims, &world.settings)
 }
@@ -179,7 +180,7 @@ fn is_of_another_rule(world: &World, watched: &Watched) -> bool {
             || (world.had_outage && world.objects.iter().any(is_new)))
 }
 
-/// Whether who was let in by one application, or by none, needs another one now.
+/// Whether a visitor that one application let in, or none, needs another one now.
 fn needs_another_login(watched: &Watched) -> bool {
     watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
 }
@@ -218,8 +219,9 @@ fn is_by(change: Option<&VisitChange>, is_meant: impl Fn(&str) -> bool) -> bool 
     change.is_some_and(|change| change.got.iter().all(|visit| service(visit).is_some_and(&is_meant)))
 }
 
-/// Whom a rule asks for a login, an object that says nothing of Access does not serve in the next moment. What needs the
-/// login may be withdrawn first, and the application of what was withdrawn goes at the edge when it likes.
+/// A visitor that a rule asks for a login is not served in the next moment by an object that says nothing of Access.
+/// What needs the login may be withdrawn first, and the application of what was withdrawn goes at the edge when it
+/// likes.
 fn stays_closed(world: &World, watched: &Watched) -> Result<(), Violation> {
     let is_closed = |visit: &Visit| matches!(visit, Visit::Refused { .. });
     // What stood beside what was withdrawn may get its requests, so only the place of the object itself counts.
@@ -261,7 +263,7 @@ fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(),
     Ok(())
 }
 
-/// Somebody else's rule keeps its requests, also on a hostname of ours, as long as that is wanted.
+/// A foreign rule keeps its requests, also on a hostname of ours, as long as that is wanted.
 fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let Some(theirs) = watched.changes.first().and_then(|change| service(change.got.first()?)) else {
         return Ok(());
@@ -306,7 +308,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         Some(service) => service == theirs || narrower.iter().any(|object| object.service == service),
         None => is_protected && matches!(visit, Visit::Refused { .. }),
     };
-    // Who asks for a name below their wildcard has it, wherever that is served.
+    // An object that asks for a name below their wildcard gets the name's requests, wherever they are served.
     let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
     let is_taken = is_asked && world.foreign().is_of_wildcard(theirs);
     let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_withdrawn && !is_taken;
@@ -316,8 +318,8 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     Ok(())
 }
 
-/// What is still wanted, and was served when the loop began, goes on. A rule that is nobody's any more may be served by a
-/// wildcard of ours, and goes with it. Says whether it is promised.
+/// What is still wanted, and was served when the loop began, goes on. A rule of ours whose stamp was taken away may be
+/// served by a wildcard of ours, and stops with it. Says whether it is promised.
 fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let mut wanted = world.claims.expected().filter(|((host, path), _)| url(host, *path) == watched.url);
     let Some(((host, _), wanted)) = wanted.next() else { return Ok(false) };

@@ -1,6 +1,7 @@
-//! The whole program in this process against the emulator of Cloudflare, with ExternalDNS's conversation played to it, in
-//! worlds that a seed decides: what the cluster asks for, what goes wrong, who else writes, when the program ends. Nobody
-//! waits in them, and one seed always leads to the same calls. What may never happen is in `invariants.rs` and `rest.rs`.
+//! The whole program in this process against the emulator of Cloudflare, with ExternalDNS's conversation played to it,
+//! in worlds that a seed decides: what the cluster asks for, what goes wrong, what other writers do, when the program
+//! ends. No pause takes real time, and one seed always leads to the same calls. What may never happen is in
+//! `invariants.rs` and `rest.rs`.
 //!
 //! `just simulate` for ten minutes of them, or `just simulate seed=7` for one world whose steps are then printed.
 #![allow(
@@ -51,7 +52,7 @@ use crate::coverage::Coverage;
 use crate::shrink::Script;
 use crate::unkind::Kind;
 
-/// What may be said.
+/// The arguments.
 const ARGUMENTS: &str = "one of seed, from, seeds, rounds, seconds, least, threads, shrink, stop, growth, unkind, old, lag, ages, unwritable, \
      overlap, elsewhere, hands, and a number";
 
@@ -69,7 +70,7 @@ struct Order {
     rounds: usize,
     /// No world begins after so many seconds, unless one of the least is missing.
     seconds: u64,
-    /// So many of the worlds are tried, however long it takes.
+    /// At least so many of the worlds are tried, however long it takes.
     least: u64,
     /// Worlds at work at once.
     threads: usize,
@@ -78,9 +79,9 @@ struct Order {
     shrinks: bool,
     /// No world begins after the first that failed.
     stops: bool,
-    /// No worlds, but so many loops of one instance.
+    /// Instead of worlds, so many loops of one instance.
     growth: Option<usize>,
-    /// In what the worlds are as unkind as the real one.
+    /// The ways in which the worlds are as unkind as the real one.
     kinds: BTreeSet<Kind>,
 }
 
@@ -228,11 +229,11 @@ fn run_many(order: &Order) -> bool {
                     let outcome = script.run();
                     loops.fetch_add(outcome.loops, Ordering::Relaxed);
                     worlds.fetch_add(1, Ordering::Relaxed);
-                    coverage.lock().expect("nobody panics").add(&outcome.coverage);
+                    coverage.lock().expect("no thread panics").add(&outcome.coverage);
                     if let Some((kind, text)) = outcome.failure {
                         println!("seed {seed}: {kind}: {text}");
                         failed.store(true, Ordering::Relaxed);
-                        failures.lock().expect("nobody panics").push((seed, script, kind));
+                        failures.lock().expect("no thread panics").push((seed, script, kind));
                     }
                 }
             });
@@ -240,14 +241,14 @@ fn run_many(order: &Order) -> bool {
     });
     let seconds = (SystemClock.now() - begun).as_secs_f64();
     let (loops, worlds) = (loops.into_inner(), worlds.into_inner());
-    let coverage = coverage.into_inner().expect("nobody panics");
+    let coverage = coverage.into_inner().expect("no thread panics");
     println!("{coverage}");
     println!(
         "{worlds} worlds from seed {}, {loops} loops in {seconds:.1} s, {:.0} a second",
         order.seed,
         loops as f64 / seconds
     );
-    let mut failures = failures.into_inner().expect("nobody panics");
+    let mut failures = failures.into_inner().expect("no thread panics");
     failures.sort_by_key(|(seed, ..)| *seed);
     println!("{} failed", failures.len());
     if let Some((seed, script, kind)) = failures.first().filter(|_| order.shrinks) {

@@ -1,4 +1,4 @@
-//! What becomes of the objects when somebody reads the log and does what it asks for: then there is nothing left to
+//! What becomes of the objects when their authors read the log and do what it asks for: then there is nothing left to
 //! refuse.
 
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@ use crate::focus::{Concern, Focus};
 use crate::random::Random;
 use crate::settings::Settings;
 
-/// Hostnames that nobody else ever has: below somebody's wildcard, in two zones and one within a zone.
+/// Hostnames that no other writer ever has: below a foreign wildcard, in two zones and one within a zone.
 pub(crate) const HOSTS: [&str; 9] = [
     "a.example.com",
     "b.example.com",
@@ -60,7 +60,7 @@ pub(crate) struct Object {
     /// Another hostname with the same annotations.
     pub(crate) alias: Option<&'static str>,
     pub(crate) mistake: Option<Mistake>,
-    /// It asks for what the settings let nobody ask for.
+    /// It asks for what the settings let no object ask for.
     is_forbidden: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Access {
     Silent,
     Open,
     Policies(&'static str),
-    /// The rule asks for tokens of an application that nobody made, so nobody passes.
+    /// The rule asks for tokens of an application that does not exist, so no visitor passes.
     Required,
 }
 
@@ -137,7 +137,7 @@ const MISTAKES: [Mistake; 31] = [
     Mistake::Target("00000000-0000-4000-8000-000000000000.cfargotunel.com"),
 ];
 
-/// What somebody changes of an object.
+/// What the author of an object changes of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
     /// It goes to the other tunnel, where there is one.
@@ -206,7 +206,7 @@ impl Object {
         object
     }
 
-    /// The same object as somebody changed it. A mistake stays where there is still something to mistake.
+    /// The same object as its author changed it. A mistake stays where there is still something to mistake.
     pub(crate) fn edited(mut self, edit: Edit, settings: &Settings) -> Self {
         match edit {
             Edit::Tunnel => {
@@ -219,7 +219,7 @@ impl Object {
                 self.renumber(number);
             }
             Edit::Path(path, number) => {
-                // Else nobody could tell by which of the two paths a visitor is served.
+                // Otherwise the service would not tell by which of the two paths a visitor is served.
                 self.renumber(number);
                 self.path = path;
                 self.group = None;
@@ -237,7 +237,7 @@ impl Object {
         self
     }
 
-    /// Gives it services that nobody had before.
+    /// Gives it services that no object had before.
     fn renumber(&mut self, number: usize) {
         let kind = self.service.split_once('-').expect("each begins with its kind").0.to_owned();
         self.service = format!("{kind}-{number}.{}.svc:80", self.namespace);
@@ -336,12 +336,8 @@ impl Object {
             Access::Open => all.push(("access-policy", "none".to_owned())),
             Access::Policies(policies) => all.push(("access-policy", policies.to_owned())),
             Access::Required => all.extend(
-                [
-                    ("access-required", "true"),
-                    ("access-team-name", "my-team"),
-                    ("access-aud-tag", "nobody's"),
-                ]
-                .map(|(name, value)| (name, value.to_owned())),
+                [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "unknown")]
+                    .map(|(name, value)| (name, value.to_owned())),
             ),
         }
         let written = |(name, value): (&'static str, String)| match &self.mistake {

@@ -39,7 +39,7 @@ enum Place {
     Tunnel(&'static str),
     /// The same of all tunnels.
     Tunnels,
-    /// A tunnel that cannot be read. Nobody knows what it holds, so it stops everything, as the documents say.
+    /// A tunnel that cannot be read. Its rules are not known, so it stops everything, as the documents say.
     Reading(&'static str),
 }
 
@@ -61,7 +61,7 @@ struct Wait {
     loops: usize,
 }
 
-/// The place that fails now, and who waits meanwhile.
+/// The place that fails now, and the objects that wait meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     present: Option<Outage>,
@@ -221,10 +221,11 @@ fn failed_writes(calls: &[Call]) -> impl Iterator<Item = (u64, String)> {
     })
 }
 
-/// Looks at a loop that has just ended, in which nothing else went wrong if `is_calm`. Says who waited too long.
+/// Looks at a loop that has just ended, in which nothing else went wrong if `is_calm`. Fails for an object that waited
+/// too long.
 pub(crate) fn after_loop(world: &mut World, is_calm: bool) -> Result<(), Violation> {
     let Some(outage) = world.outages.present else { return Ok(()) };
-    // A loop in which something else goes wrong counts for nobody, and one that asks for something else begins anew.
+    // A loop in which something else goes wrong does not count, and an object that asks for something else begins anew.
     let before = std::mem::take(&mut world.outages.waits);
     // A program that begins without one of its tunnels does nothing at all.
     let is_calm = is_calm && world.shows_all() && world.has_all_tunnels();

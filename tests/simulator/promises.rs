@@ -128,7 +128,7 @@ fn is_closed(world: &World, object: &Object) -> Result<(), Violation> {
     for (path, _) in object.rules() {
         let visit = visit(world, Visitor::WithLogin, object.host, path);
         if !matches!(visit, Visit::Refused { .. }) {
-            return Err(Violation::new("unserved", format!("{object:?} lets nobody in, but {visit}")));
+            return Err(Violation::new("unserved", format!("{object:?} lets no visitor in, but {visit}")));
         }
     }
     Ok(())

@@ -29,7 +29,7 @@ const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3_700);
 pub(crate) fn run(world: &mut World) -> Result<(), Violation> {
     world.calm();
     settle(world)?;
-    // Who goes by what was answered does not see it.
+    // A registry that goes by what was answered does not see it.
     if world.settings.sees_drift() {
         world.foreign().forget_opened();
     }
@@ -102,7 +102,7 @@ fn may_rename(world: &World) -> bool {
     world.settings.policy == SyncPolicy::Sync && world.settings.sees_drift() && !is_left
 }
 
-/// What is gone with all that was ever written for it binds nobody any more.
+/// Forgets the claims of hostnames that are gone with all that was ever written for them.
 fn forget_gone(world: &mut World) {
     let there = world.cloudflare().edit(|cloudflare| {
         world.foreign().forget_taken(cloudflare);
@@ -119,8 +119,8 @@ fn forget_gone(world: &mut World) {
 
 /// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment or
 /// a TXT record may name another object of the hostname, and what says nothing of Access beside something that is
-/// protected is published, as both are in one request. Nobody knows either which of several rivals came first where that
-/// one cannot be published.
+/// protected is published, as both are in one request. Nor is it known which of several rivals came first where the one
+/// that did cannot be published.
 fn may_write_after_restart(world: &World) -> bool {
     let is_said = |object: &Object| claims::is_said(object, &world.claims.history(object.host));
     let asks = |object: &Object| object.access != Access::Silent || object.is_secret();
@@ -154,8 +154,8 @@ fn settle(world: &mut World) -> Result<(), Violation> {
     Ok(())
 }
 
-/// What the other owner wants is served, and written once. Without its stamp its rule is nobody's, and another rule's
-/// place is not taken.
+/// What the other owner wants is served, and written once. Without its stamp its rule is foreign to it, and the place
+/// of a foreign rule is not taken.
 fn settle_other(world: &mut World) -> Result<(), Violation> {
     for _ in 0..LOOPS_MAX {
         if world.run_other()? == 0 {
@@ -197,7 +197,7 @@ fn is_in_outer_zone(cloudflare: &Cloudflare, name: &str) -> bool {
     outer.any(|zone| cloudflare.records(&zone.id).iter().any(|record| record.name == name && is_ours(record)))
 }
 
-/// Of hostnames that nobody asks for nothing is left.
+/// Nothing is left of hostnames that no object asks for.
 fn nothing_is_left(world: &mut World, checked: &[&Object]) -> Result<(), Violation> {
     let settings = &world.settings;
     let goes = settings.policy == SyncPolicy::Sync && settings.sees_drift();

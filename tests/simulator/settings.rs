@@ -133,7 +133,7 @@ impl Settings {
         all
     }
 
-    /// How many connectors each tunnel has, unless somebody starts or ends one.
+    /// How many connectors each tunnel has, unless an operator starts or ends one.
     pub(crate) fn connectors(&self) -> usize {
         1 + usize::from(self.second_connector.is_some())
     }

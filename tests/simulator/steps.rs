@@ -1,4 +1,4 @@
-//! What happens in a world, one thing after the other. A step says all about itself, so the others stay what they are
+//! What happens in a world, one thing after the other. A step says all about itself, so the other steps stay the same
 //! where one is left out.
 
 use crate::faults::Trouble;
@@ -23,7 +23,7 @@ pub(crate) enum Step {
         which: usize,
         seed: u64,
     },
-    /// Whoever reads the log does what it asks for.
+    /// The authors of the objects read the log and do what it asks for.
     Mend,
     /// One of the objects goes.
     Remove {
@@ -100,7 +100,7 @@ pub(crate) struct Loop {
     /// It ends once it has adjusted what is wanted, and a new one is told what to change.
     pub(crate) is_restarted: bool,
     pub(crate) troubles: Vec<Trouble>,
-    /// Who writes between two calls, and before which read.
+    /// The writers that write between two calls, and before which read.
     pub(crate) intruders: Vec<(usize, Stranger)>,
     /// The other program of the same settings plays its whole loop meanwhile.
     pub(crate) overlap: Option<Overlap>,
@@ -180,7 +180,7 @@ pub(crate) fn random(random: &mut Random, settings: &Settings, focus: &Focus, ro
                 steps.push(Step::Mend);
             }
             steps.push(Step::Rest);
-            // What somebody did before is over, so that whoever waits has no excuse.
+            // What other writers did before is over, so that an object that waits has no excuse.
             if focus.has(Concern::Outages) && random.chance(OUTAGES) {
                 let more = outage(random, settings, focus, &mut number);
                 steps.extend(more);

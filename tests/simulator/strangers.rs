@@ -9,7 +9,7 @@ use crate::foreign::{Foreign, Place, document, is_stamped, place};
 use crate::objects::CONTESTED;
 use crate::random::Random;
 
-/// The services of rules that somebody else makes.
+/// The services of the strangers' rules begin so.
 pub(crate) const THEIRS: &str = "http://theirs-";
 
 /// The path of rules of theirs that no object asks for.
@@ -18,8 +18,8 @@ pub(crate) const UNWANTED_PATH: &str = "^/theirs(/|$)";
 /// And paths of applications begin so.
 const UNWANTED_APPLICATION: &str = "/theirs-";
 
-/// Hostnames of objects that somebody protects with an application of their own. They are few, so that one is often there
-/// before an object asks for a login, and the others have no excuse.
+/// Hostnames of objects that a stranger protects with an application of its own. They are few, so that one is often
+/// there before an object asks for a login, and the others have no excuse.
 const COVERED: [&str; 2] = ["shop.example.com", "d.example.org"];
 
 /// What another owner publishes in the same account with a program of its own.
@@ -30,7 +30,7 @@ pub(crate) const OTHER_TUNNEL: &str = "home";
 pub(crate) const OTHER_URL: &str = "https://other.example.com/";
 pub(crate) const OTHER_SERVICE: &str = "http://neighbour:80";
 
-/// What visitors of foreign hostnames ask for. Nobody of ours publishes there.
+/// What visitors of foreign hostnames ask for. No object publishes there.
 pub(crate) const FOREIGN_URLS: [&str; 5] = [
     "https://hand.example.com/",
     "https://anything.example.com/",
@@ -39,10 +39,10 @@ pub(crate) const FOREIGN_URLS: [&str; 5] = [
     "https://elsewhere.example.com/",
 ];
 
-/// How many numbers there are of what somebody does; what is more likely has several.
+/// How many numbers there are of what strangers do; what is more likely has several.
 pub(crate) const DEEDS: usize = 25;
 
-/// One thing that somebody does.
+/// One thing that a stranger does.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranger {
     kind: Kind,
@@ -269,7 +269,7 @@ impl Stranger {
             .iter()
             .map(|rule| place(rule))
             .any(|place| place.hostname == host && place.path.as_deref() == path);
-        // What a stamp names passes for ours, whoever makes it.
+        // A rule that a stamp names passes for ours, whichever program makes it.
         let place = Place { hostname: host.to_owned(), path: path.map(str::to_owned) };
         if is_taken || is_stamped(cloudflare, &tunnel, &place) {
             return;

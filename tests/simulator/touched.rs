@@ -1,4 +1,4 @@
-//! What somebody else than the program may have changed for visitors: what they get there is not its doing.
+//! What another writer than the program may have changed for visitors: what they get there is not its doing.
 
 use std::collections::BTreeSet;
 

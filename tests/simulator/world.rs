@@ -57,7 +57,7 @@ pub(crate) struct World {
     /// One with another `OWNER_ID`, from its first loop on.
     other: Option<Instance>,
     pub(crate) foreign: Arc<Mutex<Foreign>>,
-    /// What was seen right after a write.
+    /// The violations that were seen right after a write.
     seen: Arc<Mutex<Vec<String>>>,
     /// The most names of ours that came to have no service and were seen at once in a loop.
     led_in_vain: Arc<Mutex<BTreeSet<InVain>>>,
@@ -70,7 +70,8 @@ pub(crate) struct World {
     pub(crate) source: Source,
     /// What is not the program's doing, until the next rest.
     touched: Touched,
-    /// What was so once, or was refused: who goes by what was answered never learns of it.
+    /// Hostnames that were changed since they were answered, or were refused beside something that was done: a registry
+    /// that goes by what was answered never learns of it.
     drifted: BTreeSet<&'static str>,
     /// The hostnames that ExternalDNS's last request names.
     named: BTreeSet<String>,
@@ -287,7 +288,7 @@ impl World {
         self.touch(&Touched::of(place));
     }
 
-    /// Whether somebody else may have changed what visitors of the hostname get, since the last rest.
+    /// Whether another writer may have changed what visitors of the hostname get, since the last rest.
     pub(crate) fn is_touched(&self, host: &str) -> bool {
         self.touched.has(host, &self.claims, &self.settings)
     }

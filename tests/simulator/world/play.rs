@@ -23,13 +23,13 @@ use crate::strangers::{FOREIGN_URLS, OTHER_HOST, OTHER_SERVICE, OTHER_TUNNEL, OT
 use crate::touched::{Place, Touched};
 use crate::world::{EDGE_MAX, Source, World};
 
-/// The program's default, by which every answer is on its way.
+/// The program's default: every answer is on its way by then.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// By which Cloudflare knows the program of the other owner.
+/// The number by which the emulator knows the program of the other owner.
 const OTHER_CLIENT: u64 = 1_000_000;
 
-/// So many writes of one loop are looked after.
+/// The account is looked at after each write of a loop, up to so many.
 const WATCHED_WRITES: usize = 40;
 
 impl World {
@@ -43,7 +43,7 @@ impl World {
         };
         let is_refused = one.troubles.iter().any(Trouble::is_refusal);
         self.had_refusal |= is_refused;
-        // Whoever takes a record of ours away meanwhile leaves fewer to go at once.
+        // A stranger that takes a record of ours away meanwhile leaves fewer to go at once.
         if self.shows_all() || !one.intruders.is_empty() || !invariants::is_withheld(self) {
             self.claims.ask(&desired);
             self.hidden().into_iter().for_each(|host| self.claims.note_rival(host));
@@ -139,7 +139,7 @@ impl World {
         if self.replicas.len() < 2 {
             self.add_replica();
         }
-        // An object that somebody put or edited is the last one.
+        // The object that was put or edited last is the last one.
         let (lacking, seen) = match desired.split_last() {
             Some((newest, others)) if overlap.lacks_newest => (Some(newest.host), others),
             _ => (None, desired),
@@ -153,7 +153,7 @@ impl World {
         });
         let outcome: Arc<Mutex<Option<Result<(), Failure>>>> = Arc::default();
         let heard = Arc::clone(&outcome);
-        // As with other writers: nobody can close the time between a document's reading and its writing.
+        // As with other writers: the time between a document's reading and its writing cannot be closed.
         self.cloudflare().run_before(Matcher::reads(), overlap.read, client, move || {
             let answer = controller.run_loop(&endpoints);
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// A limit that was told before holds on, for whoever calls.
+    /// A limit that Cloudflare told before holds on, for every client.
     fn arm_limit(&self) {
         let left = self.limited_until.saturating_sub(self.time().now());
         if !left.is_zero() {
@@ -326,7 +326,7 @@ impl World {
         }
         for (nth, stranger) in &one.intruders {
             let (foreign, stranger) = (Arc::clone(&self.foreign), stranger.clone());
-            // Nobody can close the time between our reading of a document and our writing of it, so no read lies in it.
+            // The time between our reading of a document and our writing of it cannot be closed, so no read lies in it.
             cloudflare.edit_before(Matcher::reads(), *nth, move |cloudflare| {
                 stranger.act(cloudflare, &mut foreign.lock().unwrap_or_else(PoisonError::into_inner));
             });
