@@ -102,7 +102,7 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
     DeliberateRefusal {
         field: "hostname",
         is_meant: |value| value.as_str().is_none_or(|text| matches!(text, "" | "*")),
-        reason: "a path of every host takes requests of every hostname of the tunnel, whoever's it is",
+        reason: "a path of every host takes requests of every hostname of the tunnel, also of foreign ones",
     },
     DeliberateRefusal {
         field: "path",
@@ -199,7 +199,7 @@ const DELIBERATE_REFUSALS: &[DeliberateRefusal] = &[
     DeliberateRefusal {
         field: "access",
         is_meant: |value| value["required"] == true && value.get("audTag").is_none(),
-        reason: "access for nobody answers 403 to every request",
+        reason: "access without an audience answers 403 to every request",
     },
 ];
 

@@ -186,7 +186,7 @@ fn edge() -> (Emulator, Vec<(&'static str, String)>) {
     }
     emulator.put_configuration("home", r#"{"ingress": [{"service": "http://web"}]}"#).unwrap();
     let policies = ["allow", "deny", "non_identity", "bypass", "learnt_later"].map(|decision| {
-        let include = json!([{"email": {"email": "somebody@example.com"}}]);
+        let include = json!([{"email": {"email": "staff@example.com"}}]);
         let policy = json!({"name": decision, "decision": decision, "include": include});
         (decision, emulator.add_policy(&policy).unwrap())
     });
@@ -217,8 +217,8 @@ fn write(
     written.read(&name, &application.aud)
 }
 
-/// Whatever the judgement calls protected, the emulator's edge lets nobody past without a token, and none with a token
-/// that the rule would refuse, whether `/alpha` covers `/alpha/x` or not.
+/// Where the judgement says that a place is protected, the emulator's edge lets no visitor past without a token, and
+/// none with a token that the rule would refuse, whether `/alpha` covers `/alpha/x` or not.
 #[test]
 fn what_is_protected_is_passed_with_a_token_of_its_audiences_only() {
     let (emulator, policies) = edge();
@@ -292,7 +292,7 @@ proptest! {
         prop_assert!(matches!(after, Cover::Open(_)) || after == before, "{before:?} {after:?}");
     }
 
-    /// But for those of applications above a path that gets its own, whose tokens nobody brings there any more.
+    /// Except for those of applications above a path that gets its own: no visitor brings their tokens there any more.
     #[test]
     fn an_application_more_takes_no_audience_away(
         applications in any_applications(1..=3),

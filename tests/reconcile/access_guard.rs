@@ -117,7 +117,7 @@ fn a_covered_hostname_requires_the_team_and_every_audience_over_it_and_is_left_a
     assert_still(&mut cloudflare, &app());
 }
 
-/// Rules for all hosts may take its requests, and nothing of them is ours to change.
+/// Rules for all hosts may take its requests, and these rules are not ours to change.
 #[test]
 fn a_record_alone_needs_the_whole_host() {
     let record = [endpoint(NAME, &[("tunnel-service", "none")])];
@@ -202,10 +202,10 @@ fn an_unread_zone_stops_only_its_own_hostnames() {
 fn the_listing_names_the_applications_over_each_hostname_and_path() {
     let staff = || application("staff", &[NAME], Decision::Allow);
     let mut cloudflare =
-        guarded(read(vec![staff(), application("everybody", &["*.example.com"], Decision::Allow)]));
+        guarded(read(vec![staff(), application("all", &["*.example.com"], Decision::Allow)]));
     run(&mut cloudflare, &app());
     for (access, expected) in [
-        (cloudflare.access.clone(), "everybody staff"),
+        (cloudflare.access.clone(), "all staff"),
         (covering(&["app.example.com/api", "app.example.com/api/*"]), ""),
         (unread("example.com"), ""),
     ] {

@@ -1,4 +1,4 @@
-//! `ADOPT`: what of somebody else's is taken over, what is not, and what the refusals say.
+//! `ADOPT`: what is taken over of what is foreign, what is not, and what the refusals say.
 
 mod heritage;
 mod writes;
@@ -44,7 +44,7 @@ fn desired() -> [Endpoint; 1] {
     [published(NAME, WANTED)]
 }
 
-/// What somebody has at the hostname: a record with its comment, a rule, TXT records.
+/// What is foreign at the hostname: a record with its comment, a rule, TXT records.
 struct Holding {
     label: &'static str,
     record: Option<(&'static str, String, String)>,
@@ -56,7 +56,7 @@ struct Holding {
 }
 
 impl Holding {
-    /// Among other things of somebody's on the same hostname and beside it.
+    /// Among other foreign records and rules on the same hostname and beside it.
     fn cloudflare(&self) -> FakeCloudflare {
         let others = [
             r#"{ "path":"^/theirs$", "hostname":"a.example.com","service":"http://theirs:81", "note":[1] }"#,
@@ -209,7 +209,7 @@ fn settle(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
     plan
 }
 
-/// What is beside the hostname's record and rule: nobody ever asks for it.
+/// What is beside the hostname's record and rule: no endpoint ever asks for it.
 fn beside(cloudflare: &FakeCloudflare) -> (Vec<String>, Vec<String>) {
     let is_beside =
         |name: &str, kind: &str| kind == "MX" || ["other.example.com", "b.example.com"].contains(&name);
@@ -267,7 +267,7 @@ fn each_mode_takes_over_what_it_says_and_nothing_else() {
 
 /// The value that a refusal names is enough, and no mode that it does not name is.
 #[test]
-fn each_refusal_names_who_holds_the_name_and_the_smallest_value_that_takes_it_over() {
+fn each_refusal_names_what_holds_the_name_and_the_smallest_value_that_takes_it_over() {
     for holding in holdings() {
         let label = holding.label;
         let mut cloudflare = holding.cloudflare();
@@ -437,8 +437,8 @@ fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     assert_eq!((plan.hosts.len(), plan.refusals), (names.len(), Vec::new()));
 }
 
-/// What this thread has had of a processor: a test must not fail because others are at work. Zero where the system does
-/// not say.
+/// The processor time of this thread: a test must not fail because other processes are at work. Zero where the system
+/// does not say.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or_default())

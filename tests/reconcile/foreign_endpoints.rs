@@ -224,7 +224,7 @@ fn what_is_said_of_foreign_rules_takes_them_over_and_no_request_is_answered_othe
                     .and_then(|rest| rest.split(',').next()?.parse().ok())
                     .expect("a number");
                 let hand = by_hand(&before.rules[number - 1]);
-                // What stays outside whatever is said of it.
+                // These reasons stay, whatever an endpoint says.
                 if ["outside", "in a dot", "a hostname", "the hostname", "the label"]
                     .iter()
                     .any(|word| reason.contains(word))

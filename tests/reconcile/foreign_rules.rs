@@ -1,4 +1,5 @@
-//! Rules of somebody else's on our hostnames, or taken for ours: none is touched, and none loses its requests.
+//! Foreign rules on our hostnames, and foreign rules with the digest or the place of ours: none is touched, and none
+//! loses its requests.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
@@ -39,8 +40,8 @@ fn paths_with_one_digest(first: &TunnelId, second: &TunnelId) -> (String, String
     unreachable!("there are fewer digests than numbers")
 }
 
-/// Somebody makes a rule whose digest is that of ours, in the same tunnel or in another one, in front of it or behind.
-/// Invariant 1 of docs/how-it-works.md.
+/// A foreign rule has the digest of ours, in the same tunnel or in another one, in front of it or behind. Invariant 1
+/// of docs/how-it-works.md.
 #[test]
 fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
     for (ours_in, theirs_in) in [(HOME, HOME), (HOME, OFFICE), (OFFICE, HOME)] {
@@ -140,9 +141,9 @@ fn services(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
     rules.map(|rule| rule.service().to_owned()).collect()
 }
 
-/// Led over, the record would take the requests of their rule along.
+/// If the record were led over, their rule would lose its requests.
 #[test]
-fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
+fn a_hostname_does_not_move_away_from_a_foreign_rule_of_it() {
     for (path, desired) in [
         ("", on("office", "", "http://web:80")),
         ("^/a$", on("office", "^/a$", "http://web:80")),
@@ -169,7 +170,7 @@ fn a_hostname_does_not_move_away_from_somebody_elses_rule_of_it() {
 
 /// The record of a wildcard serves the names below it that have none.
 #[test]
-fn a_wildcard_does_not_move_away_from_somebody_elses_rule_below_it() {
+fn a_wildcard_does_not_move_away_from_a_foreign_rule_below_it() {
     let wildcard =
         |tunnel: &str| endpoint("*.example.com", &[("tunnel-service", "http://web:80"), ("tunnel", tunnel)]);
     for (records, is_refused) in [
@@ -197,7 +198,7 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     for (their_path, label, leads_to) in [
         ("", "rule_held", OFFICE),
         ("^/x$", "rule_left_behind", OFFICE),
-        // Nobody reaches it.
+        // No visitor reaches it.
         ("", "", HOME),
     ] {
         let [(name, kind, content)] = records(leads_to);
@@ -241,7 +242,7 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
     }
 }
 
-/// Somebody serves it that way; with the object it would go.
+/// Visitors are served by it. If it were taken back, it would be deleted with the object.
 #[test]
 fn a_rule_that_a_record_leads_to_is_not_taken_back() {
     let wildcard_host = published("*.a.example.com", "http://theirs:80");

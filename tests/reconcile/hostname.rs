@@ -121,7 +121,7 @@ fn a_protected_path_that_changes_stays_until_the_application_of_the_new_one_stan
     assert_ne!(paths(&cloudflare, HOME), before);
 }
 
-/// Told as a mistake, it would not be asked for again by some registries.
+/// If it were told as a mistake, some registries would not ask for it again.
 #[test]
 fn what_is_beside_an_endpoint_that_waits_waits_as_well() {
     let mut cloudflare = with_staff();
@@ -192,7 +192,7 @@ fn a_comment_that_is_longer_than_the_zone_allows_freezes_nothing() {
     assert_eq!((cloudflare.records.len(), cloudflare.document(&tunnel_id(HOME)).rules().len()), (0, 1));
 }
 
-/// Whose the rule is, only its record could tell.
+/// Only its record could tell the rule's owner.
 #[test]
 fn a_rule_that_lost_its_record_by_hand_is_ours_if_it_stands_as_wanted_or_told_by_name() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);

@@ -83,7 +83,7 @@ pub(crate) fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     any_outer_cloudflare().prop_map(FakeCloudflare::with_inner_zone)
 }
 
-/// A Cloudflare in which the inner zone is not seen yet, though somebody may have prepared a record there.
+/// A Cloudflare in which the inner zone is not seen yet, though a record may have been prepared there.
 fn any_cloudflare_before_its_inner_zone() -> impl Strategy<Value = FakeCloudflare> {
     let prepared = prop::sample::subsequence(
         vec![("a.example.com", "MX", "mx.test"), ("x.a.example.com", "CNAME", "elsewhere.test")],
@@ -138,7 +138,7 @@ fn any_outer_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     )
 }
 
-/// The option that endpoints have of themselves is among them.
+/// The option that some endpoints set themselves is among them.
 fn any_defaults() -> impl Strategy<Value = OriginRequest> {
     let defaults = [
         (OriginOption::ConnectTimeout, "5s"),
@@ -155,7 +155,7 @@ fn any_registry() -> impl Strategy<Value = Registry> {
     prop::sample::select(vec![Registry::Noop, TXT, TXT_BELOW, old])
 }
 
-/// A Cloudflare in which somebody else has stamps too.
+/// A Cloudflare in which another owner has stamps too.
 fn any_adopting_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
     let stamps = prop::collection::vec((0..16_usize, any::<bool>()), 0..3);
     let modes = prop::sample::select(vec!["tunnel", "owner=other", "all"]);
@@ -195,7 +195,7 @@ fn only_what_the_mode_allows_changed(
             Heritage::parse(&record.content).is_some_and(|heritage| adopt.owners.contains(&heritage.owner))
         };
         let may_change = match (&*record.kind, &stamp) {
-            // Which hostname it is about only its name could tell.
+            // Only the name of a TXT record tells its hostname.
             ("TXT", _) => is_anothers(record),
             (kind, _) if !asked_for(&record.name) || !["A", "CNAME"].contains(&kind) => false,
             _ if adopt.all => true,
@@ -206,7 +206,7 @@ fn only_what_the_mode_allows_changed(
         let now = after.records.iter().find(|now| now.id == record.id);
         match now {
             Some(_) if may_change => {}
-            // With nobody asking for it any more, it is withdrawn like everything of ours.
+            // What no endpoint asks for any more is withdrawn like everything of ours.
             None if may_change => {}
             now => prop_assert_eq!(now, Some(record)),
         }
@@ -295,7 +295,7 @@ proptest! {
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
                 refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),
-                "{:?} is asked for without end and nobody says why", endpoint
+                "{:?} is asked for without end and no refusal says why", endpoint
             );
         }
     }
@@ -359,7 +359,7 @@ proptest! {
         let written = cloudflare.writes;
         let plan = cloudflare.run_loop(&desired, usize::MAX);
         prop_assert_eq!(cloudflare.writes, written, "a further loop wrote {:?}", plan);
-        prop_assert_eq!(in_the_outer_zone(&cloudflare), led_to, "what leads nobody any more is left alone");
+        prop_assert_eq!(in_the_outer_zone(&cloudflare), led_to, "what leads no visitor any more is left alone");
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn target(id: &str) -> String {
     tunnel_id(id).hostname()
 }
 
-/// A Cloudflare with these endpoints published, after somebody was at it.
+/// A Cloudflare with these endpoints published, and then edited by hand.
 fn published_then(endpoints: &[Endpoint], edit: impl FnOnce(&mut FakeCloudflare)) -> FakeCloudflare {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(endpoints, usize::MAX);
@@ -57,7 +57,7 @@ fn published_then(endpoints: &[Endpoint], edit: impl FnOnce(&mut FakeCloudflare)
 }
 
 #[test]
-fn what_is_ours_is_ours_until_somebody_changes_it() {
+fn what_is_ours_is_ours_until_it_is_changed_by_hand() {
     let web = || [published("a.example.com", &[("tunnel-service", "http://web:80")])];
     let comment = |cloudflare: &FakeCloudflare| cloudflare.records[0].comment.to_string();
     for (label, cloudflare, expected) in [
@@ -92,7 +92,7 @@ fn what_is_ours_is_ours_until_somebody_changes_it() {
             "a.example.com - http://web:80 home default drift [proxied]",
         ),
         (
-            "behind a wildcard of somebody else's",
+            "behind a foreign wildcard",
             published_then(&web(), |cloudflare| {
                 let ours = r#"{"hostname":"a.example.com","service":"http://web:80"}"#;
                 let rules = [rule("*.example.com", ""), ours.to_owned()];
@@ -136,7 +136,7 @@ fn what_is_ours_is_ours_until_somebody_changes_it() {
             "a.example.com - http://web:80 home - foreign",
         ),
     ] {
-        // A wildcard of somebody else's is a line of its own.
+        // A foreign wildcard is a line of its own.
         let lines = lines(&cloudflare);
         let ours: Vec<&str> =
             lines.iter().map(String::as_str).filter(|line| line.starts_with("a.")).collect();
@@ -282,7 +282,7 @@ fn what_the_filter_leaves_out_is_not_listed() {
 
 /// cloudflared compares host and rule byte by byte, so it is the rule of another name.
 #[test]
-fn a_rule_with_a_trailing_dot_is_nobodys_of_the_name_without_it() {
+fn a_rule_with_a_trailing_dot_is_no_rule_of_the_name_without_it() {
     let mut cloudflare =
         FakeCloudflare::new(&[rule("a.example.com.", "^/theirs$"), rule("a.example.com.", "")], &[]);
     cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);
@@ -298,7 +298,7 @@ fn a_rule_with_a_trailing_dot_is_nobodys_of_the_name_without_it() {
 }
 
 #[test]
-fn a_rule_that_cloudflared_cannot_read_is_nobodys() {
+fn a_rule_that_cloudflared_cannot_read_is_not_ours() {
     let unreadable = r#"{"hostname":"a.example.com","path":5,"service":"http://theirs:80"}"#.to_owned();
     let mut cloudflare = FakeCloudflare::new(&[unreadable], &[]);
     cloudflare.run_loop(&[published("a.example.com", &[("tunnel-service", "http://web:80")])], usize::MAX);

@@ -1,4 +1,4 @@
-//! Deletions of so many hostnames in one request that nobody can have meant it, on plans alone.
+//! Deletions of so many hostnames in one request that they must be a mistake, on plans alone.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -99,7 +99,7 @@ fn a_rename_of_everything_is_withheld_in_every_loop() {
     }
 }
 
-/// Else the first preview that comes and goes would let everything go that waits.
+/// Otherwise the first preview that comes and goes would let everything go that waits.
 #[test]
 fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {
     let preview = hosts("preview.example.com", 0..1);
@@ -165,7 +165,7 @@ fn young_hostnames_go_in_any_number_while_more_older_ones_stay() {
     assert_eq!(standing(&cloudflare, "preview.example.com"), 0);
 }
 
-/// Visitors are led into the zone inside, so they are published no more, whoever wants them.
+/// Visitors are led into the inner zone, so these hostnames are not published any more, whichever object asks for them.
 #[test]
 fn hostnames_of_a_zone_out_of_sight_excuse_no_mass_deletion() {
     let inside = hosts(INNER_ZONE, 0..30);
@@ -175,7 +175,7 @@ fn hostnames_of_a_zone_out_of_sight_excuse_no_mass_deletion() {
     assert_eq!(withheld(&run(&mut cloudflare, &inside)), LIMIT + 1);
 }
 
-/// What another domain filter was for is no part of all.
+/// Hostnames that the domain filter leaves out do not count as published.
 #[test]
 fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -184,7 +184,7 @@ fn hostnames_outside_the_domain_filter_excuse_no_mass_deletion() {
     assert_eq!(withheld(&run(&mut cloudflare, &[])), LIMIT + 1);
 }
 
-/// Nor are the records of somebody else, however many and however old.
+/// Foreign records do not count either, however many and however old.
 #[test]
 fn foreign_records_excuse_no_mass_deletion() {
     let names: Vec<String> = (0..50).map(|number| format!("theirs{number}.example.com")).collect();
@@ -228,7 +228,7 @@ fn with_the_guard_the_hostnames_of_many_small_namespaces_go_unless_nothing_would
     }
 }
 
-/// Else a namespace that deletes as many as it likes keeps the others from ever withdrawing anything.
+/// Otherwise a namespace that deletes as many as it likes would keep the others from ever withdrawing anything.
 #[test]
 fn with_the_guard_the_mass_of_one_namespace_withholds_nothing_of_another() {
     let small = of_small_namespaces(0..2);
@@ -246,7 +246,7 @@ fn with_the_guard_the_mass_of_one_namespace_withholds_nothing_of_another() {
     }
 }
 
-/// Nothing of them says that they are old or young, so they are taken for whatever withholds more.
+/// Nothing says whether they are old or young, so they are taken for whatever withholds more.
 #[test]
 fn records_without_a_readable_date_are_withheld_and_excuse_none() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -255,12 +255,12 @@ fn records_without_a_readable_date_are_withheld_and_excuse_none() {
         record.created_unix_seconds = None;
     }
     let mut undated = cloudflare.clone();
-    assert_eq!(withheld(&run(&mut undated, &hosts(OLD, 0..34))), 6, "who stays may be younger");
+    assert_eq!(withheld(&run(&mut undated, &hosts(OLD, 0..34))), 6, "hostnames that stay may be younger");
     for record in &mut cloudflare.records[..20] {
         record.created_unix_seconds = Some(1);
     }
     let plan = run(&mut cloudflare, &hosts(OLD, 0..30));
-    assert_eq!(withheld(&plan), 10, "who goes may be older");
+    assert_eq!(withheld(&plan), 10, "hostnames that go may be older");
 }
 
 /// Its hostnames stay.

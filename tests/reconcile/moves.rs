@@ -287,8 +287,8 @@ fn hostnames() -> Vec<Vec<Wish>> {
     both.filter(|wishes: &Vec<Wish>| !wishes.is_empty()).collect()
 }
 
-/// Invariant 7 of docs/how-it-works.md, over every small move: no visitor who is served before and after is lost, none who
-/// needs a login before and after is let in without, and each ends.
+/// Invariant 7 of docs/how-it-works.md, over every small move: no visitor that is served before and after is lost, none
+/// that needs a login before and after is let in without one, and each move ends.
 #[test]
 fn no_visitor_is_lost_or_let_in_by_a_move_whatever_its_age_its_paths_and_its_faults() {
     let (mut wrong, mut played, mut moved) = (Vec::new(), 0, 0);

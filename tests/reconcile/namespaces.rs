@@ -89,7 +89,7 @@ fn a_hostname_of_one_namespace_is_not_taken_by_another() {
     }
 }
 
-/// The comment of a Free zone holds 100 bytes; what says whose the hostname is goes last, that is never.
+/// The comment of a Free zone holds 100 bytes. The field with the namespace never gives way to other fields.
 #[test]
 fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     let long = format!("ingress/shop/{}", "w".repeat(63));
@@ -135,8 +135,8 @@ fn of_two_namespaces_in_one_request_the_smaller_resource_gets_a_free_hostname() 
     assert_eq!(services(&cloudflare), [rule("^/shop$", "http://web.shop.svc:80")]);
 }
 
-/// Published before, a hostname is its object's where the stamp names it, else whoever comes first and asks for one of
-/// its paths.
+/// A hostname that was published before belongs to the namespace of the object that its stamp names, or else to that of
+/// the services of its rules.
 #[test]
 fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let shop = |path: &str, service: &str| of("ingress/shop/web", path, service);
@@ -215,7 +215,8 @@ fn switched_on_later_the_guard_freezes_no_hostname_whose_comment_is_full() {
     }
 }
 
-/// Nothing new comes without the namespace, and nothing takes it off again: else a full comment would free the hostname.
+/// Nothing new comes without the namespace, and nothing takes it off again: otherwise a full comment would free the
+/// hostname.
 #[test]
 fn a_comment_that_is_filled_lets_go_of_no_namespace() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -420,9 +421,9 @@ fn a_hostname_of_two_namespaces_changes_once_its_comment_names_one() {
     assert_eq!(notes(&cloudflare), [""; 0]);
 }
 
-/// Of answers alone nobody can tell whose they are.
+/// Rules that only answer with a status do not tell the namespace that they are of.
 #[test]
-fn a_hostname_without_a_service_of_a_namespace_is_nobodys_until_its_comment_names_one() {
+fn a_hostname_without_a_service_of_a_namespace_has_none_until_its_comment_names_one() {
     let desired = |code: u16| {
         [
             of("ingress/shop/a", "^/a$", &format!("http_status:{code}")),

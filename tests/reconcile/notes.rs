@@ -25,7 +25,7 @@ fn a_name_two_labels_below_its_zone_is_told_of_once() {
     let names: Vec<&str> = told.iter().map(|(hostname, _)| &**hostname).collect();
     assert_eq!(names, ["b.a.example.com", "c.b.a.example.com"]);
     assert!(told[0].1.contains("covers \"example.com\" and one label below it"), "{told:?}");
-    // Only where the record is made: nobody is told the same at each change.
+    // Only where the record is made: the note does not come again at each change.
     let changed = desired.map(|Endpoint { dns_name, .. }| published(&dns_name, "http://new:80"));
     assert_eq!(notes(&cloudflare.run_loop(&changed, usize::MAX)), []);
 }

@@ -1,4 +1,4 @@
-//! Who owns a record or a rule where that is not plain, on plans alone.
+//! The owner of a record or a rule where that is not plain, on plans alone.
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
@@ -21,7 +21,7 @@ fn deletion(set_identifier: &str) -> Changes {
     Changes { delete: vec![delete], ..Changes::default() }
 }
 
-/// Somebody copies the comment of one of our records onto a record that a CNAME may stand beside.
+/// The comment of one of our records is copied onto a record that a CNAME may stand beside.
 #[test]
 fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
     for kind in ["TXT", "MX", "CAA"] {
@@ -77,7 +77,8 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
     assert!(plan.is_empty(), "{plan:?}");
 }
 
-/// Two new paths that share a digest: with one stamped for both, nobody could tell whose the second rule is.
+/// Two new paths that share a digest: if one digest were stamped for both, it would not tell whether the second rule is
+/// ours.
 #[test]
 fn of_two_new_paths_with_one_digest_the_second_is_refused() {
     let (first, second) = paths_with_one_digest(&tunnel_id(HOME));
@@ -134,7 +135,7 @@ fn an_option_that_no_rule_may_hold_is_refused_before_any_rule_is_planned() {
     }
 }
 
-/// A hostname has one record: led over, it would take the requests of the path that cannot follow with it.
+/// A hostname has one record. If it were led over, the path that cannot follow would lose its requests.
 #[test]
 fn a_hostname_does_not_move_away_from_a_path_that_cannot_follow() {
     let on = |tunnel: &str, path: &str| {
@@ -240,7 +241,7 @@ fn the_stamp_names_the_object_while_all_rules_come_from_it() {
     }
 }
 
-/// What an operator is told to paste must not hand over a rule that somebody else has on the hostname.
+/// The comment that an operator is told to paste must not claim a foreign rule on the hostname.
 #[test]
 fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
     let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#;
@@ -281,7 +282,7 @@ fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
     assert_eq!((plan.refusals, cloudflare.shown().len()), (Vec::new(), 2));
 }
 
-/// Somebody made two addresses of our record: ExternalDNS is shown one endpoint of each name and type.
+/// Our record was replaced by two addresses by hand: ExternalDNS is shown one endpoint of each name and type.
 #[test]
 fn a_hostname_with_two_records_is_shown_once() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);

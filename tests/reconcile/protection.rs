@@ -77,7 +77,7 @@ fn locked(cloudflare: &FakeCloudflare) -> Vec<String> {
     locked.map(|rule| format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())).collect()
 }
 
-/// Of somebody else, who lets staff in.
+/// A foreign application that lets staff in.
 fn foreign(name: &str, destinations: &[&str]) -> Application {
     application(name, destinations, Decision::Allow)
 }
@@ -202,7 +202,7 @@ fn a_record_alone_without_an_application_opens_nothing_in_silence() {
     }
 }
 
-/// A2 of the findings: the tunnel was made anew, or its document emptied.
+/// The tunnel was made anew, or its document emptied.
 #[test]
 fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     let mut cloudflare = cloudflare();
@@ -217,7 +217,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     assert_eq!((locked(&cloudflare), names(&cloudflare)), (vec![NAME.to_owned()], vec![NAME]));
 }
 
-/// D4 of the findings: the rule refuses every visitor, and without the mark a new process would not read Access.
+/// The rule refuses every visitor, and without the mark a new process would not read Access.
 #[test]
 fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     let mut cloudflare = cloudflare();
@@ -270,7 +270,7 @@ fn what_the_namespace_guard_refuses_protects_nothing_and_opens_nothing() {
     assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![NAME], vec![NAME.to_owned()]));
 }
 
-/// A11 of the findings: a half would be a hostname that is offline.
+/// If only one of check and application were taken off, the hostname would be offline.
 #[test]
 fn nothing_is_opened_while_access_cannot_be_read_and_everything_else_goes_on() {
     for (protected, is_lasting) in

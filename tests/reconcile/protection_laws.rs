@@ -189,10 +189,10 @@ fn happen(event: Event, cloudflare: &mut FakeCloudflare, desired: &mut Vec<Endpo
     }
 }
 
-/// What somebody without a login gets.
+/// What a visitor without a login gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Visit {
-    /// Nobody is there.
+    /// Nothing answers.
     Nothing,
     Refused,
     /// By the rule of this hostname and path, or by something past the tunnels.
@@ -365,7 +365,7 @@ proptest! {
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             prop_assert!(
                 plan.refusals.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name),
-                "{:?} is asked for without end and nobody says why; {:?}", endpoint, cloudflare.shown()
+                "{:?} is asked for without end and no refusal says why; {:?}", endpoint, cloudflare.shown()
             );
         }
     }

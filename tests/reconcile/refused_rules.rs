@@ -38,7 +38,7 @@ fn refused(plan: &Plan, service: &str) -> Earlier {
     Earlier { held: works.map(|work| (work, reason.clone())).collect(), ..Earlier::default() }
 }
 
-/// Else the other rule would take the requests of the refused one.
+/// Otherwise the other rule would take the requests of the refused one.
 #[test]
 fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wait() {
     let cloudflare = FakeCloudflare::new(&[], &[]);

@@ -77,7 +77,8 @@ fn the_object_in_the_stamp_wins_whatever_it_asks_for() {
     }
 }
 
-/// A redirect route beside an app, or an app behind the proxy that asks for its login. In doubt nothing is published.
+/// A redirect route beside an app, or an app behind the proxy that asks for its login. If the mistake of an object is
+/// in its login, nothing is published.
 #[test]
 fn a_free_place_goes_to_the_object_that_asks_for_a_login_and_then_to_the_one_that_names_its_service() {
     let (a, b) = ("ingress/shop/a", "ingress/shop/b");

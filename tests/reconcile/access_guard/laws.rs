@@ -98,7 +98,7 @@ proptest! {
         let asked_for = changes.create.iter().chain(&changes.update_new).chain(&changes.delete);
         for endpoint in asked_for.filter(|endpoint| endpoint.record_type != "TXT") {
             let is_told = refused.iter().any(|refusal| *refusal.hostname == *endpoint.dns_name);
-            prop_assert!(is_told, "{:?} is asked for without end and nobody says why", endpoint);
+            prop_assert!(is_told, "{:?} is asked for without end and no refusal says why", endpoint);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The heritage in ExternalDNS's TXT records says whose a hostname is, and goes with what is taken over.
+//! The heritage in ExternalDNS's TXT records names the owner of a hostname, and is deleted with what is taken over.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
@@ -28,7 +28,7 @@ fn the_rule_of_a_record_with_heritage_needs_a_mode_of_its_own() {
             matches!(&plan.refusals[..], [one] if matches!(one.reason, Reason::RuleHeld { .. })),
             "{plan:?}"
         );
-        assert_eq!(alone, before, "nothing is taken over that nobody can be served with");
+        assert_eq!(alone, before, "no record is taken over whose rule is refused");
 
         let mut both = holding(service).adopting(&value.split(',').collect::<Vec<_>>());
         settle(&mut both, &desired());

@@ -78,7 +78,7 @@ fn a_record_without_a_rule_is_taken_over_as_it_is() {
         settle(&mut cloudflare, &record_only);
         assert_eq!(cloudflare.records[0].comment.split(' ').next_back(), Some("rules=-"));
         assert!(cloudflare.records[0].proxied);
-        assert_eq!(cloudflare.documents, before.documents, "nobody asked for the rule");
+        assert_eq!(cloudflare.documents, before.documents, "no endpoint asked for the rule");
     }
 }
 
@@ -136,7 +136,7 @@ fn what_another_owners_stamp_claims_is_ours_with_it() {
         "{}",
         cloudflare.records[0].comment
     );
-    // What of it nobody asks for is withdrawn like any other rule of ours.
+    // Rules of it that no endpoint asks for are withdrawn like any other rule of ours.
     settle(&mut cloudflare, &desired());
     assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 2, "the rule and the catch-all");
 }
@@ -151,7 +151,7 @@ fn a_long_comment_is_cut_and_never_a_reason_to_refuse() {
     assert!(comment.contains(" | üüü"), "{comment}");
 }
 
-/// On a hostname of ours somebody made a rule by hand, and now it is asked for.
+/// A rule was made by hand on a hostname of ours, and now an endpoint asks for it.
 #[test]
 fn a_foreign_rule_on_a_hostname_of_ours_is_taken_over_too() {
     let theirs = r#"{"hostname":"a.example.com","path":"^/theirs$","service":"http://theirs:81"}"#.to_owned();

@@ -38,7 +38,7 @@ fn the_application_comes_before_its_rule_and_the_word_that_opens_takes_it_after_
     assert_rest(&cloudflare, &[at(NAME, "", "")]);
 }
 
-/// A1 of the findings: the wildcard leads to the same backend. A record alone is published for the whole hostname.
+/// The wildcard leads to the same backend. A record alone is published for the whole hostname.
 #[test]
 fn the_application_of_a_withdrawn_place_stays_in_front_of_what_answers_there_now() {
     let wildcard = || at("*.example.com", "", "");
@@ -213,7 +213,7 @@ fn no_application_of_an_object_is_made_where_one_of_its_rules_is_refused() {
 }
 
 #[test]
-fn somebody_elses_application_over_the_place_is_told_by_name() {
+fn a_foreign_application_over_the_place_is_told_by_name() {
     let mut cloudflare = cloudflare();
     cloudflare.applications_mut().push(foreign("theirs", &["APP.example.com"]));
     let plan = settle(&mut cloudflare, &[at(NAME, "", "staff")]);
@@ -239,8 +239,7 @@ fn an_application_with_a_destination_beyond_its_place_neither_goes_nor_is_opened
     }
 }
 
-/// Cloudflare's list may show it later, and a second one would be made. A8 of the findings: what is not read is not
-/// absent.
+/// Cloudflare's list may show it later, and a second one would be made. Policies that were not read are not absent.
 #[test]
 fn an_application_is_not_made_where_one_was_asked_for_a_moment_ago_or_policies_were_not_read() {
     type Edit = fn(&mut AccessSnapshot);

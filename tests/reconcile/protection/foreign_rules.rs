@@ -108,9 +108,9 @@ fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
     }
 }
 
-/// Visitors of ours, which is open already, get no token for it.
+/// Visitors of our rule, which is open already, have no token that the foreign rule's check would take.
 #[test]
-fn a_foreign_rule_in_a_tunnel_that_nobody_is_led_to_closes_nothing() {
+fn a_foreign_rule_in_a_tunnel_that_no_visitor_is_led_to_closes_nothing() {
     let mut cloudflare = cloudflare();
     run(&mut cloudflare, &[in_tunnel(at(NAME, "", ""), "office")]);
     cloudflare.edit_rules(HOME, |rules| *rules = vec![CHECKED.to_owned()]);

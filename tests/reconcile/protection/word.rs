@@ -195,7 +195,7 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
 
 /// A hand made it let visitors past, or stand elsewhere. `records` would show it without end.
 #[test]
-fn the_word_takes_an_application_of_its_place_that_asks_nobody_for_a_login() {
+fn the_word_takes_an_application_of_its_place_that_asks_no_visitor_for_a_login() {
     let let_past = |one: &mut Application| one.policies = Some(vec![attached("public", Decision::Bypass)]);
     let cleared = |one: &mut Application| one.destinations.clear();
     for edit in [let_past, cleared as fn(&mut Application)] {
