@@ -126,9 +126,9 @@ impl Cloudflare {
         &self.zone(zone).records
     }
 
-    /// Adds a record as somebody else would, under all of Cloudflare's rules, and says its id. The JSON is that of
-    /// `POST /zones/{id}/dns_records`, where `ttl` may be left out; `meta` is taken over (`{"read_only": true}`
-    /// makes a record of Cloudflare's own).
+    /// Adds a record as another client would, under all of Cloudflare's rules, and says its id. The JSON is that of
+    /// `POST /zones/{id}/dns_records`, where `ttl` may be left out; `meta` is taken over (`{"read_only": true}` makes a
+    /// record of Cloudflare's own).
     ///
     /// # Errors
     /// What Cloudflare would refuse.
@@ -155,7 +155,7 @@ impl Cloudflare {
         })
     }
 
-    /// Changes the named fields of a record as somebody else would.
+    /// Changes the named fields of a record as another client would.
     ///
     /// # Errors
     /// What Cloudflare would refuse.
@@ -163,7 +163,7 @@ impl Cloudflare {
         self.change_records(zone, |editor| editor.patch(id, fields)).map(|_| ())
     }
 
-    /// Deletes a record as somebody else would.
+    /// Deletes a record as another client would.
     ///
     /// # Errors
     /// What Cloudflare would refuse.
@@ -224,7 +224,7 @@ impl Cloudflare {
         place.and_then(|place| self.tunnels.get_mut(place)).expect("the tunnel exists")
     }
 
-    /// A deleted tunnel has freed its name: that is the live one's, where there is one.
+    /// A deleted tunnel has freed its name, so the name means the live tunnel where there is one.
     fn place_of_tunnel(&self, tunnel: &str) -> Option<usize> {
         let find = |test: &dyn Fn(&Tunnel) -> bool| self.tunnels.iter().position(test);
         find(&|held| held.id == tunnel)
@@ -232,7 +232,7 @@ impl Cloudflare {
             .or_else(|| find(&|held| held.name == tunnel))
     }
 
-    /// Replaces a tunnel's configuration as somebody else's PUT would: checked by cloudflared's rules, the version
+    /// Replaces a tunnel's configuration as another client's PUT would: checked by cloudflared's rules, the version
     /// goes up by one. `config` is the text of the document itself, not of the PUT's body.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl Cloudflare {
         self.tokens.iter_mut().find(|token| token.value == value).expect("the token exists")
     }
 
-    /// What a visitor of `https://host/path` gets who has no login and meets the tunnel's first connector.
+    /// What a visitor of `https://host/path` gets that has no login and meets the tunnel's first connector.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
         self.visit_as(Visitor::WithoutLogin, host, path)
     }

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::tunnel::Lane;
 use crate::watch::{Watch, Watched};
 
-/// What is under way, and who looks.
+/// What is under way, and the visitors that look.
 #[derive(Debug, Default)]
 pub(crate) struct Edge {
     records_delay: Duration,

@@ -255,7 +255,7 @@ impl Fault {
     }
 }
 
-/// An edit by somebody else.
+/// An edit by another client or person.
 pub(crate) type Edit = Box<dyn FnOnce(&mut Cloudflare) + Send>;
 
 /// What another client does.
@@ -312,8 +312,8 @@ impl Faults {
         self.armed.push(Armed { matcher, when, effect });
     }
 
-    /// Counts a call, and hands out what is due at it; `can_act` says at which a fault counts that depends on what its client knows. Of several faults the one armed first acts; the others are
-    /// spent too.
+    /// Counts a call, and hands out what is due at it; `can_act` says at which calls a fault counts that depends on
+    /// what its client knows. Of several faults the one armed first acts; the others are spent too.
     pub(crate) fn due(
         &mut self,
         method: &str,

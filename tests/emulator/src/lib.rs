@@ -24,13 +24,13 @@
 //! ```
 //!
 //! It enforces Cloudflare's rules: permissions, paging, record types and conflicts, quotas, batch transactions,
-//! what cloudflared accepts as a configuration, the rate limit, Access before hostnames and cloudflared's check of it. It can be told to fail in every way at any call, to
-//! let somebody else write in between, and to have [`Whims`]. What is written may take its time to the visitors, who may
-//! be watched all along. Configurations are kept as the text they were sent as.
-//! A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts one with its run token;
-//! [`Emulator::secrets`] says what no output of a client may hold.
-//! What is emulated here was never compared with the live API; error codes inside a 1004, 1001 for tunnels, and
-//! much of Access are by analogy, as their modules say.
+//! what cloudflared accepts as a configuration, the rate limit, Access before hostnames and cloudflared's check of it.
+//! It can be told to fail in every way at any call, to let another client write in between, and to have [`Whims`]. What
+//! is written may take its time to the visitors, which may be watched all along. Configurations are kept as the text
+//! they were sent as. A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts
+//! one with its run token; [`Emulator::secrets`] says what no output of a client may hold. What is emulated here was
+//! never compared with the live API; error codes inside a 1004, 1001 for tunnels, and much of Access are by analogy, as
+//! their modules say.
 //!
 //! Tests in other languages drive the binary over HTTP: see [`control`].
 
@@ -240,7 +240,7 @@ impl Emulator {
         self.edit(|cloudflare| cloudflare.applications().to_vec())
     }
 
-    /// What a visitor of `https://host/path` gets who has no login.
+    /// What a visitor of `https://host/path` gets that has no login.
     pub fn visit(&self, host: &str, path: &str) -> Visit {
         self.edit(|cloudflare| cloudflare.visit(host, path))
     }
@@ -304,7 +304,7 @@ impl Emulator {
         self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::RunBefore(client, Box::new(run)));
     }
 
-    /// Runs somebody else's edit right before the n-th matching call (from 1) is done.
+    /// Runs an edit by hand right before the n-th matching call (from 1) is done.
     pub fn edit_before(
         &self,
         matcher: Matcher,
@@ -314,7 +314,7 @@ impl Emulator {
         self.shared.lock().faults.arm(matcher, When::Nth(nth), Effect::EditBefore(Box::new(edit)));
     }
 
-    /// Runs somebody else's edit right after the n-th matching call (from 1) was done, before it is answered.
+    /// Runs an edit by hand right after the n-th matching call (from 1) was done, before it is answered.
     pub fn edit_after(
         &self,
         matcher: Matcher,
@@ -355,7 +355,8 @@ impl Emulator {
         self.edit(|cloudflare| cloudflare.advance_clock(by));
     }
 
-    /// Lets Cloudflare's time pass from now on only where it is put ahead. [`Fault::Delay`] does that too: nobody waits.
+    /// Lets Cloudflare's time pass from now on only where it is put ahead. [`Fault::Delay`] puts it ahead too, and
+    /// takes no real time.
     pub fn stop_clock(&self) {
         self.edit(|cloudflare| cloudflare.clock.stop());
     }
@@ -370,7 +371,7 @@ impl Emulator {
         self.edit(|cloudflare| cloudflare.call_as(client));
     }
 
-    /// Cloudflare's time, for who is to go by it.
+    /// Cloudflare's time, for a client that is to go by it.
     pub fn time(&self) -> Time {
         Time { shared: Arc::clone(&self.shared) }
     }

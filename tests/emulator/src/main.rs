@@ -13,8 +13,8 @@ const HELP: &str = "\
 Usage: cloudflare-emulator [--listen <address:port>] [--without-tunnels]
 
 A stateful Cloudflare API on loopback. It starts with a small account: the zones example.com (Free) and example.org
-(Pro), the tunnel `shop` that was never configured and the tunnel `handmade` with rules and a record of somebody
-else's. One line of JSON on stdout says where and what: base_url, control_url, token, account_id, and the lists
+(Pro), the tunnel `shop` that was never configured and the tunnel `handmade` with rules and a record made by
+hand. One line of JSON on stdout says where and what: base_url, control_url, token, account_id, and the lists
 tunnels and zones of id and name. It serves until it is killed.
 
   --listen <address:port>  where to listen; 127.0.0.1:0 (any free port) unless said

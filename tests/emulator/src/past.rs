@@ -1,7 +1,8 @@
 //! What was there some writes ago, for answers that are old: see [`Fault::Old`].
 //!
-//! Cloudflare promises of none of its reads that it shows the last write. Met are lists of applications that leave a new
-//! one out for half a minute. That other reads can be old too is by analogy, and the side that is worse for a client.
+//! Cloudflare promises of none of its reads that it shows the last write. Lists of applications were met that leave a
+//! new one out for half a minute. That other reads can be old too is by analogy, and the side that is worse for a
+//! client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -71,14 +72,14 @@ pub(crate) enum State {
     Applications(Box<Access>),
 }
 
-/// The states of each thing before each of its writes, and who knows of which.
+/// The states of each thing before each of its writes, and the states that each client knows of.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     /// Oldest first. The number of the present one is how many there are.
     states: BTreeMap<Thing, Vec<State>>,
     /// The ids of the records that each write of a zone changed or deleted, by the number of the state that it left.
     changed: BTreeMap<(Thing, usize), BTreeSet<String>>,
-    /// Whose calls come now.
+    /// The client whose calls come now.
     client: u64,
     told: BTreeMap<(u64, Thing), Told>,
 }
@@ -148,18 +149,18 @@ impl Past {
         let (Fault::Known(inner) | Fault::Unknown(inner)) = fault else { return true };
         let Some(thing) = Thing::of(path) else { return false };
         let present = self.present(&thing);
-        let is_for_who_knows = matches!(fault, Fault::Known(_));
+        let is_for_informed = matches!(fault, Fault::Known(_));
         match &**inner {
             Fault::Old { writes } => {
                 let number = present.saturating_sub(*writes);
-                number < present && self.is_known_old(&thing, number, now) == is_for_who_knows
+                number < present && self.is_known_old(&thing, number, now) == is_for_informed
             }
             Fault::Says { member, value: _ } if member == "config" => {
                 let Told { newest, read, written: _ } = self.told(&thing);
                 let is_recent = newest.is_some_and(|(_, at)| now < at + VERSION_REMEMBERED);
-                (read == Some(present) && is_recent) == is_for_who_knows
+                (read == Some(present) && is_recent) == is_for_informed
             }
-            _ => is_for_who_knows,
+            _ => is_for_informed,
         }
     }
 
@@ -200,13 +201,13 @@ impl Cloudflare {
         self.past.get_or_insert_default();
     }
 
-    /// Whose calls are made now.
+    /// The client whose calls are made now.
     pub(crate) fn client(&self) -> u64 {
         self.past.as_ref().map_or(0, |past| past.client)
     }
 
     /// The calls from now on are those of another client, or of one that was there before: what each was told decides where
-    /// [`Fault::Known`] acts. A process that begins anew is another one. Says whose they were before.
+    /// [`Fault::Known`] acts. A process that begins anew is another one. Says which client it was before.
     pub fn call_as(&mut self, client: u64) -> u64 {
         self.past.as_mut().map_or(0, |past| mem::replace(&mut past.client, client))
     }

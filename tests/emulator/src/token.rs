@@ -55,7 +55,7 @@ pub enum TokenStatus {
     Expired,
 }
 
-/// Who a token belongs to, which decides the endpoint that verifies it.
+/// The owner of a token, which decides the endpoint that verifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenOwner {
     /// A user: `/user/tokens/verify`.
@@ -84,7 +84,7 @@ pub struct Token {
     pub status: TokenStatus,
     /// Its last moment, as RFC 3339 writes it; shown when it is verified, and `status` alone says whether it is past.
     pub expires_on: Option<String>,
-    /// Whose it is.
+    /// Its owner.
     pub owner: TokenOwner,
 }
 

@@ -21,7 +21,7 @@ use crate::cloudflare::Cloudflare;
 use crate::http::Request;
 use crate::page::{Page, number};
 
-/// Who keeps a tunnel's configuration.
+/// The place that keeps a tunnel's configuration.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigSource {
@@ -47,7 +47,7 @@ pub struct NewTunnel {
     pub name: String,
     /// The account, by id; `None` for the first one.
     pub account: Option<String>,
-    /// Who keeps its configuration.
+    /// The place that keeps its configuration.
     pub config_source: ConfigSource,
     /// How it answers until it is configured.
     pub unconfigured: Unconfigured,
@@ -75,7 +75,7 @@ pub struct Tunnel {
     pub name: String,
     /// The account it belongs to, by id.
     pub account: String,
-    /// Who keeps its configuration.
+    /// The place that keeps its configuration.
     pub config_source: ConfigSource,
     /// How it answers until it is configured.
     pub unconfigured: Unconfigured,
@@ -94,7 +94,7 @@ pub struct Tunnel {
     /// What is in force at each connector. The last lane is also that of all further ones.
     pub(crate) lanes: Vec<Lane>,
     secret: Secret,
-    /// Those that other secrets took the place of, oldest first.
+    /// The secrets that were replaced by others, oldest first.
     former_secrets: Vec<Secret>,
     /// How many more lists leave the tunnel out.
     unlisted_calls: usize,

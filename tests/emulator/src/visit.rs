@@ -56,7 +56,7 @@ pub enum Visit {
 }
 
 impl Visit {
-    /// Whether somebody answers in person: a rule whose service is no mere error status, or whatever stands elsewhere.
+    /// Whether a service answers: that of a rule, if it is no mere error status, or whatever stands elsewhere.
     pub fn is_served(&self) -> bool {
         match self {
             Self::Served { rule, service, .. } => {
@@ -128,7 +128,7 @@ impl fmt::Display for Visit {
     }
 }
 
-/// Follows a visitor of `https://host/path`, who meets the tunnel's first connector.
+/// Follows a visitor of `https://host/path` that meets the tunnel's first connector.
 pub(crate) fn visit(cloudflare: &Cloudflare, visitor: Visitor, host: &str, path: &str) -> Visit {
     visits(cloudflare, visitor, host, path).into_iter().next().unwrap_or(Visit::NoTunnel)
 }

@@ -1,4 +1,4 @@
-//! Visitors who never stop asking: what they get from one change at the edge to the next.
+//! Visitors that never stop asking: what they get from one change at the edge to the next.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct VisitChange {
 pub struct Watched {
     /// As it was asked for.
     pub url: String,
-    /// Who asked.
+    /// The visitor that asked.
     pub visitor: Visitor,
     /// Without a gap, the oldest first; two that follow each other differ.
     pub changes: Vec<VisitChange>,

@@ -1,9 +1,9 @@
 //! What a destination covers: a hostname with stars and a path with stars.
 //!
 //! As Cloudflare's documents say: a star stands for one label or a part of one, in a path for anything; nothing is
-//! inherited from a less specific application. Not known, and so decided against whoever relies on it: letter case and
-//! percent signs of a path are taken as they are. Whether `host/alpha` covers `host/alpha/x` is documented and was
-//! contradicted: [`Whims`](crate::Whims) decides.
+//! inherited from a less specific application. Not known, and so decided against a client that relies on it: letter
+//! case and percent signs of a path are taken as they are. Whether `host/alpha` covers `host/alpha/x` is documented and
+//! was contradicted: [`Whims`](crate::Whims) decides.
 
 /// Longest text of a destination, from Cloudflare's list of limits.
 const LENGTH_LIMIT: usize = 63;

@@ -116,7 +116,7 @@ impl Cloudflare {
         self.application(application).policies(&self.access).collect()
     }
 
-    /// Adds an application to the first account as somebody else's POST would, and says its id. It is listed at once.
+    /// Adds an application to the first account as another client's POST would, and says its id. It is listed at once.
     ///
     /// # Errors
     /// What Cloudflare would refuse.
@@ -134,7 +134,7 @@ impl Cloudflare {
         application::add(self, &Scope::Zone(zone), object(application)?)
     }
 
-    /// Replaces an application as somebody else's PUT would, by its id or name.
+    /// Replaces an application as another client's PUT would, by its id or name.
     ///
     /// # Errors
     /// What Cloudflare would refuse.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Refusal, Success};
 
-/// How an account in which Access was never set up answers. All three were met by others.
+/// How an account in which Access was never set up answers. All three were met by other clients of the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NeverSetUp {
     /// Code 9999.

@@ -1,8 +1,9 @@
 //! What Access is to a visitor: at the edge, and at the rule of the tunnel.
 //!
-//! The edge as Cloudflare's documents have it. What is not known is decided on the open side, so that a test sees who
-//! relies on it: a `bypass` policy lets everybody through, whomever it is for, and so does a decision or a type of
-//! application that the description does not have. Of applications that fit equally the oldest counts.
+//! The edge as Cloudflare's documents have it. What is not known is decided on the open side, so that a test sees a
+//! client that relies on it: a `bypass` policy lets every visitor through, whichever visitors it includes, and so does
+//! a decision or a type of application that the description does not have. Of applications that fit equally the oldest
+//! counts.
 
 use std::fmt;
 
@@ -11,13 +12,14 @@ use crate::access::{Access, Application, Policy};
 use crate::json::{Members, elements};
 use crate::zone::Zone;
 
-/// Who asks.
+/// The visitor that asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Visitor {
-    /// Somebody from the street.
+    /// A person without a login.
     #[default]
     WithoutLogin,
-    /// Somebody who may: whom every policy that allows includes, and none that denies but for one for everyone.
+    /// A person with a login that every policy that allows includes. A policy that denies includes this person only if
+    /// it is for all visitors.
     WithLogin,
     /// A machine with a service token that every Service Auth policy includes.
     ServiceToken,
@@ -107,7 +109,7 @@ pub(crate) fn passage(
     }
     let first_match = policies.iter().find(|policy| match policy.decision.as_str() {
         "allow" => true,
-        "deny" => policy.includes_everyone(),
+        "deny" => policy.includes_all_visitors(),
         _ => false,
     });
     let is_let_in = match visitor {

@@ -67,8 +67,8 @@ impl Policy {
         })
     }
 
-    /// Whether everybody is meant, without regard to what is excluded or required besides.
-    pub(super) fn includes_everyone(&self) -> bool {
+    /// Whether all visitors are meant, without regard to what is excluded or required besides.
+    pub(super) fn includes_all_visitors(&self) -> bool {
         let include = self.fields.get("include").and_then(Value::as_array);
         include.into_iter().flatten().any(|rule| rule.get("everyone").is_some())
     }

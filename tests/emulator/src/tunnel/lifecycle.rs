@@ -23,7 +23,7 @@ struct Creation {
     tunnel_secret: Option<String>,
 }
 
-/// The body of a PATCH. It cannot change who keeps the configuration.
+/// The body of a PATCH. It cannot change the place that keeps the configuration.
 #[derive(Deserialize)]
 struct Update {
     name: Option<String>,

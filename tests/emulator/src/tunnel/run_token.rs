@@ -96,7 +96,7 @@ impl Cloudflare {
     /// connected. Says its tunnel's id.
     ///
     /// # Errors
-    /// What cloudflared says: that this is no run token, or that nobody has such a secret (any more).
+    /// What cloudflared says: that this is no run token, or that no tunnel has such a secret (any more).
     pub fn run_connector(&mut self, token_file: &str) -> Result<String, &'static str> {
         let invalid = "Provided Tunnel token is not valid.";
         let json = STANDARD.decode(token_file.trim()).map_err(|_| invalid)?;

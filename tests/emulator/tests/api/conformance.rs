@@ -151,13 +151,13 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.good("GET", &tunnels, &none);
     checked.bad("GET", &format!("{tunnels}?is_deleted=maybe"), &none, 400);
     checked.bad("GET", &format!("/accounts/{}/cfd_tunnel", "f".repeat(32)), &none, 403);
-    let nobody = format!("{tunnels}/00000000-0000-4000-8000-000000000000");
+    let unknown = format!("{tunnels}/00000000-0000-4000-8000-000000000000");
     let shop = format!("{tunnels}/{tunnel}");
     let configuration = format!("{shop}/configurations");
     checked.good("GET", &shop, &none);
-    checked.bad("GET", &nobody, &none, 404);
+    checked.bad("GET", &unknown, &none, 404);
     checked.good("GET", &format!("{shop}/connections"), &none);
-    checked.bad("GET", &format!("{nobody}/connections"), &none, 404);
+    checked.bad("GET", &format!("{unknown}/connections"), &none, 404);
     checked.good("GET", &configuration, &none);
     checked.bad("GET", &format!("{tunnels}/{late}/configurations"), &none, 404);
     let access = json!({"required": true, "teamName": "team", "audTag": ["aud"]});
@@ -183,7 +183,7 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
     checked.good("GET", &format!("{made}/connections"), &none);
     checked.good("GET", &format!("{made}/configurations"), &none);
     checked.good("GET", &format!("{made}/token"), &none);
-    checked.bad("GET", &format!("{nobody}/token"), &none, 404);
+    checked.bad("GET", &format!("{unknown}/token"), &none, 404);
     checked.good("GET", &format!("{tunnels}?per_page=1000"), &none);
 
     let access = format!("/accounts/{account}/access");
@@ -208,8 +208,8 @@ fn every_answer_has_the_shape_that_cloudflare_describes() {
         "tags": ["mine"],
         "cors_headers": {"allow_all_origins": true, "max_age": 5},
     });
-    let everyone = json!({"name": "b", "decision": "bypass", "include": [{"everyone": {}}]});
-    let own = json!({"type": "self_hosted", "domain": "old.example.com", "policies": [everyone]});
+    let public = json!({"name": "b", "decision": "bypass", "include": [{"everyone": {}}]});
+    let own = json!({"type": "self_hosted", "domain": "old.example.com", "policies": [public]});
     let made = checked.good("POST", &apps, &protected);
     checked.bad("POST", &apps, &protected, 409);
     checked.bad("POST", &apps, &json!({}), 400);

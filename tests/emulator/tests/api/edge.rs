@@ -146,7 +146,7 @@ fn a_visit_that_is_not_served_at_first_or_in_the_end_is_not_lost() {
 }
 
 #[test]
-fn with_a_stopped_clock_a_delayed_answer_lets_the_time_pass_and_nobody_waits() {
+fn with_a_stopped_clock_a_delayed_answer_lets_the_time_pass_and_takes_no_real_time() {
     let emulator = published();
     let (zone, tunnel, account) = emulator.edit(|cloudflare| {
         let zone = cloudflare.zone("example.com").id.clone();

@@ -112,7 +112,7 @@ fn a_repeated_fault_hits_until_it_is_cleared() {
 }
 
 #[test]
-fn somebody_else_can_write_between_a_get_and_a_put() {
+fn another_client_can_write_between_a_get_and_a_put() {
     let (emulator, _) = free_zone();
     let tunnel = emulator.add_tunnel("shop");
     let path = format!("/accounts/{}/cfd_tunnel/{tunnel}/configurations", emulator.account());

@@ -206,7 +206,7 @@ fn another_language_can_ask_for_an_old_answer() {
     assert_eq!(send(&fresh, "", "POST", "/_emulator/faults", &old).unwrap().status, 200);
 }
 
-/// Of a tunnel whatever it was told, of a list its own writes, and no other client's.
+/// A client knows whatever it was told of a tunnel, and its own writes of a list, but not those of other clients.
 #[test]
 fn a_known_old_answer_comes_only_to_a_client_that_was_told_of_something_newer() {
     let account = Account::new();

@@ -15,7 +15,7 @@ fn bad_credentials_are_refused_by_their_kind() {
         ("authorization: Token abcdefgh\r\n", 400, 6111),
         ("authorization: Bearer not-a-known-token\r\n", 403, 10000),
         ("x-auth-key: short\r\nx-auth-email: shop@example.com\r\n", 400, 6103),
-        (&format!("{pair} nobody\r\n"), 400, 6102),
+        (&format!("{pair} no-address\r\n"), 400, 6102),
         (&format!("{pair} other@example.com\r\n"), 403, 10000),
     ] {
         let answer = send(&emulator, headers, "GET", "/zones", "").unwrap();

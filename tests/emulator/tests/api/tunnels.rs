@@ -79,7 +79,7 @@ fn visitors_get_1033_then_503_then_what_the_first_version_says() {
     let record = json!({"type": "CNAME", "name": "www", "content": target, "proxied": true});
     emulator.add_record("example.com", record).unwrap();
     let visit = || emulator.visit("www.example.com", "/").to_string();
-    assert_eq!(visit(), "error 1033", "nobody runs cloudflared yet");
+    assert_eq!(visit(), "error 1033", "no cloudflared runs yet");
     let run_token = text(&read(&emulator, &format!("{path}/token")).result());
     emulator.run_connector(&format!("{run_token}\n")).unwrap();
     assert!(visit().starts_with("http_status:503"), "{}", visit());
@@ -236,7 +236,7 @@ fn a_patch_renames_and_makes_another_run_token() {
     assert_eq!(rotated["token"], *second);
     assert_eq!(decoded(&second)["s"], SECRET);
     assert_eq!(emulator.run_connector(&first), Err("Unauthorized: Invalid tunnel secret"));
-    assert_eq!(rotated["status"], "healthy", "who is connected stays so");
+    assert_eq!(rotated["status"], "healthy", "a connected connector stays so");
     assert!(emulator.run_connector(&second).is_ok());
     for garbage in ["", "token", &STANDARD.encode("{}"), &format!("\"{second}\"")] {
         assert_eq!(emulator.run_connector(garbage), Err("Provided Tunnel token is not valid."), "{garbage}");
@@ -261,7 +261,7 @@ fn a_tunnel_with_connectors_is_not_deleted() {
 
 /// Cloudflare's description: only the Write groups, for the run token too.
 #[test]
-fn who_may_only_read_tunnels_may_neither_change_them_nor_run_them() {
+fn a_token_that_may_only_read_tunnels_may_neither_change_nor_run_them() {
     let (emulator, tunnels) = account();
     let path = made(&emulator, "shop");
     let others =
@@ -289,7 +289,7 @@ fn who_may_only_read_tunnels_may_neither_change_them_nor_run_them() {
     }
 }
 
-/// Who lists, finds nothing and makes the tunnel meets 1013 although a second list may still not have it.
+/// A client that lists, finds nothing and makes the tunnel meets 1013, although a second list may still not have it.
 #[test]
 fn lists_leave_out_a_new_tunnel_for_as_long_as_told() {
     let (emulator, tunnels) = account();

@@ -54,7 +54,7 @@ fn policies_are_linked_by_id_and_shown_whole_in_order_of_precedence() {
 #[test]
 fn a_policy_that_does_not_fit_is_refused() {
     let scene = Scene::new();
-    let nobody = "00000000-0000-4000-8000-000000000000";
+    let unknown = "00000000-0000-4000-8000-000000000000";
     let own = scene.made(&app("own", &["own.example.com"], &json!([policy("own", "allow")])));
     let of_another = own["policies"][0]["id"].as_str().unwrap();
     let with = |name: &str, value: Value| {
@@ -63,8 +63,8 @@ fn a_policy_that_does_not_fit_is_refused() {
         policy
     };
     for (policies, expected) in [
-        (json!([nobody]), format!("policy {nobody} not found")),
-        (json!([{"id": nobody, "precedence": 1}]), format!("policy {nobody} not found")),
+        (json!([unknown]), format!("policy {unknown} not found")),
+        (json!([{"id": unknown, "precedence": 1}]), format!("policy {unknown} not found")),
         (json!([of_another]), format!("policy {of_another} not found")),
         (json!([{"id": scene.staff, "precedence": 0}]), "policy precedence must be 1 or more".to_owned()),
         (

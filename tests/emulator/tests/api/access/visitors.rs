@@ -43,13 +43,13 @@ fn seen(emulator: &Emulator, visitor: Visitor, host: &str, path: &str) -> String
 }
 
 #[test]
-fn who_has_no_login_is_turned_away_and_who_has_one_brings_the_audience() {
+fn a_visitor_without_a_login_is_turned_away_and_one_with_a_login_brings_the_audience() {
     let scene = Scene::new();
     published(&scene, &Value::Null, &Value::Null);
     let see = |visitor| seen(&scene.emulator, visitor, HOST, "/");
     assert_eq!((see(Visitor::WithoutLogin), see(Visitor::WithLogin)), ("open".into(), "open".into()));
     let machines = scene.emulator.add_policy(&policy("machines", "non_identity")).unwrap();
-    let everyone = json!({"name": "nobody", "decision": "deny", "include": [{"ip": {"ip": "192.0.2.1/32"}}, {"everyone": {}}]});
+    let denial = json!({"name": "denial", "decision": "deny", "include": [{"ip": {"ip": "192.0.2.1/32"}}, {"everyone": {}}]});
     scene.made(&app("web", &[HOST], &json!([])));
     for (policies, expected) in [
         (json!([]), ["out by web", "out by web", "out by web"]),
@@ -57,8 +57,8 @@ fn who_has_no_login_is_turned_away_and_who_has_one_brings_the_audience() {
         (json!([machines]), ["out by web", "out by web", "in by web"]),
         (json!([scene.staff, machines]), ["out by web", "in by web", "in by web"]),
         (json!([policy("some", "deny"), policy("a", "allow")]), ["out by web", "in by web", "out by web"]),
-        (json!([everyone, policy("a", "allow")]), ["out by web", "out by web", "out by web"]),
-        (json!([policy("a", "allow"), everyone]), ["out by web", "in by web", "out by web"]),
+        (json!([denial, policy("a", "allow")]), ["out by web", "out by web", "out by web"]),
+        (json!([policy("a", "allow"), denial]), ["out by web", "in by web", "out by web"]),
         (json!([policy("a", "allow"), policy("b", "bypass")]), ["open", "open", "open"]),
         (json!([policy("a", "allow"), policy("b", "new")]), ["open", "open", "open"]),
     ] {
@@ -130,7 +130,7 @@ fn an_application_of_the_zone_counts_and_one_before_a_name_that_is_not_proxied_d
         let host = format!("{name}.example.com");
         assert_eq!(seen(&scene.emulator, Visitor::WithoutLogin, &host, "/"), expected);
     }
-    // That of an account which has the zone no longer.
+    // An application of an account that does not have the zone any more.
     let public = app("theirs", &["c.dev.example.com"], &json!([scene.staff]));
     scene.emulator.edit(|cloudflare| {
         let other = cloudflare.add_account("Other");
@@ -174,7 +174,7 @@ fn the_rule_asks_for_a_token_of_its_team_and_one_of_its_audiences() {
         (json!({"required": true}), ["502", "403"]),
     ] {
         published(&scene, &access, &Value::Null);
-        // Whom the edge lets through without a token is not asked there: a bypass.
+        // A visitor that a bypass lets through the edge without a token is not asked for one there.
         let with_login = seen(&scene.emulator, Visitor::WithLogin, HOST, "/");
         let unasked = seen(&scene.emulator, Visitor::WithoutLogin, "b.dev.example.com", "/");
         assert_eq!([with_login.as_str(), unasked.as_str()], expected, "{access}");
