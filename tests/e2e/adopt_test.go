@@ -7,7 +7,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// without forgets what is foreign about a hostname: somebody takes it over.
+// without forgets what is foreign about a hostname, because it is taken over.
 func (f *foreign) without(hostname string) *foreign {
 	f.records = slices.DeleteFunc(f.records, func(record record) bool { return record.Name == hostname })
 	f.rules = slices.DeleteFunc(f.rules, func(rule rule) bool { return rule.Hostname == hostname })
@@ -54,7 +54,8 @@ func TestAHostnameMadeByHandIsTakenOverOnlyWhenItIsAllowed(t *testing.T) {
 	foreign.untouched(t)
 }
 
-// One of the providers inside ExternalDNS published it with --txt-owner-id=default. docs.example.com is another owner's.
+// One of the providers inside ExternalDNS published the hostname with --txt-owner-id=default. docs.example.com has
+// another owner.
 func TestAHostnameOfAnotherProviderIsTakenOverByItsOwner(t *testing.T) {
 	t.Parallel()
 	const host, service = "former.example.com", "http://former.shop.svc:80"

@@ -12,7 +12,7 @@ import (
 
 const team = "my-team"
 
-// loggedIn is a visitor who has gone through the login of Access.
+// loggedIn is a visitor that has gone through the login of Access.
 func loggedIn(request *http.Request) {
 	request.AddCookie(&http.Cookie{Name: "CF_Authorization", Value: "of-the-team"})
 }
@@ -27,8 +27,8 @@ func (u *tunnels) withToken(t *testing.T, team, audience string, expires time.Ti
 	return func(request *http.Request) { request.Header.Set("Cf-Access-Jwt-Assertion", token) }
 }
 
-// Where a rule requires Access, cloudflared itself lets nobody past without a token of one of the rule's audiences.
-func TestCloudflaredRefusesWhoHasNoTokenOfTheRulesAudience(t *testing.T) {
+// Where a rule requires Access, cloudflared itself lets no visitor past without a token of one of the rule's audiences.
+func TestCloudflaredRefusesAVisitorWithoutATokenOfTheRulesAudience(t *testing.T) {
 	t.Parallel()
 	cloudflare := startEmulator(t)
 	home := cloudflare.TunnelNeverConfigured(t, "home")
@@ -70,13 +70,13 @@ func TestCloudflaredRefusesWhoHasNoTokenOfTheRulesAudience(t *testing.T) {
 	}
 }
 
-// A hostname with a policy has two locks, and the second holds when somebody opens the first.
+// A hostname with a policy has two locks, and the second holds when the first is opened by hand.
 func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 	t.Parallel()
 	cloudflare := startEmulator(t)
 	cloudflare.SetUpAccess(t)
-	everyone := []any{map[string]any{"everyone": map[string]any{}}}
-	cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "past", "decision": "bypass", "include": everyone}, nil)
+	include := []any{map[string]any{"everyone": map[string]any{}}}
+	cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "past", "decision": "bypass", "include": include}, nil)
 	home := cloudflare.TunnelNeverConfigured(t, "home")
 	open := connectTunnels(t, cloudflare, home)
 	pod := deployWith(t, invocation{registry: noop}, cloudflare, home.ID)
@@ -93,7 +93,7 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 		}
 	}
 
-	t.Run("the login is asked for, and whoever has one is served", func(t *testing.T) {
+	t.Run("the login is asked for, and a visitor with one is served", func(t *testing.T) {
 		turnedAway(t)
 		if got := open.gets(t, host, "/", web, loggedIn); !got.met.HasAssertion {
 			t.Error("the origin met no token")
@@ -118,7 +118,7 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 		t.Fatalf("the applications are %v", state.Access.Applications)
 	}
 	application := state.Access.Applications[0].Application
-	t.Run("somebody lets everybody past the application", func(t *testing.T) {
+	t.Run("the application is edited to let all visitors past", func(t *testing.T) {
 		var bypass string
 		for _, policy := range state.Access.Policies {
 			if policy.Name == "past" {
@@ -134,7 +134,7 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 		open.gets(t, host, "/", "http_status:403")
 		open.gets(t, host, "/", "http_status:403", loggedIn)
 	})
-	t.Run("somebody deletes the application", func(t *testing.T) {
+	t.Run("the application is deleted by hand", func(t *testing.T) {
 		cloudflare.Ask(t, "POST", "/applications", map[string]any{"id": application["id"], "delete": true}, nil)
 		open.arrives(t)
 		open.gets(t, host, "/", "http_status:403")
@@ -155,9 +155,10 @@ func TestCloudflaredHoldsAHostnameWhoseApplicationIsGone(t *testing.T) {
 	})
 }
 
-// From before it is published until it is withdrawn, a protected hostname is served to nobody without a login, however long its
-// application, its rule and its record take to the edge; and to everybody with one, once it is published.
-func TestCloudflaredLetsNobodyPastTheLoginWhileAProtectedHostnameChanges(t *testing.T) {
+// From before it is published until it is withdrawn, a protected hostname is served to no visitor without a login,
+// however long its application, its rule and its record take to the edge; and to all visitors with one, once it is
+// published.
+func TestCloudflaredLetsNoVisitorPastTheLoginWhileAProtectedHostnameChanges(t *testing.T) {
 	t.Parallel()
 	site := beVisited(t)
 	site.cloudflare.SetUpAccess(t)
@@ -194,7 +195,7 @@ func TestCloudflaredLetsNobodyPastTheLoginWhileAProtectedHostnameChanges(t *test
 		}
 		// Before it is published and after, others serve it.
 		if sent.served[site.everything] == 0 || len(sent.failures) == 0 {
-			t.Errorf("%s: nobody was served by others, or nobody was turned away", sent)
+			t.Errorf("%s: no visitor was served by others, or none was turned away", sent)
 		}
 	}
 }
@@ -236,9 +237,9 @@ func TestCloudflaredKeepsTheCheckOfAWildcardInFrontOfARuleOfOthers(t *testing.T)
 	open.gets(t, "new.example.com", "/", web)
 }
 
-// What protects more opens, and a part of it asks for the login by itself from then on, and back. However long applications, rules
-// and records take to the edge, no visitor of that part is served without a login.
-func TestCloudflaredLetsNobodyPastTheLoginOfAPartWhileTheWholeOpensAndCloses(t *testing.T) {
+// A wider place opens while a part of it asks for a login of its own from then on, and then the other way round.
+// However long applications, rules and records take to the edge, no visitor of that part is served without a login.
+func TestCloudflaredLetsNoVisitorPastTheLoginOfAPartWhileTheWholeOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	staff, none := property{"access-policy", "staff"}, property{"access-policy", "none"}
 	for _, pair := range []struct {

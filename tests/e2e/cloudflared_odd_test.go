@@ -12,7 +12,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// odd is an object that somebody may write.
+// odd is an object that a user of the cluster may write.
 type odd struct {
 	text       string // what is odd about it
 	host       string

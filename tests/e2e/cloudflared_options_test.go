@@ -204,7 +204,7 @@ func startMute(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// startFull is an address where nobody is refused and nobody gets in: as many wait there as have room.
+// startFull is an address where no client is refused and none gets in: as many wait there as have room.
 func startFull(t *testing.T) (address string) {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -34,12 +34,12 @@ type crowd struct {
 	begun    time.Time
 	count    int
 	failures []string
-	lost     []time.Duration // when they came, of those who were not served
+	lost     []time.Duration // when the visitors came that were not served
 	slowest  time.Duration
 	served   map[string]int // by the service
 }
 
-// sendCrowd has a path of a host visited until end is called. Whoever no origin of the test answers has failed.
+// sendCrowd has a path of a host visited until end is called. A visitor that no origin of the test answers has failed.
 func (u *tunnels) sendCrowd(host, path string, with ...func(*http.Request)) *crowd {
 	sent := &crowd{address: host + path, stop: make(chan struct{}), begun: time.Now(), served: map[string]int{}}
 	sent.visits.Go(func() {
@@ -93,7 +93,7 @@ func (c *crowd) String() string {
 		c.address, c.count, time.Since(c.begun).Seconds(), len(c.failures), c.slowest.Round(time.Millisecond), len(c.served))
 }
 
-// wasServed checks that nobody failed, and that each of the services, and no other, has served some.
+// wasServed checks that no visitor failed, and that each of the services, and no other, has served some.
 func (c *crowd) wasServed(t *testing.T, services ...string) {
 	t.Helper()
 	for _, failure := range c.failures[:min(len(c.failures), 5)] {
@@ -128,8 +128,8 @@ func (c *crowd) during(change func()) span {
 	return span{from, time.Since(c.begun)}
 }
 
-// wasLostOnly checks that whoever was not served came in one of these spans, and that in each of them the last such visitor came
-// this long after the first one at most.
+// wasLostOnly checks that each visitor that was not served came in one of these spans, and that in each of them the
+// last such visitor came this long after the first one at most.
 func (c *crowd) wasLostOnly(t *testing.T, longest time.Duration, spans ...span) {
 	t.Helper()
 	slices.Sort(c.lost)
@@ -148,7 +148,7 @@ func (c *crowd) wasLostOnly(t *testing.T, longest time.Duration, spans ...span) 
 		}
 	}
 	if lost != len(c.lost) {
-		t.Errorf("%d visitors of %s were not served, of whom %d came beside the moments %v", len(c.lost), c.address,
+		t.Errorf("%d visitors of %s were not served, of which %d came beside the moments %v", len(c.lost), c.address,
 			len(c.lost)-lost, spans)
 	}
 }
@@ -296,8 +296,9 @@ func TestCloudflaredServesEveryVisitorWhileANameComesOutOfAWildcardAndGoesBack(t
 	inAnother.wasLostOnly(t, edgeDelay+betweenWrites, comes, goes)
 }
 
-// A path that is not for everybody is reworded in the request in which its hostname moves. However old the record is, no visitor
-// without a token or a login is served there; with a token every visitor is served throughout, and with a login at rest.
+// A path with a check or a login is reworded in the request in which its hostname moves. However old the record is, no
+// visitor without a token or a login is served there; with a token every visitor is served throughout, and with a login
+// at rest.
 func TestCloudflaredHoldsAPathThatIsRewordedWhileItsHostnameMoves(t *testing.T) {
 	t.Parallel()
 	const host, below = "web.example.com", "/admin/users"
@@ -353,7 +354,7 @@ func TestCloudflaredHoldsAPathThatIsRewordedWhileItsHostnameMoves(t *testing.T) 
 }
 
 // What the tests above rely on: visitors that are not served are seen, however short that is.
-func TestCloudflaredServesNobodyWhileARuleIsGone(t *testing.T) {
+func TestCloudflaredServesNoVisitorWhileARuleIsGone(t *testing.T) {
 	t.Parallel()
 	cloudflare := startEmulator(t)
 	home := cloudflare.TunnelNeverConfigured(t, "home")

@@ -13,8 +13,8 @@ func from(resource string, one *endpoint.Endpoint) *endpoint.Endpoint {
 	return one
 }
 
-// Of two objects that ExternalDNS knows apart one has the hostname, whoever asks first in a loop.
-func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
+// Of two objects that ExternalDNS knows apart one has the hostname, whichever asks first in a loop.
+func TestTheObjectThatHasAHostnameKeepsItAndTheOtherIsTold(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		pod, tunnel, foreign := besideOthers(t, invocation)
@@ -42,7 +42,7 @@ func TestWhoHasAHostnameKeepsItAndTheOtherObjectIsTold(t *testing.T) {
 
 // The namespace that holds a hostname changes it, although its object's name has no room in the record's comment and another
 // namespace's comes first.
-func TestTheHolderOfAHostnameChangesItWhoeverElseAsks(t *testing.T) {
+func TestTheHolderOfAHostnameChangesItWhicheverOtherObjectAsks(t *testing.T) {
 	t.Parallel()
 	pod, tunnel, foreign := besideOthers(t, invocation{}, "NAMESPACE_GUARD=true")
 	cloudflare := pod.cloudflare
@@ -71,7 +71,7 @@ func TestTheHolderOfAHostnameChangesItWhoeverElseAsks(t *testing.T) {
 	pod.source.set(second...)
 	pod.settles(t)
 	serves("http://two.shop.svc:80")
-	// After a restart nothing but the record's comment says who holds it.
+	// After a restart nothing but the record's comment says which namespace holds it.
 	pod.source.set(first...)
 	pod.rollOut(t, "NAMESPACE_GUARD=true")
 	pod.settles(t)

@@ -180,7 +180,7 @@ func (e *emulator) tunnelOfOthers(t *testing.T, name string) tunnel {
 			{"type": "A", "name": "www", "content": "192.0.2.1", "ttl": 300, "comment": "the old server"},
 			{"type": "MX", "name": "@", "content": "mail.example.net", "priority": 10, "ttl": 1},
 			{"type": "TXT", "name": "@", "content": `"v=spf1 -all"`, "ttl": 1},
-			{"type": "TXT", "name": "cname-docs", "content": `"heritage=external-dns,external-dns/owner=somebody"`, "ttl": 1},
+			{"type": "TXT", "name": "cname-docs", "content": `"heritage=external-dns,external-dns/owner=others"`, "ttl": 1},
 			{"type": "CNAME", "name": "docs", "content": "docs.example.net", "ttl": 1},
 			{"type": "CNAME", "name": "legacy", "content": made.Hostname(), "proxied": true, "ttl": 1},
 			{"type": "CNAME", "name": "mixed", "content": made.Hostname(), "proxied": true, "ttl": 1, "comment": "by hand"},

@@ -12,7 +12,7 @@ import (
 // How often ExternalDNS asks.
 const interval = time.Second
 
-// So many loops that ask in vain are looked at.
+// So many loops are looked at that ask for what is refused.
 const askingLoops = 3
 
 // registry is where ExternalDNS believes ownership to be kept.

@@ -3,7 +3,8 @@ module external-dns-cloudflare-tunnel-webhook/e2e
 go 1.26.6
 
 require (
-	// Cloudflare's edge accepts a connection and is then its HTTP/2 client, which net/http offers only to who dials.
+	// Cloudflare's edge accepts a connection and is then its HTTP/2 client, which net/http offers only to the side that
+	// dials.
 	golang.org/x/net v0.58.0
 	sigs.k8s.io/external-dns v0.22.0
 )

@@ -185,7 +185,7 @@ type application struct {
 	Audience string `json:"aud"`
 }
 
-// isProtected says what is missing of a rule that wants the application's tokens, and of a visitor who is turned away.
+// isProtected says what is missing: a rule that wants the application's tokens, or a visitor that is turned away.
 func (e *emulator) isProtected(t *testing.T, tunnel tunnel, host, service string, by application) error {
 	t.Helper()
 	check := fmt.Sprintf(`{"access":{"required":true,"teamName":"my-team","audTag":[%q]}}`, by.Audience)

@@ -187,7 +187,7 @@ func rewords(t *testing.T, invocation invocation, age time.Duration) {
 	move.served(t, watched())
 }
 
-// A hostname that moves has two tunnels' rules and a record to change, which no one call can do.
+// A move changes the rules of two tunnels and a record, which no single call can do.
 func TestAHostnameMovesToAnotherTunnelWhateverFailsOnTheWay(t *testing.T) {
 	t.Parallel()
 	unavailable := map[string]any{"status": 503}

@@ -107,7 +107,7 @@ func (m marked) String() string {
 	return fmt.Sprintf("DNSRecord %s, observed %v, events %s", m.dnsRecord, m.observed, strings.Join(m.events, " "))
 }
 
-// Of two hostnames that are asked for at once one is somebody else's. docs/museum.md says what stands where.
+// Of two hostnames that are asked for at once one has a foreign record and rule. docs/museum.md says what stands where.
 func TestMuseumWhatIsRefusedBesideOthersIsMarkedAsDoneByExternalDNS(t *testing.T) {
 	t.Parallel()
 	pod := beforeUpgrade(t)

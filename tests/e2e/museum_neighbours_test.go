@@ -87,7 +87,7 @@ func aWildcardThatShadows(t *testing.T) string {
 			}
 			got(t, host, seen, slices.Compact(wanted)...)
 		}
-		// In front of the wildcard that somebody made by hand, too.
+		// In front of the wildcard that was made by hand, too.
 		wants(wide, above)
 		got(t, above, []string{pod.cloudflare.Visit(t, above, "/")}, through(services[above]))
 		foreign.untouched(t)
@@ -169,8 +169,8 @@ func twoClustersWithOneTunnel(t *testing.T) string {
 		"other, and a hostname of the other is refused by name"
 }
 
-// Both clusters have every default, and so one OWNER_ID: each takes the other's hostnames for its own that nobody wants.
-// ExternalDNS itself does the same to two clusters with one --txt-owner-id.
+// Both clusters have every default, and so one OWNER_ID: each takes the other's hostnames for hostnames of its own that
+// no object wants. ExternalDNS itself does the same to two clusters with one --txt-owner-id.
 // https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/97
 func twoClustersWithOneOwner(t *testing.T) string {
 	const count = 3
@@ -214,7 +214,7 @@ func twoClustersWithOneOwner(t *testing.T) string {
 		t.Errorf("%d further writes", now-writes)
 	}
 	for host, seen := range watched() {
-		// After its own service somebody else's, because the other cluster has taken it down.
+		// After its own service a foreign one, because the other cluster has taken the hostname down.
 		own := "http://" + host[:len("east")] + ".svc:80 through " + tunnel.ID
 		first := slices.Index(seen, own)
 		if first < 0 || !slices.ContainsFunc(seen[first:], func(one string) bool { return one != own }) {
@@ -226,10 +226,9 @@ func twoClustersWithOneOwner(t *testing.T) string {
 		"each hostname, and from then on nothing is written in the loops that follow. Give each cluster an `OWNER_ID`, better a tunnel too"
 }
 
-// Beside each hostname a TXT record appears that holds who owns it. The dashboard shows it without a word of what it is,
-// and no setting turns it off.
-// https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/293
-func textsThatNobodyAskedFor(t *testing.T) string {
+// Beside each hostname a TXT record appears that names its owner. The dashboard shows it without a word of what it is,
+// and no setting turns it off. https://github.com/STRRL/cloudflare-tunnel-ingress-controller/issues/293
+func unwantedTexts(t *testing.T) string {
 	pod, tunnel, foreign := besideOthers(t, invocation{registry: txt})
 	all := []*endpoint.Endpoint{
 		published("web.example.com", "http://web.shop.svc:80"), published("*.apps.example.com", "http://apps.shop.svc:80"),
@@ -310,7 +309,7 @@ func aTunnelMadeTwice(t *testing.T) string {
 		"there is one, each replica has its token, and a hostname is served through it. Started again, they find it", replicas)
 }
 
-// byHand adds a rule before the catch-all, as somebody does in the dashboard. The others keep their bytes.
+// byHand adds a rule before the catch-all, as the dashboard does. The others keep their bytes.
 func (e *emulator) byHand(t *testing.T, tunnel tunnel, rule string) {
 	t.Helper()
 	document, rules := string(e.Document(t, tunnel)), e.Rules(t, tunnel)

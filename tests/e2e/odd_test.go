@@ -2,7 +2,7 @@ package e2e
 
 import "strings"
 
-// What people write, and what nobody should.
+// Values that users write, and values that no user should write.
 
 var oddServices = []string{
 	"http://a", "http://a:80", "http://a:080", "http://a:65535", "http://a:65536", "http://a:0", "http://a:", "http://:80",

@@ -139,8 +139,8 @@ func TestEveryShapeOfEndpointReachesItsFixedPoint(t *testing.T) {
 	})
 }
 
-// ExternalDNS asks for a refused hostname in every loop: it must cost nothing and hold up nobody.
-func TestAHostnameThatSomebodyElseHoldsIsLeftAlone(t *testing.T) {
+// ExternalDNS asks for a refused hostname in every loop: it must cost nothing and hold up no other hostname.
+func TestAHostnameWithAForeignRecordOrRuleIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		pod, tunnel, foreign := besideOthers(t, invocation)

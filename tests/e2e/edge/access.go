@@ -61,12 +61,12 @@ func fitOf(destination Destination, host, requestPath string) (fit, bool) {
 type passage int
 
 const (
-	free       passage = iota // it asks nobody
+	free       passage = iota // it asks no visitor
 	asserted                  // let in with a token
 	turnedAway                // to the login
 )
 
-// passageOf decides by the decisions of the policies alone: whoever has a login is whom they include.
+// passageOf decides by the decisions of the policies alone: they include every visitor with a login.
 func (a Application) passageOf(hasLogin bool) passage {
 	with := func(decision string) bool { return slices.Contains(a.Policies, Policy{decision}) }
 	switch {
@@ -79,7 +79,7 @@ func (a Application) passageOf(hasLogin bool) passage {
 	}
 }
 
-// loginAddress is where Access sends who has no login.
+// loginAddress is where Access sends a visitor without a login.
 func loginAddress(team, host string) string {
 	return (&url.URL{Scheme: "https", Host: team + teamSuffix, Path: "/cdn-cgi/access/login/" + host}).String()
 }

@@ -36,7 +36,7 @@ func TestTheDestinationThatSaysMostDecides(t *testing.T) {
 	}
 }
 
-func TestAnApplicationLetsInWhoHasALoginUnlessABypassLetsAllPast(t *testing.T) {
+func TestAnApplicationLetsInAVisitorWithALoginUnlessABypassLetsAllPast(t *testing.T) {
 	for _, one := range []struct {
 		decisions []string
 		hasLogin  bool

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// What a request to cloudflared is that is none of a visitor.
+	// The kind of a request to cloudflared that is not a visitor's.
 	upgradeHeader       = "Cf-Cloudflared-Proxy-Connection-Upgrade"
 	controlStream       = "control-stream"
 	updateConfiguration = "update-configuration"
@@ -43,7 +43,7 @@ type connector struct {
 	applied int // the version in force
 }
 
-// connect awaits that who has dialled registers, tells it, and returns when the control stream has ended.
+// connect awaits that the cloudflared that dialled registers, tells it, and returns when the control stream has ended.
 func connect(ctx context.Context, dialled *tls.Conn, registered func(*connector), gone func(*connector)) error {
 	client, err := (&http2.Transport{}).NewClientConn(dialled)
 	if err != nil {

@@ -102,6 +102,6 @@ func TestAMessageThatIsCutOrBentIsNoQuestion(t *testing.T) {
 	}
 	asked := question{kind: callMessage, method: 2}
 	if _, err := answerTo(asked, [16]byte{}); err == nil {
-		t.Error("a method that nobody knows is answered")
+		t.Error("an unknown method is answered")
 	}
 }

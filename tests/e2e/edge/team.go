@@ -45,7 +45,7 @@ func (e *Edge) Token(team, audience string, expires time.Time) (string, error) {
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), err
 }
 
-// keys is what a team publishes for who has to check its tokens.
+// keys is what a team publishes for programs that check its tokens.
 func (e *Edge) keys() http.Handler {
 	encode := base64.RawURLEncoding.EncodeToString
 	public := e.key.PublicKey
