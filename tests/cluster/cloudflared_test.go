@@ -10,7 +10,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// TestATunnelIsMadeAndServesBesideEachWayToInstall: cloudflared from an account without a tunnel to visitors who are
+// TestATunnelIsMadeAndServesBesideEachWayToInstall: cloudflared from an account without a tunnel to visitors that are
 // served, and on to another run token.
 func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,7 @@ func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 			objects := way.render(t)
 			cluster.install(t, objects)
 
-			// Which pod starts first is nobody's to say. Here it is the one that needs the other's tunnel.
+			// Either pod may start first. Here it is the one that needs the other's tunnel.
 			pod := cluster.runWebhook(t, objects)
 			pod.runExternalDNS(t, append([]string{"--log-level=debug"}, soon...)...)
 			if err := pod.program.Answers("/readyz"); err == nil || !strings.Contains(err.Error(), "503") {
@@ -131,7 +131,7 @@ func (c *cluster) visits(t *testing.T, served string) {
 	}
 }
 
-// rotates does what docs/guides.md says: another run token, and pods that fetch it. It gives what everybody said.
+// rotates does what docs/guides.md says: another run token, and pods that fetch it. It gives what every process said.
 func (c *cluster) rotates(t *testing.T, former []replica, served string) (said map[string]string) {
 	t.Helper()
 	said = map[string]string{}

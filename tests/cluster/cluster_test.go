@@ -28,7 +28,7 @@ const (
 	// Where deploy/ and the README put ExternalDNS, and what they call it.
 	ownNamespace = "external-dns"
 	ownName      = "external-dns-tunnel"
-	// What deploy/ calls the tunnel until somebody names it, and its name here: no tunnel is made of the first.
+	// What deploy/ calls the tunnel until an operator names it, and its name here: no tunnel is made of the first.
 	tunnelPlaceholder = "YOUR-CLUSTER"
 	tunnelName        = "this-cluster"
 	// Where the tests' own objects are.

@@ -200,8 +200,8 @@ func (c *cluster) letsPast(t *testing.T, path string) {
 	var policy struct {
 		ID string `json:"id"`
 	}
-	everyone := []any{map[string]any{"everyone": map[string]any{}}}
-	c.cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "public", "decision": "bypass", "include": everyone}, &policy)
+	include := []any{map[string]any{"everyone": map[string]any{}}}
+	c.cloudflare.Ask(t, "POST", "/policies", map[string]any{"name": "public", "decision": "bypass", "include": include}, &policy)
 	c.cloudflare.Ask(t, "POST", "/applications", map[string]any{"application": map[string]any{
 		"type": "self_hosted", "name": "hook", "domain": path, "policies": []any{policy.ID},
 		"destinations": []any{
@@ -257,7 +257,7 @@ func (p *pod) tries(t *testing.T, objects []*object, hostnames []string) {
 	if len(hostnames) == 0 {
 		t.Fatal("the example has no hostname")
 	}
-	// Gateways are somebody else's.
+	// The Gateway is there already, as an operator has made it.
 	parent := objectsOf(t, []byte(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: public},
 		spec: {gatewayClassName: any, listeners: [{name: http, protocol: HTTP, port: 80}]}}`))
 	p.cluster.apply(t, appNamespace, parent...)

@@ -46,7 +46,7 @@ func looksOnEvents(t *testing.T, bench *bench) []string {
 	return cells
 }
 
-// emitsEvents: one hostname is published, and one is somebody else's.
+// emitsEvents: one hostname is published, and one has a foreign record.
 func emitsEvents(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("free", targetOf("free"))+ingressOf("intranet", targetOf("intranet")))
 	pod, known := bench.starts(t, nil, "--source=ingress", "--events-emit=RecordReady", "--events-emit=RecordError")

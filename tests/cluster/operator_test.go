@@ -10,7 +10,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// operator is who types what the documents say: a shell with kubectl and helm, in a folder with deploy/.
+// operator types what the documents say: a shell with kubectl and helm, in a folder with deploy/.
 type operator struct {
 	folder      string
 	environment []string

@@ -13,7 +13,7 @@ import (
 // What differs between the registries is what ExternalDNS knows of Cloudflare: noop and txt ask what stands there in every
 // loop, crd takes what it once applied for what stands there.
 
-// held is a hostname that somebody else has had from the start, by a record to another tunnel.
+// held is a hostname with a foreign record from the start, which leads to another tunnel.
 const held = "intranet.example.com"
 
 func TestUnderTheRegistryNoopWhatIsRefusedIsTriedAgainAndChangesByHandAreMended(t *testing.T) {
@@ -83,14 +83,14 @@ func withHeldHostname(t *testing.T, values map[string]any) *pod {
 	return pod
 }
 
-// givesUp has whoever made the record delete it.
+// givesUp deletes the foreign record, as its owner would.
 func (c *cluster) givesUp(t *testing.T, hostname string) {
 	t.Helper()
 	c.deleteRecords(t, hostname)
 	c.records = slices.DeleteFunc(c.records, func(record harness.Record) bool { return record.Name == hostname })
 }
 
-// loses has somebody delete a record of ours, and all rules of the tunnel.
+// loses deletes a record of ours by hand, and all rules of the tunnel.
 func (c *cluster) loses(t *testing.T, hostname string) {
 	t.Helper()
 	c.deleteRecords(t, hostname)

@@ -348,7 +348,7 @@ func notes(t *testing.T, more string) string {
 	return said
 }
 
-// TestTheTokensChecksumIsSalted, because whoever may read Deployments may not read Secrets.
+// TestTheTokensChecksumIsSalted, because a user that may read Deployments may not read Secrets.
 func TestTheTokensChecksumIsSalted(t *testing.T) {
 	deployment, _, _ := cloudflared(t, helmTemplate(t))
 	sum := deployment.Spec.Template.Annotations["checksum/token"]

@@ -54,7 +54,7 @@ func TestWhatIsPinnedIsRaised(t *testing.T) {
 	}
 }
 
-// TestEveryActionIsPinnedByItsHash: a tag can be moved by whoever holds the action's repository.
+// TestEveryActionIsPinnedByItsHash: a tag can be moved by the owner of the action's repository.
 func TestEveryActionIsPinnedByItsHash(t *testing.T) {
 	workflows, err := filepath.Glob(filepath.Join(githubFolder, "workflows", "*.yml"))
 	if err != nil {

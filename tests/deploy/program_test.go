@@ -25,7 +25,7 @@ type program struct {
 }
 
 // command runs the program with this environment and these arguments. Only what cannot be here is put right: the token's
-// file, Cloudflare's address (nobody answers), and the ports, which must be free.
+// file, Cloudflare's address (where nothing answers), and the ports, which must be free.
 func command(t *testing.T, environment map[string]string, arguments []string) *exec.Cmd {
 	t.Helper()
 	binary := os.Getenv("WEBHOOK_BINARY")

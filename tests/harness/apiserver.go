@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// APIServer is Kubernetes' own with its etcd, with RBAC, service accounts and PodSecurity, and nobody else of a cluster:
-// what controllers would write, the test writes.
+// APIServer is Kubernetes' own with its etcd, with RBAC, service accounts and PodSecurity, and nothing else of a
+// cluster: what controllers would write, the test writes.
 type APIServer struct {
 	*Process
 	url       string
@@ -26,7 +26,7 @@ type APIServer struct {
 }
 
 const (
-	// The token of who may do everything.
+	// The token of the user that may do everything.
 	administrator = "administrator-of-the-test"
 	// On two cores that others use too.
 	startPatience = 3 * time.Minute
@@ -50,7 +50,7 @@ func StartAPIServer(t *testing.T) *APIServer {
 	keyFile := write("service-accounts.pem", pem.EncodeToMemory(&block))
 
 	etcd := "http://127.0.0.1:" + FreePort(t)
-	peer := "http://127.0.0.1:" + FreePort(t) // nobody
+	peer := "http://127.0.0.1:" + FreePort(t) // without a second etcd
 	Start(t, "etcd", etcdBinary, BareEnvironment(), "--data-dir="+filepath.Join(directory, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--log-level=error",
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
@@ -121,7 +121,7 @@ func (s *APIServer) Kubeconfig(t *testing.T) string {
 	return s.KubeconfigOf(t, administrator, "default")
 }
 
-// KubeconfigOf is a file with which a client is whom the token names, in a namespace.
+// KubeconfigOf is a file with which a client is the user that the token names, in a namespace.
 func (s *APIServer) KubeconfigOf(t *testing.T, token, namespace string) string {
 	t.Helper()
 	config := fmt.Sprintf(`apiVersion: v1

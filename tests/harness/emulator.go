@@ -21,8 +21,8 @@ type Emulator struct {
 	control string
 }
 
-// StartEmulator starts it with what its binary sets up by itself: among others the zone example.com with a record of
-// somebody else's, and the tunnel `shop`, which was never configured. Arguments may change that.
+// StartEmulator starts it with what its binary sets up by itself: among others the zone example.com with a foreign
+// record, and the tunnel `shop`, which was never configured. Arguments may change that.
 func StartEmulator(t *testing.T, arguments ...string) *Emulator {
 	t.Helper()
 	child := Start(t, "emulator", emulatorBinary, BareEnvironment(), arguments...)
@@ -151,7 +151,7 @@ type Visit struct {
 	Text    string `json:"text"`
 	Tunnel  string `json:"tunnel"`
 	Service string `json:"service"`
-	// The status with which cloudflared refuses who has no login at Cloudflare Access.
+	// The status with which cloudflared refuses a visitor without a login at Cloudflare Access.
 	Refused int `json:"refused"`
 }
 

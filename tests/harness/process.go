@@ -185,7 +185,7 @@ func EventuallyWithin(t *testing.T, bound time.Duration, what string, look func(
 // port before its process listens.
 const firstPort, portCount = 15_000, 15_000
 
-// FreePort is a port of loopback that nobody listens on. Ports handed out are not handed out again.
+// FreePort is a port of loopback that no process listens on. Ports handed out are not handed out again.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	portsMutex.Lock()

@@ -218,7 +218,8 @@ func (l *loop) show(random *rand.Rand, shown *endpoint.Endpoint) {
 	}
 }
 
-// randomTXT is the TXT record of what is shown, with or without quotes, its owner and its object; or somebody else's text.
+// randomTXT is the TXT record of what is shown, with or without quotes, its owner and its object; or the text of
+// another program.
 func randomTXT(random *rand.Rand, name string, shown *endpoint.Endpoint) *endpoint.Endpoint {
 	heritage := endpoint.Labels{endpoint.OwnerLabelKey: pick(random, owner, owner, owner, "other")}
 	if random.IntN(4) > 0 {
