@@ -1,4 +1,4 @@
-//! A standard error that nobody reads: whoever collects the log may stand still, and nothing else does.
+//! A standard error that is not read: the collector of the log may stand still, and nothing else does.
 
 use test_support::harness::{Harness, published};
 use test_support::process::Process;
@@ -6,7 +6,7 @@ use test_support::raw_http::Client;
 
 /// The end waits for the log, so it is seen in `tests/real_time/blocked_stderr.rs`.
 #[test]
-fn a_standard_error_that_nobody_reads_holds_up_no_request_and_no_probe() {
+fn a_standard_error_that_is_not_read_holds_up_no_request_and_no_probe() {
     for format in ["text", "json"] {
         for level in ["debug", "info"] {
             let harness = Harness::new();
@@ -24,7 +24,7 @@ fn a_standard_error_that_nobody_reads_holds_up_no_request_and_no_probe() {
 }
 
 #[test]
-fn lines_that_nobody_read_are_lost_and_counted_and_the_log_goes_on() {
+fn lines_that_are_not_read_are_lost_and_counted_and_the_log_goes_on() {
     const REQUESTS: usize = 3_000;
     for (format, level) in [("text", "WARN "), ("json", "{\"level\":\"warn\"")] {
         let harness = Harness::new();

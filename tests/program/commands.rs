@@ -71,7 +71,7 @@ fn a_command_that_calls_cloudflare_needs_the_configuration_whole() {
     }
 }
 
-/// Who wants to see the calls sets the level; what the command says stays apart from them.
+/// An operator that wants to see the calls sets the level; what the command says stays apart from them.
 #[test]
 fn the_calls_are_logged_on_the_other_stream_where_that_is_asked_for() {
     let harness = Harness::new();

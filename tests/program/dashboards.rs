@@ -388,7 +388,7 @@ fn the_dashboard_fits_any_grafana() {
                 expression.matches("cloudflare_tunnel_webhook_").count(),
                 expression.matches(r#"{job=~"$job", instance=~"$instance""#).count(),
             );
-            assert_eq!(metrics, chosen, "{expression} leaves out who was chosen");
+            assert_eq!(metrics, chosen, "{expression} leaves out the chosen instances");
         }
     }
 }

@@ -238,9 +238,9 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
     }
 }
 
-/// The end of whoever collects the log must not be the end of the work.
+/// The end of the log's collector must not be the end of the work.
 #[test]
-fn nobody_who_reads_standard_error_is_no_reason_to_fail() {
+fn a_closed_standard_error_is_no_reason_to_fail() {
     for format in ["text", "json"] {
         let harness = Harness::new();
         let (mut process, external_dns) =

@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::harness::{Harness, endpoint, published};
 use test_support::process::Process;
 
-/// Another program that changes our record back has to be found by whoever reads the log.
+/// An operator has to find in the log another program that changes our record back.
 #[test]
 fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {
     let harness = Harness::new();
@@ -217,7 +217,7 @@ fn what_comes_back_after_it_was_gone_is_told_again() {
     }
 }
 
-/// Whoever is to mend it looks for the object, not for the hostname.
+/// The author of the object looks for the object in the log, not for the hostname.
 #[test]
 fn a_warning_about_an_endpoint_names_its_object() {
     let harness = Harness::new();

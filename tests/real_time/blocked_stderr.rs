@@ -1,4 +1,4 @@
-//! A standard error that nobody reads: the end waits for it, but not for long.
+//! A standard error that is not read: the end waits for it, but not for long.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use test_support::process::{Process, fill, standard_error_of};
 const END: Duration = limits::LOG_FLUSH_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 #[test]
-fn a_standard_error_that_nobody_reads_does_not_hold_up_the_end() {
+fn a_standard_error_that_is_not_read_does_not_hold_up_the_end() {
     for format in ["text", "json"] {
         let harness = Harness::new();
         let (mut process, external_dns) = Process::start_ready(&harness, &[("LOG_FORMAT", format)]);
@@ -31,11 +31,11 @@ fn a_standard_error_that_nobody_reads_does_not_hold_up_the_end() {
 
 /// A panic has a line too, and the thread that it ends may hold what others wait for.
 #[test]
-fn a_panic_is_over_at_once_though_nobody_reads_its_line() {
+fn a_panic_is_over_at_once_though_its_line_is_not_read() {
     if is_own_process() {
         return panic_in_a_thread();
     }
-    let mut child = own_process("blocked_stderr::a_panic_is_over_at_once_though_nobody_reads_its_line", "")
+    let mut child = own_process("blocked_stderr::a_panic_is_over_at_once_though_its_line_is_not_read", "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -175,7 +175,7 @@ fn sixteen_bodies_at_once_stay_within_it_and_external_dns_is_served() {
         for hostile in hostile {
             statuses.push(hostile.join());
         }
-        // Whatever became of them: nobody else ends the well-behaved one.
+        // Whatever became of them: nothing else ends the well-behaved one.
         is_over.store(true, Ordering::Relaxed);
         for status in statuses {
             let status = status.expect("it is answered");

@@ -1,4 +1,4 @@
-//! What the core takes of the processor for what nobody writes by hand.
+//! The processor time that the core takes for objects that are never written by hand.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use test_support::fake_cloudflare::{adjust, settings};
 use test_support::harness::published;
 
-/// ExternalDNS ends if an answer takes 15 s, and anybody who may write a DNSEndpoint chooses its properties.
+/// ExternalDNS ends if an answer takes 15 s, and the author of a DNSEndpoint chooses its properties.
 #[test]
 fn absurd_properties_are_read_in_no_time() {
     let service = Property::new("webhook/tunnel-service", "http://web:80");
@@ -23,8 +23,8 @@ fn absurd_properties_are_read_in_no_time() {
     assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
 }
 
-/// Several objects that ask for the same rules of the same hostnames: who has each is decided behind the last look at the
-/// deadline. Compared with what was looked at.
+/// Several objects ask for the same rules of the same hostnames. The choice among them comes after the last look at the
+/// deadline, and is compared with the work before that.
 #[test]
 fn to_choose_among_thousands_of_objects_takes_little_beside_reading_them() {
     const GROUPS_MAX: usize = 64;

@@ -98,7 +98,7 @@ fn converse_beside(hostile: impl Fn(&mut Client, &AtomicBool) + Sync) {
         }
         let took = begun.elapsed();
         is_over.store(true, Ordering::Relaxed);
-        assert!(took > IN_THE_WAY, "it was in nobody's way: {took:?}");
+        assert!(took > IN_THE_WAY, "it was not in the way: {took:?}");
         assert!(took < ANSWERED_AGAIN, "{took:?}");
     });
 }

@@ -135,8 +135,8 @@ fn with_access(permissions: &[Permission]) -> Harness {
         cloudflare.add_zone("example.org", Plan::Free);
         cloudflare.token_mut(TOKEN).permissions.extend(permissions);
         cloudflare.set_up_access("my-team");
-        let everyone = json!([{"everyone": {}}]);
-        let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+        let include = json!([{"everyone": {}}]);
+        let staff = json!({"name": "staff", "decision": "allow", "include": include});
         let staff = cloudflare.add_policy(&staff).expect("Cloudflare takes it");
         let application =
             |domain| json!({"type": "self_hosted", "name": domain, "domain": domain, "policies": [staff]});
@@ -179,18 +179,18 @@ fn with_the_access_guard_a_check_reads_what_it_would() {
 fn a_policy_that_a_setting_names_and_that_cannot_be_used_fails_the_check() {
     let harness = with_access(&ACCESS);
     harness.cloudflare.edit(|cloudflare| {
-        for (name, decision) in [("twins", "allow"), ("twins", "allow"), ("anybody", "bypass")] {
+        for (name, decision) in [("twins", "allow"), ("twins", "allow"), ("public", "bypass")] {
             let policy = json!({"name": name, "decision": decision, "include": [{"everyone": {}}]});
             cloudflare.add_policy(&policy).expect("Cloudflare takes it");
         }
     });
-    let variables = [("DEFAULT_ACCESS_POLICY", "staff,guests"), ("ACCESS_POLICIES", "twins,anybody")];
+    let variables = [("DEFAULT_ACCESS_POLICY", "staff,guests"), ("ACCESS_POLICIES", "twins,public")];
     let (report, table) = check(&harness, &variables);
     for (status, setting, found) in [
         ("ok", "DEFAULT_ACCESS_POLICY", "\"staff\" is there"),
         ("failed", "DEFAULT_ACCESS_POLICY", "no reusable Access policy of the account"),
         ("failed", "ACCESS_POLICIES", "\"twins\", which several have: use the id"),
-        ("failed", "ACCESS_POLICIES", "\"anybody\", which lets visitors past"),
+        ("failed", "ACCESS_POLICIES", "\"public\", which lets visitors past"),
     ] {
         let is_told = report
             .checks

@@ -1,4 +1,4 @@
-//! `list`: what is published, and whose it is.
+//! `list`: what is published, and its owners.
 
 use cloudflare_emulator::{Cloudflare, Permission, Plan, Token, TokenStatus};
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
@@ -144,8 +144,8 @@ fn under_the_access_guard_a_list_shows_what_protects_each_hostname() {
             Permission::AccessOrganizationRead,
         ]);
         cloudflare.set_up_access("my-team");
-        let everyone = json!([{"email_domain": {"domain": "example.com"}}]);
-        let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+        let include = json!([{"email_domain": {"domain": "example.com"}}]);
+        let staff = json!({"name": "staff", "decision": "allow", "include": include});
         let staff = cloudflare.add_policy(&staff).expect("Cloudflare takes it");
         for (name, domain) in [
             ("Web", "web.example.com"),

@@ -238,7 +238,7 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
 fn two_at_once_end_with_one_tunnel() {
     for round in 0..5 {
         let account = Account::new(&format!("race-{round}"));
-        // New tunnels are listed late, so that whoever loses has to look again.
+        // New tunnels are listed late, so that the run that loses has to look again.
         account.cloudflare.edit(|cloudflare| cloudflare.whims_mut().unlisted_calls = round);
         let ids = thread::scope(|scope| {
             [(); 3].map(|()| scope.spawn(|| account.run_here().expect("nothing fails"))).map(|run| {
@@ -337,7 +337,7 @@ fn whatever_fails_at_any_call_there_is_one_tunnel_and_the_next_run_succeeds() {
     });
 }
 
-/// Who makes a tunnel may see it in the list only later, and its token, too.
+/// A client that makes a tunnel may see it in the list only later, and get its token only later too.
 #[test]
 fn what_is_listed_late_is_waited_for() {
     let account = Account::new("late");
@@ -383,7 +383,7 @@ fn an_answer_about_another_tunnel_is_not_believed() {
         ("another name", r#""name":"other","config_src":"cloudflare""#),
         ("deleted", r#""name":"home","config_src":"cloudflare","deleted_at":"2026-01-01T00:00:00Z""#),
         ("a file's", r#""name":"home","config_src":"local""#),
-        ("nobody's", r#""name":"home""#),
+        ("without config_src", r#""name":"home""#),
     ] {
         let account = Account::new(&format!("lie-{}", label.replace([' ', '\''], "-")));
         let id = "00000000-0000-4000-8000-000000000000";

@@ -24,7 +24,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
         (
             "an unknown token",
             |_| (),
-            &[("CF_API_TOKEN", "a-token-that-nobody-made")],
+            &[("CF_API_TOKEN", "a-token-that-was-not-made")],
             ["failed", "token", "Invalid API Token", "CF_API_TOKEN"],
         ),
         (
@@ -166,7 +166,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             ["warning", "tunnel home", "takes over", ""],
         ),
         (
-            "a tunnel that nobody serves",
+            "a tunnel without connectors",
             |cloudflare| cloudflare.tunnel_mut("home").connectors = 0,
             &[],
             ["warning", "connectors of home", "none", "run cloudflared"],

@@ -20,7 +20,8 @@ use test_support::log::Log;
 use test_support::own_process::{is_own_process, line_after, own_process};
 use test_support::raw_http::{Client, PATIENCE};
 
-/// On a clock that stands still, so that no client's time is ever over: whoever waited for one would wait for good.
+/// On a clock that stands still, so that no client's time is ever over: a thread that waited for that would wait for
+/// good.
 fn start() -> (SocketAddr, RunningResponder) {
     start_by(Arc::new(ManualClock::stopped()))
 }
@@ -90,7 +91,7 @@ fn a_head_that_does_not_end_is_cut_off() {
     let mut client = Client::connect(address);
     client.send(format!("GET /healthz HTTP/1.1\r\nX-Endless: {}", "x".repeat(8192)));
     assert_eq!(client.answer().status, 431);
-    // And so is whoever goes on after the answer.
+    // And so is a client that goes on after the answer.
     let mut stream = client.stream();
     let chunk = [b'x'; 4096];
     let mut sent = 0;

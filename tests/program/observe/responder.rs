@@ -55,7 +55,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     let _running = bound.serve(Arc::new(routes), system_clock()).unwrap();
 
     let mut client = Client::connect(address);
-    // A body nobody asked for, and another request, must not reset the connection under the first answer.
+    // An unwanted body, and another request, must not reset the connection under the first answer.
     client.send(format!(
         "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 32768\r\n\r\n{}GET /metrics HTTP/1.1\r\n\r\n",
         "b".repeat(32768)

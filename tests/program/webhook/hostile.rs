@@ -1,4 +1,5 @@
-//! What tiny_http does to who uses it unguarded, tried against the API port. `docs/security.md` names these tests.
+//! What tiny_http does to a server that uses it unguarded, tried against the API port. `docs/security.md` names these
+//! tests.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

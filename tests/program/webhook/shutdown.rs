@@ -69,8 +69,8 @@ fn the_request_in_hand_is_answered_before_the_end() {
     slow.assert_ends_well();
 }
 
-/// A body that is still being sent, and one that nobody reads and the server drains, may last as long as their clients
-/// please; no request is in hand until they are there.
+/// A body that is still being sent, and one that no handler reads and the server drains, may last as long as their
+/// clients please; no request is in hand until they are there.
 #[test]
 fn a_client_that_does_not_send_its_body_does_not_hold_up_the_end() {
     for unsent in [
