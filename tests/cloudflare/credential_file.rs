@@ -131,7 +131,7 @@ fn a_secret_that_is_being_written_is_not_taken_by_halves() {
     assert_eq!(fixture.read(), [NEW]);
 }
 
-/// What somebody does to a path.
+/// What is done to a path by hand.
 type Damage = fn(&Path);
 
 #[test]

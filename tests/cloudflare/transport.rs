@@ -94,7 +94,7 @@ fn a_connection_is_kept_for_the_next_read() {
 
 #[test]
 fn connections_of_parallel_reads_are_all_kept() {
-    // Nobody is answered before all four have asked.
+    // No read is answered before all four have asked.
     let together = std::sync::Barrier::new(4);
     let server = Server::start(move |_, stream| {
         together.wait();

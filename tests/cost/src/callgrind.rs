@@ -27,11 +27,11 @@ pub(crate) fn measure(binary: &str) -> Outcome<Table> {
 /// The pieces and scales with their instructions.
 fn in_parallel(pieces: VecDeque<(Piece, usize)>) -> Result<Vec<(Piece, usize, u64)>, String> {
     let (left, counted) = (Mutex::new(pieces), Mutex::new(Vec::new()));
-    let next = || left.lock().expect("nobody panics with it").pop_front();
+    let next = || left.lock().expect("no thread panics with it").pop_front();
     let work = || {
         while let Some((piece, scale)) = next() {
             let count = instructions(piece, scale).map(|count| (piece, scale, count));
-            counted.lock().expect("nobody panics with it").push(count);
+            counted.lock().expect("no thread panics with it").push(count);
         }
     };
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -40,7 +40,7 @@ fn in_parallel(pieces: VecDeque<(Piece, usize)>) -> Result<Vec<(Piece, usize, u6
             scope.spawn(work);
         }
     });
-    counted.into_inner().expect("nobody panicked with it").into_iter().collect()
+    counted.into_inner().expect("no thread panicked with it").into_iter().collect()
 }
 
 /// The instructions of one piece, without its preparation.

@@ -229,7 +229,7 @@ mod tests {
         assert!(comparison.to_string().contains("3.1 times as much  TOO MUCH\n"), "{comparison}");
     }
 
-    /// Else a piece that is left out, or has another name, is never judged.
+    /// Otherwise a piece that is left out, or has another name, would never be judged.
     #[test]
     fn a_figure_that_only_one_table_has_is_a_failure() {
         let all = table(&[]);

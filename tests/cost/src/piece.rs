@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Else the figures would be those of a world in which everything has to be repaired.
+    /// Otherwise the figures would be those of a world in which everything has to be repaired.
     #[test]
     fn what_is_asked_for_is_what_stands() {
         let worlds = [

@@ -82,7 +82,7 @@ pub(crate) fn unfriendly(scale: usize) -> String {
     list((0..UNFRIENDLY * scale).map(|number| match number % 4 {
         0 => many_rules(number),
         1 => misspelled(number),
-        2 => somebody_elses(number),
+        2 => of_other_programs(number),
         _ => rival(number),
     }))
 }
@@ -116,8 +116,8 @@ fn misspelled(number: usize) -> String {
     object(number, &long_hostname(number), "CNAME", properties)
 }
 
-/// Annotations of others, with what somebody keeps in them.
-fn somebody_elses(number: usize) -> String {
+/// Annotations of other programs, with texts of their own.
+fn of_other_programs(number: usize) -> String {
     let properties: Vec<String> = (0..20)
         .map(|kind| {
             format!(

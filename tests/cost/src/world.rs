@@ -203,7 +203,7 @@ fn audience(number: usize, path: Option<&str>) -> String {
     format!("{:064x}", number * 2 + usize::from(path.is_some()))
 }
 
-/// The zone's records: what is published, and what everybody else has.
+/// The zone's records: what is published, and foreign ones.
 fn records(scale: usize, protected: usize) -> String {
     let mut page = String::from("[");
     let led = format!("{TUNNEL}.cfargotunnel.com");

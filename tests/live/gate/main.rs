@@ -25,8 +25,8 @@ fn emulator(plan: Plan) -> Emulator {
     emulator.add_token(Token::with_access(TOKEN));
     let zone = emulator.add_zone("example.com", plan);
     emulator.set_up_access("team");
-    let everyone = json!([{"everyone": {}}]);
-    let staff = json!({"name": "staff", "decision": "allow", "include": everyone});
+    let include = json!([{"everyone": {}}]);
+    let staff = json!({"name": "staff", "decision": "allow", "include": include});
     let staff = emulator.add_policy(&staff).unwrap();
     let label = format!("edctw-live-{RANDOM}");
     for name in [&*label, "edctw-live-ffffffff-1", &*format!("{label}-1x"), "home"] {

@@ -54,7 +54,7 @@ const AFTER_WRITES: usize = 60;
 /// So many seconds later an application whose rule has not come is left over.
 const BETWEEN_REQUESTS: i64 = 1_000;
 
-/// The requests so far, which are no difference.
+/// The requests so far, which count as no difference.
 #[derive(Clone, Debug, Default)]
 struct Requests {
     count: u32,
@@ -486,7 +486,7 @@ impl FakeCloudflare {
         adjust(desired, &self.settings(), Some(&self.snapshot())).endpoints
     }
 
-    /// Between any two loops so much time passes that nobody is led to an old tunnel any more.
+    /// Between any two loops so much time passes that no visitor is led to an old tunnel any more.
     pub fn plan(&self, changes: &Changes) -> Plan {
         self.plan_after(changes, AFTER_WRITES)
     }
@@ -543,7 +543,7 @@ impl FakeCloudflare {
         true
     }
 
-    /// The application that Cloudflare makes of a body, unless somebody has the destination.
+    /// The application that Cloudflare makes of a body, unless another application has the destination.
     fn stored(&self, body: &[u8], id: &str, audience: &str) -> Application {
         let body: Value = serde_json::from_slice(body).expect("JSON");
         let texts = |member: &str, of: &dyn Fn(&Value) -> Option<Box<str>>| -> Vec<Box<str>> {
@@ -589,7 +589,7 @@ impl FakeCloudflare {
         self.documents.get(id).expect("both tunnels are there")
     }
 
-    /// Somebody edits the rules of a tunnel, as their texts.
+    /// Edits the rules of a tunnel by hand, as their texts.
     pub fn edit_rules(&mut self, tunnel: &str, edit: impl FnOnce(&mut Vec<String>)) {
         let id = tunnel_id(tunnel);
         let mut rules: Vec<String> =

@@ -39,7 +39,7 @@ impl Harness {
         Self { tunnel: harness.cloudflare.add_tunnel("home"), ..harness }
     }
 
-    /// Before anybody has made the tunnel, whose id is empty.
+    /// Before the tunnel is made; its id is empty.
     pub fn without_tunnel() -> Self {
         let cloudflare = Emulator::start();
         cloudflare.add_token(Token::full(TOKEN));
@@ -54,7 +54,7 @@ impl Harness {
         harness
     }
 
-    /// Adds rules and records of somebody else's.
+    /// Adds foreign rules and records.
     pub fn add_foreign(&self) {
         self.cloudflare.put_configuration(&self.tunnel, FOREIGN_DOCUMENT).expect("cloudflared takes it");
         for (name, kind, content) in [

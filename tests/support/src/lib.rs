@@ -3,7 +3,7 @@
 #![allow(
     missing_debug_implementations,
     clippy::new_without_default,
-    reason = "nobody but the tests of this repository reads it"
+    reason = "only the tests of this repository read it"
 )]
 #![allow(
     clippy::indexing_slicing,

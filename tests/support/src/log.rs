@@ -60,14 +60,14 @@ impl log::Log for Recorder {
         LOG_OF_THREAD.with_borrow(|log| match log {
             Some(Log(lines)) => lines.lock().unwrap_or_else(PoisonError::into_inner).push(line),
             // Its accept thread knows no clock. Of any other line no test could tell whether it was said.
-            None => assert_eq!(record.target(), "tiny_http", "nobody's line: {line}"),
+            None => assert_eq!(record.target(), "tiny_http", "a line of no program: {line}"),
         });
     }
 
     fn flush(&self) {}
 }
 
-/// The system's clock, for a server whose lines nobody looks at.
+/// The system's clock, for a server whose lines no test looks at.
 pub fn system_clock() -> Arc<dyn Clock> {
     Log::default().marking(Arc::new(SystemClock))
 }

@@ -30,7 +30,7 @@ pub fn built_program() -> PathBuf {
 }
 
 /// Another one than was built for the tests, such as the static binary: `WEBHOOK_BINARY`.
-#[allow(clippy::disallowed_methods, reason = "whoever runs the tests says so")]
+#[allow(clippy::disallowed_methods, reason = "the environment of the tests says so")]
 pub fn other_binary() -> Option<OsString> {
     std::env::var_os("WEBHOOK_BINARY")
 }
@@ -99,7 +99,7 @@ impl Process {
         Self { child, observation, lines, reader, said: Vec::new() }
     }
 
-    /// From now on nobody reads what is said, and the pipe has room for nothing more.
+    /// From now on what is said is not read, and the pipe has room for nothing more.
     pub fn block_standard_error(&mut self) {
         self.reader.is_held.store(true, Ordering::Release);
         let mut pipe = standard_error_of(&self.child);
@@ -124,7 +124,7 @@ impl Process {
         self.observation
     }
 
-    /// From the next line on nobody reads what is said.
+    /// From the next line on what is said is not read.
     pub fn close_standard_error(&mut self) {
         self.lines = mpsc::channel().1;
     }
@@ -224,7 +224,7 @@ impl Reader {
     }
 }
 
-/// One that nobody ended would outlive its test.
+/// A process that was not ended would outlive its test.
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();

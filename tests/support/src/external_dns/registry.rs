@@ -58,7 +58,8 @@ impl TxtNames {
         names.map(|name| without_dot(&name).to_owned()).collect()
     }
 
-    /// The names under which a record's TXT record is looked for, in this order: also by who writes none without a type.
+    /// The names under which a record's TXT record is looked for, in this order: a controller that writes none without
+    /// a type looks for these too.
     fn sought(self, data: &Endpoint) -> Vec<String> {
         let untyped = (data.record_type != "AAAA").then(|| self.untyped(&data.dns_name));
         [self.typed(&data.record_type, &data.dns_name)].into_iter().chain(untyped).collect()
@@ -94,7 +95,7 @@ impl Registry {
         };
         let (txts, mut current): (Vec<Endpoint>, Vec<Endpoint>) =
             current.iter().cloned().partition(|endpoint| endpoint.record_type == "TXT");
-        // Other texts are nobody's.
+        // Other texts name no owner.
         let txts: Vec<&Endpoint> = txts.iter().filter(|txt| heritage(txt).is_some()).collect();
         for endpoint in &mut current {
             let labels = names.sought(endpoint).into_iter().find_map(|name| {
