@@ -169,8 +169,8 @@ mod tests {
         for (line, message, pairs) in [
             (line().text("all is well"), "all is well", &[][..]),
             (
-                line().quoted("hostname", "web.example.com").quoted("path", "^/a\"b").text("by somebody"),
-                "by somebody",
+                line().quoted("hostname", "web.example.com").quoted("path", "^/a\"b").text("by hand"),
+                "by hand",
                 &[("hostname", "web.example.com"), ("path", "^/a\"b")],
             ),
             (
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_wrote_makes_no_pair() {
+    fn a_foreign_text_makes_no_pair() {
         let line = || LogLine::default().quoted("hostname", "a.test");
         for (label, line, text) in [
             ("in prose", line().text("web refused=no_zone"), r#"web refused=no_zone hostname="a.test""#),

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_wakes_who_waits_for_signals_and_the_first_reason_stays() {
+    fn a_failure_wakes_the_thread_that_waits_for_signals_and_the_first_reason_stays() {
         let signals = Signals::install().expect("handlers can be installed in a test");
         let shutdown = signals.shutdown();
         assert_eq!(shutdown.failure(), None);

@@ -121,7 +121,7 @@ mod tests {
         for (label, answers, account, is_valid, paths) in [
             ("of a user", vec![active()], Some(&account), true, &[USER][..]),
             ("of an account", vec![invalid(), active()], Some(&account), true, &[USER, ACCOUNT]),
-            ("of nobody", vec![invalid(), invalid()], Some(&account), false, &[USER, ACCOUNT]),
+            ("unknown", vec![invalid(), invalid()], Some(&account), false, &[USER, ACCOUNT]),
             ("of an unknown account", vec![invalid()], None, false, &[USER]),
             ("disabled", vec![success(r#"{"status":"disabled"}"#)], None, false, &[USER]),
             ("expired", vec![success(r#"{"status":"expired"}"#)], None, false, &[USER]),

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_looked_up_again_when_nobody_is_there() {
+    fn the_name_is_looked_up_again_when_no_server_is_there() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (transport, lookups) = transport_to(port);
         for _ in 0..2 {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_the_configuration_is_told_in_two_ways() {
+    fn the_owner_of_the_configuration_is_told_in_two_ways() {
         for (fields, expected) in [
             (r#""config_src":"local""#, ConfigSource::Local),
             (r#""config_src":"cloudflare""#, ConfigSource::Cloudflare),

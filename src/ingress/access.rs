@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_wrote_is_told_by_the_properties_that_would_write_it() {
+    fn a_check_written_by_hand_is_told_by_the_properties_that_would_write_it() {
         let property = |name: &'static str, value: &'static str| Property::new(name, value);
         for (access, expected) in [
             (json!({}), vec![]),

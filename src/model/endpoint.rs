@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_sorted_and_each_key_is_there_once_whoever_wrote_them() {
+    fn labels_are_sorted_and_each_key_is_there_once() {
         let text = r#"{"b":"2","a":null,"c":"3","b":"1"}"#;
         let labels: Labels = serde_json::from_str(text).expect("a map of texts");
         assert_eq!(labels, Labels::from_iter([("a", ""), ("b", "1"), ("c", "3")]));

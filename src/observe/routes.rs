@@ -63,7 +63,8 @@ mod tests {
     use super::*;
 
     fn body(health: &Health, path: &str) -> (u16, String) {
-        let answer = route(path, health, || panic!("nobody asked for metrics")).expect("a path of its own");
+        let answer =
+            route(path, health, || panic!("the path asks for no metrics")).expect("a path of its own");
         assert_eq!(answer.content_type, JSON);
         (answer.status, String::from_utf8(answer.body).expect("JSON is UTF-8"))
     }

@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_sent_while_there_are_calls_for_everybody_and_half_of_the_time() {
+    fn groups_are_sent_while_there_are_calls_for_all_and_half_of_the_time() {
         let seconds = Duration::from_secs_f64;
         for (label, writes, calls_left, time, time_left, expected) in [
             ("just enough of everything", 47, 400, 9.0, 4.5, true),

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_meant_as_a_name_is_not_made() {
+    fn no_tunnel_is_made_of_a_name_that_is_a_mistake() {
         assert!(
             may_be_made(&[], "YOUR-CLUSTER")
                 .unwrap_err()

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn http2_is_told_to_do_nothing_without_tls_unless_it_is_everybodys_default() {
+    fn http2_is_told_to_do_nothing_without_tls_unless_it_is_the_default_of_all() {
         let option = Some((OriginOption::Http2Origin, "true"));
         let mut policy = fixture::policy("default");
         assert!(hinted("", "http://web", option, &policy).ends_with("is not https://"));

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_is_claimed_once_and_is_a_field_like_any_other_to_who_does_not_ask() {
+    fn the_namespace_is_claimed_once_behind_the_other_fields_and_reads_back() {
         let mut stamp = Stamp::parse("external-dns owner=a rules=- later=1").expect("it is ours");
         assert_eq!(stamp.namespace(), None);
         stamp.claim_for(&namespace_digest("shop"));

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_json_is_400_and_reaches_nobody() {
+    fn malformed_json_is_400_and_does_not_reach_the_service() {
         let service = Echo::default();
         for (target, body) in [
             ("/records", ""),

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_in_a_long_time_is_dropped() {
+    fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut waiting, now) = (WaitingWork::default(), now());
         waiting.refuse(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;

@@ -221,7 +221,7 @@ mod tests {
             kind: ApplicationKind::SelfHosted,
             destinations: place.destinations(),
             policies: Some(vec![policy("one"), policy("two")]),
-            tags: vec!["somebody".into(), tag("default").into()],
+            tags: vec!["another".into(), tag("default").into()],
             session_duration: Some("24h".into()),
             created_unix_seconds: None,
         }

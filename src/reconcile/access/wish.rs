@@ -228,7 +228,7 @@ mod tests {
             policy("1", "staff", Decision::Allow),
             policy("2", "twice", Decision::Allow),
             policy("3", "twice", Decision::Allow),
-            policy("4", "everybody", Decision::Bypass),
+            policy("4", "public", Decision::Bypass),
             policy("staff", "an odd id", Decision::Allow),
         ];
         let found = |text: &str, change: &dyn Fn(&mut Policy)| {
@@ -246,8 +246,9 @@ mod tests {
         assert_eq!(found("staff", &any).as_deref(), Ok("staff"), "an id before a name");
         assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
         assert!(found("4", &any).is_err_and(|problem| problem.contains("without a login")));
-        let unknown = found("nobody", &any).expect_err("there is none");
-        let known = r#"(there are "staff", "twice", "twice", "everybody", "an odd id"): correct the name, or make it"#;
+        let unknown = found("unknown", &any).expect_err("there is none");
+        let known =
+            r#"(there are "staff", "twice", "twice", "public", "an odd id"): correct the name, or make it"#;
         assert!(unknown.contains(known), "{unknown}");
 
         let listed = |policy: &mut Policy| policy.access_policies = Some(["staff".into(), "2".into()].into());

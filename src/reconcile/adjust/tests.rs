@@ -323,7 +323,7 @@ fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwi
 #[test]
 fn an_owner_that_a_source_claims_is_not_echoed() {
     let mut endpoint = endpoint("a.example.com", "CNAME", "http://web:80", &[]);
-    endpoint.labels.set("owner", "somebody");
+    endpoint.labels.set("owner", "another");
     let [adjusted] = &adjust(&[endpoint], &settings(), None).endpoints[..] else { panic!("it is published") };
     assert_eq!(adjusted.labels, Labels::from_iter([("resource", "ingress/shop/web")]));
 }

@@ -129,21 +129,21 @@ mod tests {
         };
         let undecided = |number, text: &str| refusal(number, Reason::Undecided(text.to_owned()));
         let refusals: Vec<Refusal> = (0..10)
-            .map(|number| undecided(number, "who?"))
+            .map(|number| undecided(number, "why?"))
             .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), undecided(12, "gone")])
             .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
             .collect();
         let lines = Refusal::lines(refusals.iter());
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-        let [one, another, withheld, gone, who] = &lines[..] else { panic!("{lines:#?}") };
+        let [one, another, withheld, gone, why] = &lines[..] else { panic!("{lines:#?}") };
         assert!(one.ends_with(" hostname=\"h10.example.com\" refused=no_zone"), "{one}");
         assert!(another.ends_with(" hostname=\"h11.example.com\" refused=no_zone"), "{another}");
         assert_eq!(gone, r#""h12.example.com": gone hostname="h12.example.com" refused=undecided"#);
         assert!(
-            who.starts_with("10 hostnames: who? hostnames=10 names=\"h0.example.com, h1.example.com, "),
-            "{who}"
+            why.starts_with("10 hostnames: why? hostnames=10 names=\"h0.example.com, h1.example.com, "),
+            "{why}"
         );
-        assert!(who.ends_with("h7.example.com and 2 more\" refused=undecided"), "{who}");
+        assert!(why.ends_with("h7.example.com and 2 more\" refused=undecided"), "{why}");
         let names = " hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion";
         assert!(withheld.ends_with(names), "{withheld}");
         for way_out in

@@ -80,7 +80,7 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
 
 /// Cloudflare writes some itself, for R2 or a load balancer, and lets no client change them.
 #[test]
-fn a_record_that_nobody_can_write_is_never_ours() {
+fn a_record_that_no_client_can_write_is_never_ours() {
     let snapshot = fixture::snapshot();
     let ours = record("a.example.com", "CNAME", TARGET, "external-dns owner=default rules=-");
     assert!(snapshot.own_stamp(&ours).is_some());

@@ -58,7 +58,7 @@ fn one_application_covers_what_its_destinations_take() {
         (&["b.example.com"], "", whole),
         (&["a.example.com/admin", "a.example.com/admin/*"], "/admin", "X"),
         (&["a.example.com/admin", "a.example.com/admin/*"], "", whole),
-        // Documented as enough, and contradicted by who has tried.
+        // Documented as enough, and contradicted by users that tried it.
         (&["a.example.com/admin"], "/admin", admin),
         (&["a.example.com/admin/*"], "/admin", admin),
         // Every other expression may match elsewhere, too.

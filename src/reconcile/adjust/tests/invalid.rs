@@ -53,7 +53,7 @@ fn a_property_that_is_near_to_none_is_told_which_there_are() {
     }
 }
 
-/// Who copies an annotation from one object to another may leave the old tunnel in one of the two places.
+/// An author that copies an annotation from one object to another may leave the old tunnel in one of the two places.
 #[test]
 fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     let service = ("webhook/tunnel-service", "http://web.shop.svc:80");
@@ -68,7 +68,7 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
 
 /// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
 #[test]
-fn a_path_that_nobody_asks_for_is_refused() {
+fn a_path_that_gets_no_request_is_refused() {
     let service = ("webhook/tunnel-service", "http://web:80");
     let (path, prefix) = ("webhook/tunnel-path", "webhook/tunnel-path-prefix");
     let problem = |property, text| {
