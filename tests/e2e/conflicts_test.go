@@ -40,8 +40,7 @@ func TestTheObjectThatHasAHostnameKeepsItAndTheOtherIsTold(t *testing.T) {
 	})
 }
 
-// The namespace that holds a hostname changes it, although its object's name has no room in the record's comment and another
-// namespace's comes first.
+// The namespace that holds a hostname changes it, although the object of another namespace comes first by name.
 func TestTheHolderOfAHostnameChangesItWhicheverOtherObjectAsks(t *testing.T) {
 	t.Parallel()
 	pod, tunnel, foreign := besideOthers(t, invocation{}, "NAMESPACE_GUARD=true")
@@ -53,7 +52,6 @@ func TestTheHolderOfAHostnameChangesItWhicheverOtherObjectAsks(t *testing.T) {
 	asks := func(service string) []*endpoint.Endpoint {
 		return []*endpoint.Endpoint{
 			in("ingress/aaa/x", "http://x.aaa.svc:80"),
-			// Of two rules no object is named.
 			in("ingress/shop/web", service,
 				property{"tunnel-service.api", "http://api.shop.svc:80"}, property{"tunnel-path-prefix.api", "/api"}),
 		}

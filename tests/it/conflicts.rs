@@ -81,7 +81,7 @@ fn before_anything_was_read_external_dns_decides() {
     assert_eq!(adjusted(), 1);
 }
 
-/// The stamp of several rules names no object.
+/// A new process knows the object by the stamp alone.
 #[test]
 fn an_object_that_is_mistyped_keeps_its_paths_after_a_restart_though_a_rival_asks_for_them() {
     let (harness, host) = (Harness::new(), "mistyped.example.com");

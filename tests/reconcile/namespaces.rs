@@ -154,7 +154,7 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
     assert_eq!(stamp.namespace(), Some(&*namespace_digest("shop")));
 
-    // With two rules no object is named.
+    // The same with two rules.
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let both = [shop("^/a$", "http://web.shop.svc:80"), shop("^/b$", "http://web.shop.svc:80")];
     run(&mut cloudflare, &both);

@@ -177,7 +177,7 @@ fn a_public_path_of_a_protected_hostname_has_a_bypass_application_and_says_none(
     assert_rest(&cloudflare, &desired);
 }
 
-/// The stamp of several rules names no object.
+/// The stamp of rules of several objects names none.
 #[test]
 fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_opens_it() {
     let of = |resource: &str, prefix: &str, access: &str| {
@@ -193,7 +193,7 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
     assert_eq!(said, [Some("staff"), Some("staff")]);
 }
 
-/// A hand made it let visitors past, or stand elsewhere. `records` would show it without end.
+/// It was edited by hand to let visitors past, or to stand elsewhere. `records` would show it without end.
 #[test]
 fn the_word_takes_an_application_of_its_place_that_asks_no_visitor_for_a_login() {
     let let_past = |one: &mut Application| one.policies = Some(vec![attached("public", Decision::Bypass)]);
