@@ -87,7 +87,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
 mod tests {
     use super::*;
 
-    /// Ignored, one that limits what is published would leave open what was to be closed.
+    /// If a misspelled setting that limits what is published were ignored, it would leave open what was to be closed.
     #[test]
     fn a_misspelled_setting_is_told_of_with_the_nearest_one_and_is_a_mistake_if_that_limits() {
         for (name, nearest, is_mistake) in [

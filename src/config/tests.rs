@@ -52,7 +52,7 @@ fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name(
     assert_eq!(read(&[("SETTINGS", whole)]).expect("the minimum").observation_address.port(), 1);
 }
 
-/// Ignored, a misspelled line that limits what is published would leave open what was to be closed.
+/// If a misspelled line that limits what is published were ignored, it would leave open what was to be closed.
 #[test]
 fn a_line_of_settings_that_names_none_is_a_mistake_that_names_the_nearest_and_shows_no_secret() {
     for (lines, expected) in [

@@ -20,7 +20,7 @@ var companyTrials = []trial{
 	}, isTakenOver},
 }
 
-// runsByKustomize: what the role does not let a version read it waits for in vain, and ends.
+// runsByKustomize: a version that the role does not let read an object waits for it in vain, and ends.
 func runsByKustomize(t *testing.T, bench *bench) []string {
 	bench.has(t, ingressOf("shop", targetOf("shop"))+serviceOf("service", "ClusterIP", targetOf("service")+", "))
 	own := deploymentOf(t, kustomize(t), ownName)

@@ -52,7 +52,7 @@ func TestMatrix(t *testing.T) {
 	}
 	page := readVersionsPage(t)
 	page.names(t, trials)
-	// Here, since a trial waits no longer than for a state.
+	// They are built here, because a trial waits no longer than for a state.
 	binaries := map[string]string{}
 	for _, version := range append(versions, harness.Newest) {
 		if binaries[version], err = harness.BuildExternalDNSOf(version); err != nil {

@@ -18,7 +18,7 @@ import (
 // object is any of Kubernetes'.
 type object = unstructured.Unstructured
 
-// objectsOf reads the documents of a text. Whether a document is an object is the API server's to say.
+// objectsOf reads the documents of a text. The API server says whether a document is an object.
 func objectsOf(t *testing.T, text []byte) (objects []*object) {
 	t.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
@@ -37,7 +37,8 @@ func objectsOf(t *testing.T, text []byte) (objects []*object) {
 	}
 }
 
-// path is where the API server has the object, or its kind where it has no name. What kinds there are it says itself.
+// path is where the API server has the object, or its kind where it has no name. The API server says which kinds there
+// are.
 func (c *cluster) path(object *object) (string, error) {
 	root := "/apis/" + object.GetAPIVersion()
 	if object.GetAPIVersion() == "v1" {

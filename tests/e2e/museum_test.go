@@ -84,7 +84,7 @@ func TestMuseum(t *testing.T) {
 
 // TestMuseumLarge is a part of the night, `just museum-large`.
 func TestMuseumLarge(t *testing.T) {
-	// Here, since the exhibits wait no longer than for a state.
+	// It is built here, because the exhibits wait no longer than for a state.
 	if _, err := harness.BuildExternalDNSOf(faulty); err != nil {
 		t.Fatal(err)
 	}

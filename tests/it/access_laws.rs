@@ -1,6 +1,6 @@
 //! The law of what is asked to be protected, over random histories: a place whose object asks for a login is never reached
 //! without one once an application or a check of ours covers it, whatever other objects say, whatever fails, wherever the
-//! program ends, however old everything is, and whatever a hand edits. At rest a visitor with the login is served.
+//! program ends, however old everything is, and whatever is edited by hand. At rest a visitor with the login is served.
 //!
 //! Its preconditions:
 //!
@@ -94,7 +94,7 @@ enum Trouble {
     Old(&'static str, usize, usize),
 }
 
-/// What a hand does to one of the records, rules or applications, by number.
+/// An edit by hand of one of the records, rules or applications, by number.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     None,
@@ -459,13 +459,15 @@ fn edit(cloudflare: &mut Cloudflare, edit: Edit) {
         Edit::None => {}
         Edit::RecordDeleted(nth) => {
             if let Some((id, _)) = record(cloudflare, nth) {
-                cloudflare.delete_record(&zone, &id).expect("a hand may");
+                cloudflare.delete_record(&zone, &id).expect("Cloudflare takes it");
             }
         }
         Edit::MarkTakenOff(nth) => {
             if let Some((id, comment)) = record(cloudflare, nth) {
                 let comment = comment.replace("rules=!", "rules=");
-                cloudflare.patch_record(&zone, &id, &json!({"comment": comment})).expect("a hand may");
+                cloudflare
+                    .patch_record(&zone, &id, &json!({"comment": comment}))
+                    .expect("Cloudflare takes it");
             }
         }
         Edit::RuleDeleted(nth) => change_rules(cloudflare, &|rules| {

@@ -212,9 +212,9 @@ fn an_application_that_goes_by_itself_is_no_change_of_another_endpoint() {
     assert_eq!(names(&stage), [NAME]);
 }
 
-/// A hand deleted the record and the rule, and the endpoint that stays wanted says nothing of Access.
+/// The record and the rule were deleted by hand, and the endpoint that stays wanted says nothing of Access.
 #[test]
-fn an_application_stays_in_front_of_a_silent_hostname_that_a_hand_deleted_until_that_is_back() {
+fn an_application_stays_in_front_of_a_silent_hostname_that_was_deleted_by_hand_until_that_is_back() {
     for is_failing in [false, true] {
         let stage = Stage::new(&[]);
         stage.run(&[wish("staff"), of("next.example.com", "staff")]);
@@ -227,7 +227,7 @@ fn an_application_stays_in_front_of_a_silent_hostname_that_a_hand_deleted_until_
         stage.cloudflare().edit(|cloudflare| {
             let zone = cloudflare.zones()[0].id.clone();
             let id = cloudflare.records(&zone)[0].id.clone();
-            cloudflare.delete_record(&zone, &id).expect("a hand may");
+            cloudflare.delete_record(&zone, &id).expect("Cloudflare takes it");
         });
         stage.cloudflare().put_configuration(&stage.harness.tunnel, NO_RULES).expect("cloudflared takes it");
         if is_failing {

@@ -57,7 +57,8 @@ fn an_answer_without_a_configuration_costs_no_rule() {
     }
 }
 
-/// As by a cache in front of Cloudflare that leaves the page out of its key. Half of the records would disown the rest.
+/// A cache in front of Cloudflare that leaves the page out of its key answers so. By half of the records, the webhook
+/// would take the rules of the other half for foreign.
 #[test]
 fn a_list_whose_next_page_is_the_same_again_is_not_read_and_nothing_is_written() {
     let (harness, program) = with_two();
@@ -187,7 +188,7 @@ fn a_rule_that_the_planning_reading_does_not_show_stays_ours_until_it_is_gone() 
     }
 }
 
-/// A record whose comment names a rule more than there is, as after a crash.
+/// A record whose comment names one rule more than the tunnel has, as after a crash.
 fn with_a_digest_without_a_rule() -> (Harness, Program) {
     let (harness, program) = with_two();
     harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::status(500));

@@ -120,7 +120,8 @@ fn a_zone_of_another_account_is_not_touched() {
     assert_eq!(harness.rules(), [""; 0]);
 }
 
-/// The refusal is remembered, and what is remembered must not be left out of a move as if the rest were enough.
+/// The refusal is remembered. A rule that is remembered as refused must not be left out of a move as if the other rules
+/// were enough.
 #[test]
 fn a_hostname_does_not_move_while_cloudflare_refuses_one_of_its_rules_there() {
     let harness = Harness::new();

@@ -342,7 +342,8 @@ fn a_visitor_of_a_hostname_that_is_taken_over_is_served_throughout() {
     no_visitor_is_lost(changes);
 }
 
-/// Nothing of ours can lead there before the record is gone, and the rule has to go before the record that says whose it is.
+/// Nothing of ours can lead there before the record is gone, and the rule has to go before the record that names its
+/// owner.
 #[test]
 fn a_name_that_is_withdrawn_below_a_wildcard_for_an_address_has_one_gap() {
     let [_, withdrawn] = below_address().and_back("withdrawn below a wildcard record for an address");

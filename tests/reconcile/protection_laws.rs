@@ -78,7 +78,7 @@ enum Event {
     Guard(bool),
     Namespaces(bool),
     Adopt(&'static str),
-    /// A hand deletes an application, unlocks a rule, or gives an application another policy.
+    /// By hand an application is deleted, a rule is unlocked, or an application gets another policy.
     Deleted(usize),
     Unlocked(usize),
     Edited(usize),

@@ -244,8 +244,8 @@ fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(),
         let first = watched.changes.first();
         first.is_some_and(|change| change.got.iter().any(|visit| service(visit) == Some(&*object.service)))
     };
-    // Of rivals either may have the path. Where a hand took the rule for a path away, the other has its requests until all of
-    // the hostname is served again, which a refusal may put off.
+    // Of rivals either may have the path. Where the rule for a path was taken away by hand, the other rival has its
+    // requests until all of the hostname is served again, which a refusal may put off.
     let is_taken = |host: &str| world.is_touched(host) || world.has_drifted(host);
     let is_promised = |object: &&Object| {
         object.is_divided()

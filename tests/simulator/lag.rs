@@ -1,6 +1,6 @@
-//! Answers that are old and of which the process could not know it: after a start, and where another writer or instance
-//! wrote. Nothing tells such an answer from the truth, so what is written by it is written by the state of then: a
-//! precondition of the world, which stands beside the lost update.
+//! Old answers that the process could not know to be old: after a start, and where another writer or instance wrote.
+//! Nothing tells such an answer from a true one, so a write by it goes by the state of then. The promises except these
+//! writes, as they except the lost update.
 
 use std::collections::{BTreeMap, BTreeSet};
 

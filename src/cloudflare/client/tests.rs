@@ -293,7 +293,8 @@ fn a_list_without_an_end_is_given_up() {
     assert_eq!(fixture.script.sent().len(), PAGES_MAX as usize);
 }
 
-/// A server that ignores `page` never ends its list. Half a list would disown what the other half has.
+/// A server that ignores `page` never ends its list. By half a list, the webhook would take the rules of the other half
+/// for foreign.
 #[test]
 fn a_page_that_brings_nothing_new_is_an_error_and_not_the_end_of_the_list() {
     let account = AccountId::new("a1");

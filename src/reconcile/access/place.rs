@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Both are at Cloudflare: with another tag or name every application of the last release would be a stranger's.
+    /// Both stand at Cloudflare: with another tag or name every application that was made before would be foreign.
     #[test]
     fn the_tag_and_the_name_of_an_owners_applications_are_what_they_were() {
         assert_eq!(tag("default"), "externaldnsu41tfbmdmv0l");

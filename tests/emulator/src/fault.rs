@@ -194,9 +194,9 @@ pub enum Fault {
         /// JSON text.
         value: String,
     },
-    /// This, an old answer or one that contradicts itself, where its client can tell: an answer told it of something newer,
-    /// or of what is left out. Of a tunnel any answer did so, of lists one to a write of its own in the last two minutes.
-    /// Calls at which it cannot tell are not counted. See [`Cloudflare::call_as`].
+    /// This fault (an old answer, or one that contradicts itself) where its client can tell: an answer told it of
+    /// something newer, or of what is left out. For a tunnel any answer counts, for a list only the answer to a write
+    /// of its own in the last two minutes. Calls at which it cannot tell are not counted. See [`Cloudflare::call_as`].
     Known(Box<Self>),
     /// This old answer where there is something newer, and its client cannot tell. Other calls are not counted.
     Unknown(Box<Self>),

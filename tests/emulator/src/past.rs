@@ -27,7 +27,7 @@ const REMEMBERED: Duration = Duration::from_secs(120);
 /// a higher one.
 const VERSION_REMEMBERED: Duration = Duration::from_secs(600);
 
-/// Of which a read can show a past state, each by itself.
+/// The things of which a read can show a past state, each by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Thing {
     /// A tunnel's configuration, by the tunnel's id.

@@ -77,7 +77,7 @@ pub struct State {
     pub calls: Vec<Call>,
     /// Calls that were not sent, with the guard's reasons.
     pub refused: Vec<String>,
-    /// Whose breaking answer a test lets the proxy give in place of Cloudflare's.
+    /// The probe whose breaking answer a test lets the proxy give in place of Cloudflare's.
     pub lie: Option<Probe>,
     /// Where a test ends the run as if it was killed: at this write (from 1), and whether it is sent.
     pub kill: Option<(usize, bool)>,

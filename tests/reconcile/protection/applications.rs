@@ -175,7 +175,8 @@ fn of_two_applications_of_one_place_the_one_that_its_rule_names_counts_and_both_
     }
 }
 
-/// A hand changed one of them. The words are those that ask for it, so ExternalDNS asks because of the drift alone.
+/// One of them was changed by hand. The words are those that ask for it, so ExternalDNS asks because of the drift
+/// alone.
 #[test]
 fn what_protects_a_place_otherwise_than_it_was_made_is_shown_as_drift() {
     type Edit = fn(&mut FakeCloudflare);
@@ -221,7 +222,7 @@ fn a_foreign_application_over_the_place_is_told_by_name() {
     assert_eq!((cloudflare.applications().len(), cloudflare.records.len()), (1, 0));
 }
 
-/// A hand gave it another hostname, which is not ours to open.
+/// It was given another hostname by hand, which is not ours to open.
 #[test]
 fn an_application_with_a_destination_beyond_its_place_neither_goes_nor_is_opened() {
     for desired in [vec![], vec![at(NAME, "", OPEN)]] {

@@ -575,7 +575,7 @@ impl FakeCloudflare {
         }
     }
 
-    /// A hand takes the check of Access off a rule.
+    /// Takes the check of Access off a rule by hand.
     pub fn unlock_rule(&mut self, id: &TunnelId, index: usize) {
         let mut config: Value = serde_json::from_str(self.document(id).to_raw().get()).expect("JSON");
         if let Some(rule) = config["ingress"].get_mut(index).and_then(Value::as_object_mut) {

@@ -1,4 +1,4 @@
-//! What each program says that runs in the process of the tests, apart from what the others say meanwhile.
+//! The log of each program that runs in the process of the tests, apart from the logs of the other ones.
 //!
 //! The crate `log` has one logger for a process. A thread of the program serves that program alone, and reads the clock
 //! it was given before it says anything; so each program gets a clock that marks the threads which read it.

@@ -20,7 +20,7 @@ fn what_there_is_no_time_for_is_answered_unread() {
     assert_eq!(adjust(&adjusted, &settings, None).endpoints, adjusted);
 }
 
-/// Cut to the length of a hostname, a longer name would be another one, which may be published.
+/// If a longer name were cut to the length of a hostname, it would be another hostname, which may be published.
 #[test]
 fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
     let large = [("webhook/x", &*"x".repeat(limits::ENDPOINT_MAX_BYTES))];

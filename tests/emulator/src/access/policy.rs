@@ -27,8 +27,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads what a client or a hand has written. A decision of any name is taken, so that a test sees what a client
-    /// makes of one that it does not know.
+    /// Reads what a client has written, or a test by hand. A decision of any name is taken, so that a test sees what a
+    /// client makes of one that it does not know.
     pub(super) fn parse(
         id: String,
         account: &str,
