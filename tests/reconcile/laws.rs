@@ -113,7 +113,8 @@ fn any_outer_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
         ],
         0..5,
     );
-    // Under the names of ExternalDNS's own: what has nothing to do with it, and another owner's.
+    // TXT records under the names of ExternalDNS's own: texts that have nothing to do with it, and those of another
+    // owner.
     let txts = prop::sample::subsequence(
         vec![
             ("cname-a.example.com", "TXT", "\"v=spf1 -all\""),

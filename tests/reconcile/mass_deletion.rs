@@ -114,7 +114,7 @@ fn a_young_hostname_that_goes_too_takes_nothing_along_that_waits() {
     }
 }
 
-/// Of each age the limit is what may go, and not one less.
+/// Of each age as many hostnames may go as the limit says.
 #[test]
 fn as_many_old_hostnames_as_the_limit_go_beside_a_young_one_that_goes_too() {
     for (old, is_withheld) in [(LIMIT, false), (LIMIT + 1, true)] {

@@ -91,7 +91,7 @@ fn a_move_begins_with_its_first_write_however_old_its_record_is() {
     }
 }
 
-/// The rule was not there at the last look, so what asks for it anew begins anew, and what is led over goes on.
+/// However old the record is, a loop that writes the rule or leads the record over tells of a move that goes on.
 #[test]
 fn a_move_goes_on_with_a_rule_that_comes_late_and_with_the_record_that_is_led_over() {
     let desired = on("office", &[BASE]);
