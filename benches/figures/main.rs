@@ -480,7 +480,7 @@ fn unfriendly_endpoints(count: usize) -> Value {
 
 /// One object with all the properties that it can have, in many groups, on many hostnames: each hostname has all of them.
 fn endpoints_in_excess() -> Value {
-    const VALUE: &str = "what somebody keeps in an annotation: a list, a script, a certificate; ";
+    const VALUE: &str = "what an object keeps in an annotation: a list, a script, a certificate; ";
     let mut properties = Vec::new();
     let mut bytes = 0;
     while bytes < EXCESS_BYTES {

@@ -29,7 +29,7 @@ pub(crate) struct Account {
 impl Account {
     const TOKEN: &str = "figures-token";
 
-    /// The zone holds so many records of somebody else's.
+    /// The zone holds so many foreign records.
     pub(crate) fn with_records(count: usize) -> Outcome<Self> {
         let emulator = Emulator::start();
         emulator.add_token(Token::with_access(Self::TOKEN));
