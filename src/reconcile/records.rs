@@ -69,15 +69,14 @@ pub fn records(snapshot: &Snapshot) -> Shown {
                 continue;
             }
             let view = RecordView { snapshot, owned: &owned, zone, record, stamp: &stamp };
-            let mut endpoints = view.endpoints();
+            let mut views = view.path_views();
             match view.lacks_namespace() {
                 Ok(false) => {}
-                Ok(true) => endpoints.iter_mut().for_each(|endpoint| add_drift(endpoint, NAMESPACE_DRIFT)),
+                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(NAMESPACE_DRIFT)),
                 Err(of) => shown.notes.push(without_namespace(record, &of)),
             }
-            shown.unprotected +=
-                endpoints.iter().filter(|endpoint| has_drift(endpoint, ACCESS_DRIFT)).count();
-            shown.endpoints.extend(endpoints);
+            shown.unprotected += views.iter().filter(|of_path| of_path.drift.contains(&ACCESS_DRIFT)).count();
+            shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
         }
     }
     let unneeded = answering::unneeded(snapshot);
@@ -191,22 +190,6 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-fn add_drift(endpoint: &mut Endpoint, drift: &str) {
-    let mut all: Vec<&str> = endpoint.property(DRIFT).into_iter().flat_map(|all| all.split(',')).collect();
-    if all.contains(&drift) {
-        return;
-    }
-    all.push(drift);
-    let drift = Property::new(DRIFT, all.join(","));
-    endpoint.provider_specific.retain(|property| *property.name != *DRIFT);
-    endpoint.provider_specific.push(drift);
-    endpoint.provider_specific.sort_unstable();
-}
-
-fn has_drift(endpoint: &Endpoint, drift: &str) -> bool {
-    endpoint.property(DRIFT).is_some_and(|all| all.split(',').any(|one| one == drift))
-}
-
 /// The properties of a rule with what protects it. The second is false if that is not as it has to be.
 pub(super) fn properties_of_standing(
     rule: &Rule,
@@ -228,37 +211,41 @@ struct RecordView<'a> {
     stamp: &'a Stamp,
 }
 
-impl RecordView<'_> {
-    /// One endpoint for each path of ours, and one for a record without rules.
-    fn endpoints(&self) -> Vec<Endpoint> {
-        let mut endpoints = Vec::new();
-        let hostname = Hostname::parse(&self.record.name);
+/// What is shown of one path of a record, or of the record alone.
+#[derive(Default)]
+struct PathView<'a> {
+    path: Option<&'a str>,
+    properties: Vec<Property>,
+    /// What applying it again would repair and no other property shows.
+    drift: Vec<&'static str>,
+}
+
+impl<'a> RecordView<'a> {
+    /// One view for each path of ours, and one for a record without rules.
+    fn path_views(&self) -> Vec<PathView<'a>> {
+        let mut views = Vec::new();
+        let hostname = Hostname::parse(&self.record.name).ok();
         if self.stamp.claims.record_only {
             let standing = |hostname| Standing::of(hostname, self.snapshot);
-            let word = hostname.as_ref().ok().and_then(|hostname| words::of_record(standing(hostname)));
-            let service = Property::new(TUNNEL_SERVICE, RECORD_ONLY);
-            let properties = [service].into_iter().chain(word).collect();
-            let drift = (!self.is_protected_record(hostname.as_ref().ok())).then_some(ACCESS_DRIFT);
-            endpoints.push(self.endpoint("", self.with_drift(properties, drift)));
+            let word = hostname.as_ref().and_then(|hostname| words::of_record(standing(hostname)));
+            let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect();
+            let is_protected = self.is_protected_record(hostname.as_ref());
+            let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
+            views.push(PathView { path: None, properties, drift });
         }
-        let Ok(hostname) = hostname else {
-            return endpoints;
-        };
+        let Some(hostname) = hostname else { return views };
         let mut rules = self.snapshot.own_rules_of(&hostname);
         sort_by(&mut rules, |(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
-        endpoints.extend(by_path.filter_map(|rules| {
-            let (_, first) = rules.first()?;
-            Some(self.endpoint_of_path(&hostname, first.path(), rules))
-        }));
-        if endpoints.is_empty() {
-            endpoints.push(self.endpoint("", self.with_drift(Vec::new(), [RULE_DRIFT])));
+        views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
+        if views.is_empty() {
+            views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
         } else if (self.claims_too_much() || self.is_mismarked(&hostname))
-            && let Some(first) = endpoints.first_mut()
+            && let Some(first) = views.first_mut()
         {
-            add_drift(first, RULE_DRIFT);
+            first.drift.push(RULE_DRIFT);
         }
-        endpoints
+        views
     }
 
     /// True if the namespace guard is on, and the stamp does not name the namespace that has the hostname, and has room.
@@ -286,31 +273,22 @@ impl RecordView<'_> {
         self.stamp.claiming(standing, namespace).render(self.zone.comment_max_bytes()).is_some()
     }
 
-    fn endpoint_of_path(
-        &self,
-        hostname: &Hostname,
-        path: Option<&str>,
-        rules: &[(&TunnelId, &Rule)],
-    ) -> Endpoint {
+    /// What is shown of the rules of one path.
+    fn view_of_path(&self, hostname: &Hostname, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
         let led_to = TunnelId::from_hostname(&self.record.content);
         let is_led_to = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == led_to.as_ref();
-        let mut drift = Vec::new();
-        let mut properties = Vec::new();
+        let mut view = PathView::default();
         if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
-            let (protected, is_as_it_has_to_be) = properties_of_standing(rule, hostname, self.snapshot);
-            properties = protected;
-            if !is_as_it_has_to_be {
-                drift.push(ACCESS_DRIFT);
-            }
-            if self.is_shadowed(hostname, tunnel, rule) {
-                drift.push("order");
-            }
+            let (properties, is_as_it_has_to_be) = properties_of_standing(rule, hostname, self.snapshot);
+            (view.path, view.properties) = (rule.path(), properties);
+            view.drift.extend((!is_as_it_has_to_be).then_some(ACCESS_DRIFT));
+            view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some("order"));
         }
         // A move that is not done yet has a rule in another tunnel.
         if rules.len() > 1 || !rules.iter().any(|rule| is_led_to(&rule)) {
-            drift.push("tunnel");
+            view.drift.push("tunnel");
         }
-        self.endpoint(path.unwrap_or_default(), self.with_drift(properties, drift))
+        view
     }
 
     /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
@@ -329,34 +307,18 @@ impl RecordView<'_> {
         self.owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(hostname, rule.path()))
     }
 
-    fn with_drift<'d>(
-        &self,
-        mut properties: Vec<Property>,
-        drift: impl IntoIterator<Item = &'d str>,
-    ) -> Vec<Property> {
-        let unproxied = (!self.record.proxied).then_some("proxied");
-        let drift: Vec<&str> = drift.into_iter().chain(unproxied).collect();
-        if !drift.is_empty() {
-            properties.push(Property::new(DRIFT, drift.join(",")));
-        }
-        properties
-    }
-
-    fn endpoint(&self, set_identifier: &str, mut properties: Vec<Property>) -> Endpoint {
+    fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
+        drift.extend((!self.record.proxied).then_some("proxied"));
+        properties.extend((!drift.is_empty()).then(|| Property::new(DRIFT, drift.join(","))));
         properties.extend(wildcard::word(&self.record.name));
         let mut labels = Labels::default();
         labels.set(OWNER_LABEL, &self.stamp.owner);
         if let Some(resource) = &self.stamp.resource {
             labels.set(RESOURCE_LABEL, resource);
         }
-        let target = self.record.content.to_string();
-        let endpoint = canonical::render(
-            self.record.name.to_string(),
-            target,
-            set_identifier.to_owned(),
-            properties,
-            labels,
-        );
+        let (name, target) = (self.record.name.to_string(), self.record.content.to_string());
+        let set_identifier = path.unwrap_or_default().to_owned();
+        let endpoint = canonical::render(name, target, set_identifier, properties, labels);
         Endpoint { record_type: self.record.kind.to_string(), ..endpoint }
     }
 }
