@@ -20,7 +20,7 @@ use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
-use crate::reconcile::winner::{self, SaidOf};
+use crate::reconcile::winner::{self, Intents};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on what is not in it.
@@ -48,7 +48,7 @@ pub struct Adjuster<'s> {
     /// What was read last.
     snapshot: Option<&'s Snapshot>,
     endpoints: Vec<Endpoint>,
-    said: SaidOf,
+    intents: Intents,
 }
 
 impl<'s> Adjuster<'s> {
@@ -58,7 +58,7 @@ impl<'s> Adjuster<'s> {
             reader: EndpointReader::new(settings, access),
             snapshot,
             endpoints: Vec::new(),
-            said: SaidOf::default(),
+            intents: Intents::default(),
         }
     }
 
@@ -86,8 +86,8 @@ impl<'s> Adjuster<'s> {
 
     fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> &[Endpoint] {
         let before = self.endpoints.len();
-        for Canonical { endpoint, publication: _, said } in read {
-            self.said.note(&endpoint, said);
+        for Canonical { endpoint, publication: _, intent } in read {
+            self.intents.note(&endpoint, intent);
             self.endpoints.push(endpoint);
         }
         self.endpoints.get(before..).unwrap_or_default()
@@ -96,14 +96,14 @@ impl<'s> Adjuster<'s> {
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self) -> Adjusted {
-        let Self { reader: _, snapshot, mut endpoints, said } = self;
+        let Self { reader: _, snapshot, mut endpoints, intents } = self;
         let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
         // What an old answer does not show may stand.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
         let mut unasked_wildcards = wildcard::settle(&mut endpoints, whole);
         // A rule that waits does not show what it asks for, and the winner is known by that.
-        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &said, snapshot));
+        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
         hold_together(&mut endpoints);
         if let Some((is_winner, lost, kept)) = chosen {
             let mut is_winner = is_winner.into_iter();

@@ -108,13 +108,12 @@ pub struct Canonical {
     pub endpoint: Endpoint,
     /// The publication, or the reason why there is none.
     pub publication: Result<Publication, Problem>,
-    pub said: Said,
+    pub intent: Intent,
 }
 
-/// What an object says itself of an endpoint. The canonical form does not tell that from a default, nor what a mistake
-/// hides.
+/// What an object itself asks for, which the canonical form does not tell from a default, and which a mistake hides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Intent {
     /// It asks for a login, perhaps by a mistake.
     pub login: bool,
     /// It gets `DEFAULT_SERVICE`.

@@ -15,7 +15,7 @@ use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 const GROUP_SEPARATOR: char = '.';
 
 /// A property's name and its value.
-pub type Said<'e> = (&'e str, &'e str);
+pub type NameAndValue<'e> = (&'e str, &'e str);
 
 /// The properties of one rule: those of a group, or those without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Part<'e> {
     /// The group; empty for properties without one.
     pub group: &'e str,
     /// Sorted and without duplicates, so that the same one of two with one name is read first, in whatever order they came.
-    pub said: Vec<Said<'e>>,
+    pub properties: Vec<NameAndValue<'e>>,
     /// True if the group has a path of its own, or the properties have no group.
     pub has_place: bool,
 }
@@ -36,7 +36,7 @@ pub fn split<'e>(
     mut is_grouped: impl FnMut(&'e str, &'e str) -> bool,
 ) -> (Part<'e>, Vec<Part<'e>>) {
     let mut base = Vec::with_capacity(endpoint.provider_specific.len());
-    let mut groups: BTreeMap<&str, Vec<Said<'_>>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, Vec<NameAndValue<'_>>> = BTreeMap::new();
     for property in &endpoint.provider_specific {
         match property.name.split_once(GROUP_SEPARATOR) {
             Some((name, group)) if is_grouped(name, group) => {
@@ -50,22 +50,23 @@ pub fn split<'e>(
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    (Part { group: "", said: base, has_place: true }, named)
+    (Part { group: "", properties: base, has_place: true }, named)
 }
 
-fn with_defaults<'e>(group: &'e str, own: Vec<Said<'e>>, base: &[Said<'e>]) -> Part<'e> {
+fn with_defaults<'e>(group: &'e str, own: Vec<NameAndValue<'e>>, base: &[NameAndValue<'e>]) -> Part<'e> {
     let says = |wanted: &str| own.iter().any(|(name, _)| *name == wanted);
     let is_name = group.starts_with(|first: char| first.is_alphanumeric());
     let has_place = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
-    let is_default = |(name, _): &&Said<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
-    let said = own.iter().chain(base.iter().filter(is_default)).copied().collect();
-    Part { group, said: sorted(said), has_place }
+    let is_default =
+        |(name, _): &&NameAndValue<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
+    let properties = own.iter().chain(base.iter().filter(is_default)).copied().collect();
+    Part { group, properties: sorted(properties), has_place }
 }
 
-fn sorted<'e>(mut said: Vec<Said<'e>>) -> Vec<Said<'e>> {
-    sort(&mut said);
-    said.dedup();
-    said
+fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
+    sort(&mut properties);
+    properties.dedup();
+    properties
 }
 
 impl<'e> Part<'e> {
@@ -76,7 +77,7 @@ impl<'e> Part<'e> {
 
     /// The value of the first property called `name`.
     pub fn text(&self, name: &str) -> Option<&'e str> {
-        self.said.iter().find(|(present, _)| *present == name).map(|(_, value)| *value)
+        self.properties.iter().find(|(present, _)| *present == name).map(|(_, value)| *value)
     }
 }
 
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use crate::model::endpoint::Property;
 
-    fn endpoint(properties: &[Said<'_>]) -> Endpoint {
+    fn endpoint(properties: &[NameAndValue<'_>]) -> Endpoint {
         Endpoint {
             dns_name: "a.example.com".to_owned(),
             provider_specific: properties.iter().map(|(name, value)| Property::new(*name, *value)).collect(),
@@ -102,11 +103,12 @@ mod tests {
     fn no_more_is_copied_into_groups_than_is_read() {
         let names: Vec<String> = (0..600).map(|number| format!("webhook/tunnel-service.{number}")).collect();
         let others: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
-        let said: Vec<Said<'_>> = names.iter().chain(&others).map(|name| (&**name, "")).collect();
-        let many = endpoint(&said);
+        let properties: Vec<NameAndValue<'_>> =
+            names.iter().chain(&others).map(|name| (&**name, "")).collect();
+        let many = endpoint(&properties);
         let (base, named) = split_ours(&many);
-        assert_eq!((base.said.len(), named.len()), (others.len(), limits::ENDPOINT_GROUPS_MAX + 1));
-        assert!(named.iter().all(|part| part.said.len() == limits::ENDPOINT_PROPERTIES_MAX + 2));
+        assert_eq!((base.properties.len(), named.len()), (others.len(), limits::ENDPOINT_GROUPS_MAX + 1));
+        assert!(named.iter().all(|part| part.properties.len() == limits::ENDPOINT_PROPERTIES_MAX + 2));
     }
 
     #[test]
@@ -122,7 +124,7 @@ mod tests {
             ("webhook/origin-server-name.lost", "api"),
         ]);
         let (base, named) = split_ours(&endpoint);
-        assert_eq!(base.said.len(), 3);
+        assert_eq!(base.properties.len(), 3);
         let [api, lost, beta] = &named[..] else {
             panic!("three groups in {named:?}");
         };

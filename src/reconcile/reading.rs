@@ -20,7 +20,7 @@ use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::canonical::{
-    self, Canonical, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, Said, UNREAD_PREFIX,
+    self, Canonical, Intent, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, UNREAD_PREFIX,
 };
 use crate::reconcile::groups::{self, Part};
 use crate::reconcile::namespace;
@@ -130,7 +130,8 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
-        let said = Said { login: self.asks_for_login(part), default_service: service.0 == DEFAULT_SERVICE };
+        let intent =
+            Intent { login: self.asks_for_login(part), default_service: service.0 == DEFAULT_SERVICE };
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
@@ -162,14 +163,14 @@ impl<'s> EndpointReader<'s> {
                 let mut properties = canonical::properties_of(&publication);
                 properties.extend(unasked.or_else(|| wildcard::word(&name)));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-                Canonical { endpoint, publication: Ok(publication), said }
+                Canonical { endpoint, publication: Ok(publication), intent }
             }
             Err(faults) => {
                 let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
                 let mut read = invalid(name, target, set_identifier, labels, Problem::of(&faults));
                 read.endpoint.provider_specific.extend(unasked);
-                Canonical { said, ..read }
+                Canonical { intent, ..read }
             }
         })
     }
@@ -183,7 +184,7 @@ impl<'s> EndpointReader<'s> {
             (None, Some(prefix)) => self
                 .path(TUNNEL_PATH_PREFIX, prefix)
                 .map_or_else(|_| prefix.to_owned(), |path| path.as_str().to_owned()),
-            (None, None) if part.said.iter().any(|(name, _)| self.may_be_path(name)) => {
+            (None, None) if part.properties.iter().any(|(name, _)| self.may_be_path(name)) => {
                 return set_identifier_apart(canonical::resource_of(endpoint));
             }
             (None, None) => String::new(),
@@ -193,7 +194,7 @@ impl<'s> EndpointReader<'s> {
 
     /// True if a property asks for a login, also if it is misspelled or has a wrong value.
     fn asks_for_login(&mut self, part: &Part<'_>) -> bool {
-        part.said.iter().any(|(name, value)| match self.meaning(name) {
+        part.properties.iter().any(|(name, value)| match self.meaning(name) {
             Meaning::Known => {
                 let is_no = [(ACCESS_POLICY, OPEN), (ACCESS_REQUIRED, "false")].contains(&(name, value));
                 name.starts_with(ACCESS_PREFIX) && !is_no
@@ -247,10 +248,10 @@ impl<'s> EndpointReader<'s> {
             return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
         // The word for a wildcard means nothing else.
-        let said = || part.said.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
+        let names = || part.properties.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
         let policy = &self.settings.policy;
         if let Some(template) = &policy.default_service
-            && (policy.publish_all || said().any(property_name::is_known))
+            && (policy.publish_all || names().any(property_name::is_known))
         {
             return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
         }
@@ -258,7 +259,7 @@ impl<'s> EndpointReader<'s> {
         if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == Target::ClusterName) {
             return Some(("the target", text.into()));
         }
-        let is_meant = said().any(|name| self.meaning(name) != Meaning::Foreign);
+        let is_meant = names().any(|name| self.meaning(name) != Meaning::Foreign);
         is_meant.then_some((TUNNEL_SERVICE, "".into()))
     }
 
@@ -296,7 +297,7 @@ fn invalid(
 ) -> Canonical {
     let properties = vec![Property::new(INVALID, problem.to_string())];
     let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-    Canonical { endpoint, publication: Err(problem), said: Said::default() }
+    Canonical { endpoint, publication: Err(problem), intent: Intent::default() }
 }
 
 /// The reason why an endpoint is too large, before anything in it is read.
@@ -311,7 +312,8 @@ fn oversize(endpoint: &Endpoint) -> Option<String> {
 }
 
 fn too_many(base: &Part<'_>, named: &[Part<'_>]) -> Option<String> {
-    let most = named.iter().map(|part| part.said.len()).max().unwrap_or_default().max(base.said.len());
+    let most =
+        named.iter().map(|part| part.properties.len()).max().unwrap_or_default().max(base.properties.len());
     if named.len() > limits::ENDPOINT_GROUPS_MAX {
         let maximum = limits::ENDPOINT_GROUPS_MAX;
         return Some(format!(
@@ -331,7 +333,7 @@ fn cut(text: &str, max_bytes: usize) -> &str {
 
 /// True if the endpoint only says that it is not meant for a tunnel.
 fn opts_out(part: &Part<'_>) -> bool {
-    let mut values = part.said.iter().filter(|(name, _)| *name == TUNNEL).peekable();
+    let mut values = part.properties.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")
 }
 

@@ -15,7 +15,7 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
 use crate::ordered::inserted;
 use crate::reconcile::access::wish::OPEN;
-use crate::reconcile::canonical::{RECORD_ONLY, Said, is_invalid, resource_of};
+use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::{Note, namespace, records, wildcard};
@@ -23,18 +23,18 @@ use crate::reconcile::{Note, namespace, records, wildcard};
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
 
-/// What the objects of a request's endpoints say themselves, as far as that is not nothing.
+/// The intents of a request's endpoints, but for those that ask for nothing.
 #[derive(Debug, Default)]
-pub(super) struct SaidOf(BTreeMap<u64, Said>);
+pub(super) struct Intents(BTreeMap<u64, Intent>);
 
-impl SaidOf {
-    pub(super) fn note(&mut self, endpoint: &Endpoint, said: Said) {
-        if said != Said::default() {
-            self.0.insert(Self::key(endpoint), said);
+impl Intents {
+    pub(super) fn note(&mut self, endpoint: &Endpoint, intent: Intent) {
+        if intent != Intent::default() {
+            self.0.insert(Self::key(endpoint), intent);
         }
     }
 
-    fn of(&self, endpoint: &Endpoint) -> Said {
+    fn of(&self, endpoint: &Endpoint) -> Intent {
         self.0.get(&Self::key(endpoint)).copied().unwrap_or_default()
     }
 
@@ -48,7 +48,7 @@ impl SaidOf {
 /// there are more than `NOTES_MAX` notes, no further place adds any, so the caller sees that there are more.
 pub(super) fn choose(
     endpoints: &[Endpoint],
-    said: &SaidOf,
+    intents: &Intents,
     snapshot: &Snapshot,
 ) -> (Vec<bool>, Vec<Note>, Vec<Note>) {
     let (mut is_winner, mut lost, mut kept) = (Vec::new(), Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ pub(super) fn choose(
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(is_one_place) {
             let [first, others @ ..] = candidates else { continue };
-            let place = Contest { of: first, said, entitled: entitled.as_deref(), snapshot };
+            let place = Contest { of: first, intents, entitled: entitled.as_deref(), snapshot };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if lost.len() + kept.len() > limits::NOTES_MAX {
@@ -68,7 +68,9 @@ pub(super) fn choose(
                     && resource_of(candidate) != resource_of(winner)
                     && !wildcard::is_unasked(candidate)
             });
-            lost.extend(losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|one| left_out(one, winner, said)));
+            lost.extend(
+                losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|one| left_out(one, winner, intents)),
+            );
             lost.extend(unnamed(winner, losers.count()));
             kept.extend(place.kept_for_another(winner));
         }
@@ -117,7 +119,7 @@ fn shows_where_it_leads(property: &Property) -> bool {
 struct Contest<'a> {
     /// One of its candidates.
     of: &'a Endpoint,
-    said: &'a SaidOf,
+    intents: &'a Intents,
     /// The namespace that may have the hostname.
     entitled: Option<&'a str>,
     snapshot: &'a Snapshot,
@@ -147,9 +149,9 @@ impl<'a> Contest<'a> {
             prefer(&mut left, is_invalid);
         } else {
             // In doubt nothing is published.
-            prefer(&mut left, |candidate| self.said.of(candidate).login);
+            prefer(&mut left, |candidate| self.intents.of(candidate).login);
             prefer(&mut left, |candidate| !is_invalid(candidate));
-            prefer(&mut left, |candidate| !self.said.of(candidate).default_service);
+            prefer(&mut left, |candidate| !self.intents.of(candidate).default_service);
         }
         left.first().copied().unwrap_or(of)
     }
@@ -176,7 +178,7 @@ impl<'a> Contest<'a> {
 
     /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
-        let Self { of, said: _, entitled: _, snapshot } = self;
+        let Self { of, intents: _, entitled: _, snapshot } = self;
         let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
         let hostname = Hostname::parse(&of.dns_name).ok()?;
         let own = snapshot.own_records_of(&of.dns_name);
@@ -202,7 +204,7 @@ fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> b
     }
 }
 
-fn left_out(loser: &Endpoint, winner: &Endpoint, said: &SaidOf) -> Note {
+fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
     let path = &loser.set_identifier;
     let name = match resource_of(winner) {
         "" => "an object without a name",
@@ -212,7 +214,7 @@ fn left_out(loser: &Endpoint, winner: &Endpoint, said: &SaidOf) -> Note {
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);
     let unheld = [
-        ("login", said.of(loser).login && (!is_read || differs(&is_of_access))),
+        ("login", intents.of(loser).login && (!is_read || differs(&is_of_access))),
         ("service", is_read && differs(&shows_where_it_leads)),
         ("tunnel", is_read && loser.targets != winner.targets),
         ("options", is_read && differs(&is_option)),

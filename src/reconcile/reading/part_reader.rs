@@ -226,7 +226,7 @@ impl PartReader<'_, '_> {
         let name = hostname.as_ref().map_or(&*endpoint.dns_name, Hostname::as_str);
         said != Some(ASKED)
             && wildcard::needs_word(name, endpoint.labels.value(RESOURCE_LABEL))
-            && !part.said.iter().any(|(name, _)| match self.reader.meaning(name) {
+            && !part.properties.iter().any(|(name, _)| match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD),
                 Meaning::Known | Meaning::Foreign => false,
             })
@@ -234,7 +234,7 @@ impl PartReader<'_, '_> {
 
     /// Checks the names. A misspelled name is a fault.
     pub(super) fn names(&mut self) {
-        for (name, _) in &self.part.said {
+        for (name, _) in &self.part.properties {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
                 let hint = match nearest {
                     Some(nearest) => format!("did you mean {nearest}?"),
@@ -244,7 +244,7 @@ impl PartReader<'_, '_> {
             }
         }
         // They are sorted and without duplicates. Properties of others are not kept, so they cannot conflict.
-        let ours = self.part.said.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
+        let ours = self.part.properties.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
         let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
         if let Some(((name, _), _)) = conflicting {
             self.fault(name, "is set twice, to different values");
