@@ -38,6 +38,9 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, whi
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
      which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
 
+const UNDATED: &str = "Cloudflare's answers tell no time, because something on the way takes their header Date off: \
+     MOVE_GRACE counts as over, and no Access application that is left is deleted";
+
 /// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
@@ -82,6 +85,9 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     let unneeded = answering::unneeded(snapshot);
     shown.unneeded_applications = unneeded.len();
     shown.notes.extend(answering::notes(&unneeded, snapshot));
+    shown.notes.extend(
+        snapshot.date_unix_seconds.is_none().then(|| Note::about("api.cloudflare.com", UNDATED.to_owned())),
+    );
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &owned));

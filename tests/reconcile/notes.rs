@@ -137,3 +137,13 @@ fn a_zone_that_is_not_active_is_told_of_unless_an_active_one_of_its_name_is_used
     snapshot.zones.push(moved);
     assert_eq!(idle(&snapshot), 1);
 }
+
+#[test]
+fn answers_without_a_date_are_told_with_what_follows() {
+    let cloudflare = FakeCloudflare::new(&[], &[]);
+    for date_unix_seconds in [Some(1), None] {
+        let told = records::records(&Snapshot { date_unix_seconds, ..cloudflare.snapshot() }).notes;
+        let is_told = told.iter().any(|note| note.text.contains("MOVE_GRACE counts as over"));
+        assert_eq!(is_told, date_unix_seconds.is_none());
+    }
+}
