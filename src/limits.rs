@@ -151,8 +151,8 @@ pub const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
 /// The length to which text from outside is cut in an error. cloudflared's validation names a rule and a URL.
 pub const ERROR_TEXT_MAX_CHARS: usize = 400;
 
-/// Causes shown per error.
-pub const ERROR_CHAIN_MAX_CAUSES: usize = 8;
+/// Causes read of one answer, behind its first error. The decisive code may stand at their end.
+pub const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 
 // Listeners.
 

@@ -9,15 +9,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{self, ApiRejection, Cause, Error};
-use super::error_class::{self, ErrorClass, Resource};
+use super::error_class::{Resource, sorted};
 use super::transport::{TransportError, TransportErrorKind};
+use crate::limits::ERROR_CHAIN_MAX_CAUSES;
 use crate::model::json::null_is_default;
-
-/// The pause after a rate limit that names no time.
-const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
-
-/// Errors and causes that are read of one answer. Each is one level deeper at most.
-const CAUSES_READ_MAX: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Envelope<T> {
@@ -128,41 +123,22 @@ impl Context {
             collect(problem, &mut causes);
         }
         let mut causes = causes.into_iter();
-        let first = causes.next();
-        let code = first.as_ref().and_then(|cause| cause.code);
-        let refusal = ApiRejection {
-            status: self.status,
-            code,
-            message: first.map_or_else(
-                || match self.status {
-                    300..400 => "a redirect, which is not followed".into(),
-                    _ => "no answer of Cloudflare's API".into(),
-                },
-                |cause| cause.message,
-            ),
-            chain: causes.collect(),
-            permission: self.resource.permission(),
+        let none = match self.status {
+            300..400 => "a redirect, which is not followed",
+            _ => "no answer of Cloudflare's API",
         };
-        // Classified before the chain is cut, because the decisive code may stand at its end.
-        let class = error_class::classify(self.resource, &refusal);
-        let refusal = ApiRejection { chain: error::cut_chain(refusal.chain), ..refusal };
-        match class {
-            ErrorClass::Refused => Error::Refused(refusal),
-            ErrorClass::Credentials => Error::Credentials(refusal),
-            ErrorClass::NotFound => Error::NotFound(refusal),
-            ErrorClass::Limited => {
-                Error::Limited { retry_after: self.retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) }
-            }
-            ErrorClass::Failed => Error::Failed(refusal),
-            ErrorClass::Intercepted => Error::Intercepted(refusal),
-        }
+        let first = causes.next();
+        let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
+        let (chain, permission) = (causes.collect(), self.resource.permission());
+        let refusal = ApiRejection { status: self.status, code, message, chain, permission };
+        sorted(self.resource, refusal, self.retry_after)
     }
 }
 
 /// Flattens an error and its chain; the error itself comes first. It is an object in the API's description, and a plain
-/// string in some services.
+/// string in some services. Each cause is one level deeper at most.
 fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
-    if causes.len() == CAUSES_READ_MAX {
+    if causes.len() > ERROR_CHAIN_MAX_CAUSES {
         return;
     }
     let WireError { code, message, error_chain } = serde_json::from_str(problem.get()).unwrap_or(WireError {
@@ -183,7 +159,7 @@ fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+    use crate::limits::ERROR_TEXT_MAX_CHARS;
     use crate::secret::Secret;
 
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
@@ -294,7 +270,7 @@ mod tests {
                 assert!(matches!(read(status, body), Err(Error::Intercepted(_))), "{status} {body}");
             }
             assert!(
-                matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after == RATE_LIMIT_PAUSE_DEFAULT),
+                matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after.as_secs() == 60),
                 "{body}"
             );
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::transport::{TransportError, TransportErrorKind};
-use crate::limits::{ERROR_CHAIN_MAX_CAUSES, ERROR_TEXT_MAX_CHARS};
+use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::text::cut;
 
 /// The reason why a call of Cloudflare's API brought no result.
@@ -209,12 +209,6 @@ impl fmt::Display for ApiRejection {
 /// Text from outside, without a secret, and of a length that suits a log line.
 pub(super) fn shown(text: &str) -> Box<str> {
     cut(text, ERROR_TEXT_MAX_CHARS).into()
-}
-
-/// Keeps the causes that will be shown.
-pub(super) fn cut_chain(mut chain: Vec<Cause>) -> Vec<Cause> {
-    chain.truncate(ERROR_CHAIN_MAX_CAUSES);
-    chain
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! Classifies Cloudflare's error answers.
+//! Sorts Cloudflare's error answers.
 
-use super::error::ApiRejection;
+use std::time::Duration;
+
+use super::error::{ApiRejection, Error};
 use crate::labels::labels;
 
 /// The subject of a call, because the same code means different things for different subjects.
@@ -58,62 +60,56 @@ impl Resource {
     }
 }
 
-/// The reaction that an error requires of the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ErrorClass {
-    Refused,
-    Credentials,
-    NotFound,
-    Limited,
-    Failed,
-    Intercepted,
-}
+/// The pause after a rate limit that names no time.
+const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Classifies a refusal. Cloudflare lists its codes nowhere; these were met by clients in use. A code outweighs the
-/// HTTP status, because authentication errors come as 400 and throttling even as 200. An answer without a code comes
-/// from something else: a proxy, a login page, a firewall.
-pub(super) fn classify(resource: Resource, refusal: &ApiRejection) -> ErrorClass {
+/// Sorts a refusal by what the caller must do. Cloudflare lists its codes nowhere; these were met by clients in use. A code
+/// outweighs the HTTP status, because authentication errors come as 400 and throttling even as 200. An answer without a
+/// code comes from something else: a proxy, a login page, a firewall.
+pub(super) fn sorted(resource: Resource, refusal: ApiRejection, retry_after: Option<Duration>) -> Error {
     // 10429 means the same in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
-        return ErrorClass::Limited;
+        return Error::Limited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
     let message = refusal.message.to_ascii_lowercase();
     match refusal.code {
         // Malformed headers (6003 with 6111 or 6103), missing or unknown ones, and resources that the token may not
         // access.
-        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return ErrorClass::Credentials,
-        Some(10001) if message.contains("internal") => return ErrorClass::Failed,
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(refusal),
+        Some(10001) if message.contains("internal") => return Error::Failed(refusal),
         // "Method not allowed for token".
-        Some(10001) => return ErrorClass::Credentials,
+        Some(10001) => return Error::Credentials(refusal),
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
-            return ErrorClass::Failed;
+            return Error::Failed(refusal);
         }
         // "Invalid API Token" is the token verification's answer.
-        Some(1000) if message.contains("token") => return ErrorClass::Credentials,
+        Some(1000) if message.contains("token") => return Error::Credentials(refusal),
         // There is no such route, because an id in the path has the wrong shape.
-        Some(7003) => return ErrorClass::NotFound,
+        Some(7003) => return Error::NotFound(refusal),
         // The tunnel, its token, its configuration.
-        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return ErrorClass::NotFound,
-        Some(1056) if resource.is_of_tunnels() => return ErrorClass::Refused,
+        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(refusal),
+        Some(1056) if resource.is_of_tunnels() => return Error::Refused(refusal),
         // The record does not exist.
-        Some(81044) if resource == Resource::Records => return ErrorClass::NotFound,
+        Some(81044) if resource == Resource::Records => return Error::NotFound(refusal),
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {
-            return ErrorClass::Refused;
+            return Error::Refused(refusal);
         }
         // A grant for the zones where the account's is needed, or the other way round.
-        Some(1010) if resource.is_of_access() => return ErrorClass::Credentials,
+        Some(1010) if resource.is_of_access() => return Error::Credentials(refusal),
         // The account has no Access; the application, the policy, the tag, the identity provider does not exist.
-        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => return ErrorClass::NotFound,
+        Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => {
+            return Error::NotFound(refusal);
+        }
         // A body that is not valid, and destinations that another application has.
-        Some(11010 | 12130 | 12132) if resource.is_of_access() => return ErrorClass::Refused,
+        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Refused(refusal),
         _ => {}
     }
     match refusal.status {
-        408 | 500.. => ErrorClass::Failed,
-        _ if !refusal.is_of_cloudflare() => ErrorClass::Intercepted,
-        403 => ErrorClass::Credentials,
-        404 => ErrorClass::NotFound,
-        _ => ErrorClass::Refused,
+        408 | 500.. => Error::Failed(refusal),
+        _ if !refusal.is_of_cloudflare() => Error::Intercepted(refusal),
+        403 => Error::Credentials(refusal),
+        404 => Error::NotFound(refusal),
+        _ => Error::Refused(refusal),
     }
 }
 
@@ -122,6 +118,13 @@ mod tests {
     use super::*;
     use crate::cloudflare::error::Cause;
 
+    /// The error that a refusal is.
+    type Sorted = fn(ApiRejection) -> Error;
+
+    fn limited(_: ApiRejection) -> Error {
+        Error::Limited { retry_after: RATE_LIMIT_PAUSE_DEFAULT }
+    }
+
     fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
         ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
@@ -129,17 +132,17 @@ mod tests {
     /// The codes and statuses that clients in use have met.
     #[test]
     fn every_known_code_is_sorted_by_what_the_caller_must_do() {
-        use ErrorClass::{Credentials, Failed, Limited, NotFound, Refused};
+        use Error::{Credentials, Failed, NotFound, Refused};
         use Resource::{
             AccessApplications, AccessOrganization, AccessPolicies, AccessTags, Records, Tokens, Tunnels,
             Zones,
         };
-        for (label, resource, status, code, message, expected) in [
-            ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", Limited),
-            ("throttled as a bad request", Records, 400, 971, "Please wait", Limited),
-            ("throttled by a newer service", Tunnels, 400, 10429, "Too many requests", Limited),
-            ("429 with a code of its own", Records, 429, 10100, "limit", Limited),
-            ("429 with a refusing code", Records, 429, 1004, "limit", Limited),
+        let cases: &[(&str, Resource, u16, u32, &str, Sorted)] = &[
+            ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", limited),
+            ("throttled as a bad request", Records, 400, 971, "Please wait", limited),
+            ("throttled by a newer service", Tunnels, 400, 10429, "Too many requests", limited),
+            ("429 with a code of its own", Records, 429, 10100, "limit", limited),
+            ("429 with a refusing code", Records, 429, 1004, "limit", limited),
             ("authentication error", Zones, 403, 10000, "Authentication error", Credentials),
             (
                 "authentication error as a bad request",
@@ -228,15 +231,17 @@ mod tests {
             ("unknown code in a success", Zones, 200, 4711, "something", Refused),
             ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
             ("unknown code of a server error", Zones, 503, 4711, "something", Failed),
-        ] {
-            assert_eq!(classify(resource, &refusal(status, Some(code), message)), expected, "{label}");
+        ];
+        for (label, resource, status, code, message, expected) in cases {
+            let refusal = refusal(*status, Some(*code), message);
+            assert_eq!(sorted(*resource, refusal.clone(), None), expected(refusal), "{label}");
         }
     }
 
     #[test]
     fn an_answer_without_a_code_is_sorted_by_its_status() {
-        use ErrorClass::{Failed, Intercepted, Limited};
-        for (status, expected) in [
+        use Error::{Failed, Intercepted};
+        let cases: &[(u16, Sorted)] = &[
             (200, Intercepted),
             (301, Intercepted),
             (400, Intercepted),
@@ -248,13 +253,15 @@ mod tests {
             (408, Failed),
             (409, Intercepted),
             (413, Intercepted),
-            (429, Limited),
+            (429, limited),
             (500, Failed),
             (502, Failed),
             (503, Failed),
             (520, Failed),
-        ] {
-            assert_eq!(classify(Resource::Records, &refusal(status, None, "")), expected, "HTTP {status}");
+        ];
+        for (status, expected) in cases {
+            let refusal = refusal(*status, None, "");
+            assert_eq!(sorted(Resource::Records, refusal.clone(), None), expected(refusal), "HTTP {status}");
         }
     }
 
@@ -262,6 +269,8 @@ mod tests {
     fn throttling_counts_wherever_in_the_chain_it_stands() {
         let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
         refusal.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
-        assert_eq!(classify(Resource::Records, &refusal), ErrorClass::Limited);
+        let retry_after = Duration::from_secs(7);
+        let error = sorted(Resource::Records, refusal, Some(retry_after));
+        assert_eq!(error, Error::Limited { retry_after });
     }
 }
