@@ -5,9 +5,9 @@ mod application;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
-use self::application::WirePolicy;
+use self::application::{WirePolicy, application};
 use super::client::Client;
 use super::error::Error;
 use super::error_class::Resource;
@@ -53,7 +53,7 @@ impl Client {
     pub fn access_team(&self, account: &AccountId, deadline: Deadline) -> Result<Option<TeamName>, Error> {
         let path = path(&["accounts", account.as_str(), "access", "organizations"]);
         let organization: WireOrganization = match self.read(Resource::AccessOrganization, &path, deadline) {
-            Ok(answer) => answer.into_result()?,
+            Ok(organization) => organization,
             // 7003 says that there is no such path, because the account's id has the wrong shape.
             Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => return Ok(None),
             Err(error) => return Err(error),
@@ -63,7 +63,7 @@ impl Client {
             return Ok(None);
         }
         let name = domain.strip_suffix(TEAM_DOMAIN).and_then(TeamName::parse);
-        name.map(Some).ok_or_else(|| unreadable("auth_domain names no team".to_owned()))
+        name.map(Some).ok_or_else(|| Error::Unreadable("auth_domain names no team".into()))
     }
 
     /// All applications of an account or a zone, ordered by id.
@@ -92,9 +92,10 @@ impl Client {
         applications.dedup_by(|a, b| a.id == b.id);
         let count = applications.len();
         if total > count as f64 {
-            return Err(unreadable(format!(
+            let reason = format!(
                 "the list has {count} Access applications of {total}, so the credentials may not see all of them"
-            )));
+            );
+            return Err(Error::Unreadable(reason.into()));
         }
         Ok(applications)
     }
@@ -134,23 +135,21 @@ impl Client {
     ) -> Result<(), Error> {
         let body = serde_json::to_vec(&WireNewTag { name }).expect("a string is JSON");
         let path = tags_path(account);
-        self.write::<IgnoredAny>(Resource::AccessTags, Method::Post, &path, &body, deadline)?;
-        Ok(())
+        self.write::<IgnoredAny>(Resource::AccessTags, Method::Post, &path, &body, deadline).map(drop)
     }
 
-    /// One application of the account as Cloudflare writes it, because a replacement has to send back what it must not
-    /// lose; `None` if there is no such application. A new one is found here before the list has it.
+    /// The members of one application of the account, because a replacement has to send back what it must not lose; `None`
+    /// if there is no such application. A new one is found here before the list has it.
     pub fn access_application(
         &self,
         account: &AccountId,
         id: &str,
         deadline: Deadline,
-    ) -> Result<Option<Box<RawValue>>, Error> {
+    ) -> Result<Option<Map<String, Value>>, Error> {
         match self.read(Resource::AccessApplications, &application_path(account, id), deadline) {
-            Ok(answer) => answer.into_result().map(Some),
             // Any other 404 says nothing about the application.
             Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(None),
-            Err(error) => Err(error),
+            outcome => outcome.map(Some),
         }
     }
 
@@ -165,7 +164,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = path(&["accounts", account.as_str(), "access", "apps"]);
-        self.write(Resource::AccessApplications, Method::Post, &path, body, deadline)?.into_result()
+        self.write(Resource::AccessApplications, Method::Post, &path, body, deadline)
     }
 
     /// Replaces an application without any precondition: what `body` leaves out is lost, except for `policies`. Sent
@@ -181,7 +180,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = application_path(account, id);
-        self.write(Resource::AccessApplications, Method::Put, &path, body, deadline)?.into_result()
+        self.write(Resource::AccessApplications, Method::Put, &path, body, deadline)
     }
 
     /// Deletes an application; one that is gone already is no error. Sent at most once.
@@ -196,16 +195,15 @@ impl Client {
     ) -> Result<(), Error> {
         let path = application_path(account, id);
         match self.write::<IgnoredAny>(Resource::AccessApplications, Method::Delete, &path, &[], deadline) {
-            Ok(_) => Ok(()),
             Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(()),
-            Err(error) => Err(error),
+            outcome => outcome.map(drop),
         }
     }
 }
 
 /// Reads an application as [`Client::access_application`] gives it.
-pub fn parse_application(text: &RawValue) -> Result<Application, Error> {
-    serde_json::from_str(text.get()).map_err(|error| unreadable(error.to_string()))
+pub fn parse_application(members: Map<String, Value>) -> Result<Application, Error> {
+    application(&Value::Object(members)).map_err(|error| Error::Unreadable(error.to_string().into()))
 }
 
 fn application_path(account: &AccountId, id: &str) -> String {
@@ -214,10 +212,6 @@ fn application_path(account: &AccountId, id: &str) -> String {
 
 fn tags_path(account: &AccountId) -> String {
     path(&["accounts", account.as_str(), "access", "tags"])
-}
-
-fn unreadable(reason: String) -> Error {
-    Error::Unreadable { status: 200, reason: reason.into() }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::credential_file::{CredentialFile, Look};
-use super::envelope::{Context, Envelope, PageInfo, Take};
+use super::envelope::{self, PageInfo, Take};
 use super::error::Error;
 use super::error_class::Resource;
 use super::limiter::Limiter;
@@ -21,6 +21,8 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 use crate::observe::metrics::{Family, Metrics};
+
+const TAKEN: &str = "a call succeeds once its result was taken";
 
 /// One call, which may be sent several times.
 #[derive(Clone, Copy)]
@@ -166,13 +168,22 @@ impl Client {
         resource: Resource,
         path: &str,
         deadline: Deadline,
-    ) -> Result<Envelope<T>, Error> {
+    ) -> Result<T, Error> {
+        self.read_page(resource, path, deadline).map(|(result, _)| result)
+    }
+
+    fn read_page<T: DeserializeOwned>(
+        &self,
+        resource: Resource,
+        path: &str,
+        deadline: Deadline,
+    ) -> Result<(T, PageInfo), Error> {
         let mut result = None;
         let page = self.repeat_read(resource, path, deadline, &mut |json| {
             result = Some(serde_json::from_str(json)?);
             Ok(())
         })?;
-        Ok(Envelope { result, page })
+        Ok((result.expect(TAKEN), page))
     }
 
     fn repeat_read(
@@ -218,15 +229,15 @@ impl Client {
         path: &str,
         body: &[u8],
         deadline: Deadline,
-    ) -> Result<Envelope<T>, Error> {
+    ) -> Result<T, Error> {
         // An empty body is none.
         let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
         let mut result = None;
-        let page = self.write_once(call, deadline, &mut |json| {
+        self.write_once(call, deadline, &mut |json| {
             result = Some(serde_json::from_str(json)?);
             Ok(())
         })?;
-        Ok(Envelope { result, page })
+        Ok(result.expect(TAKEN))
     }
 
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
@@ -254,22 +265,20 @@ impl Client {
         per_page: u32,
         deadline: Deadline,
     ) -> Result<(Vec<T>, f64), Error> {
-        let unreadable = |reason: String| Error::Unreadable { status: 200, reason: reason.into() };
         let mut items = Vec::new();
         let mut total: f64 = 0.0;
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
-            let answer: Envelope<Vec<T>> = self.read(resource, &path, deadline)?;
-            let info = answer.page;
-            let mut page_items = match resource {
-                // Nothing says that these may be null, and an empty list of them has others lose what they rely on.
-                Resource::Zones | Resource::Records => answer.into_result()?,
-                _ => answer.result.unwrap_or_default(),
-            };
+            let (page_items, info): (Option<Vec<T>>, PageInfo) = self.read_page(resource, &path, deadline)?;
+            // Nothing says that these may be null, and an empty list of them has others lose what they rely on.
+            if page_items.is_none() && matches!(resource, Resource::Zones | Resource::Records) {
+                return Err(Error::Unreadable("success without a result".into()));
+            }
+            let mut page_items = page_items.unwrap_or_default();
             let is_last = info.is_last(page, page_items.len(), per_page);
             total = total.max(info.total_count.unwrap_or_default());
             if !page_items.is_empty() && items.ends_with(&page_items) {
-                return Err(unreadable(format!("page {page} of the list brings nothing new")));
+                return Err(Error::Unreadable(format!("page {page} of the list brings nothing new").into()));
             }
             if items.is_empty() {
                 items = page_items;
@@ -282,7 +291,7 @@ impl Client {
                 return Ok((items, total));
             }
         }
-        Err(unreadable(format!("the list does not end after {PAGES_MAX} pages")))
+        Err(Error::Unreadable(format!("the list does not end after {PAGES_MAX} pages").into()))
     }
 
     /// Waits until the rate limit admits a read, if that is soon enough.
@@ -306,7 +315,7 @@ impl Client {
         Ok(self.limiter().admit(is_write, self.clock.now()))
     }
 
-    /// Sends an admitted request, and reads its answer.
+    /// Sends an admitted request, takes note of what its answer tells of time and the rate limit, and reads it.
     fn call(
         &self,
         call: Call<'_>,
@@ -316,9 +325,13 @@ impl Client {
     ) -> Result<PageInfo, Error> {
         let credentials = self.credentials();
         let response = self.exchange(call, &credentials, connection_max_idle, deadline)?;
-        self.context(call.resource, &response)
-            .read(&response.body, take)
-            .map_err(|error| self.remembered(error))
+        if let Some(header) = &response.rate_limit {
+            self.limiter().observe(header, self.clock.now());
+        }
+        if let Some(date) = response.date.as_deref().and_then(retry::seconds_since_1970) {
+            self.date.store(date, Ordering::Relaxed);
+        }
+        envelope::read(call.resource, &response, take).map_err(|error| self.remembered(error))
     }
 
     /// Sends it, and counts and logs what became of it.
@@ -361,22 +374,6 @@ impl Client {
                 if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) }
             },
         )
-    }
-
-    /// Takes note of the rate limit that an answer tells, and returns what its body is read with.
-    fn context(&self, resource: Resource, response: &Response) -> Context {
-        if let Some(header) = &response.rate_limit {
-            self.limiter().observe(header, self.clock.now());
-        }
-        if let Some(date) = response.date.as_deref().and_then(retry::seconds_since_1970) {
-            self.date.store(date, Ordering::Relaxed);
-        }
-        let retry_after = response.retry_after.as_deref();
-        Context {
-            resource,
-            status: response.status,
-            retry_after: retry_after.and_then(|value| retry::retry_after(value, response.date.as_deref())),
-        }
     }
 
     /// An error of an answer. After a rate limit nothing is sent for a while.

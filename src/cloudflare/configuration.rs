@@ -17,7 +17,8 @@ use crate::model::json::number_in_any_form;
 /// The version of a configuration that was never written; cloudflared starts at the same one.
 const NEVER_CONFIGURED: i64 = -1;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(from = "WireConfiguration")]
 pub struct Configuration {
     /// The tunnel that the answer names, if any.
     pub tunnel: Option<TunnelId>,
@@ -61,23 +62,17 @@ impl From<WireConfiguration> for Configuration {
 
 impl Client {
     /// Reads a tunnel's configuration. A tunnel that was never configured has one without `config`.
-    /// See [`Error`]; nothing is written.
     pub fn configuration(
         &self,
         account: &AccountId,
         id: &TunnelId,
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
-        match self.read::<WireConfiguration>(
-            Resource::Configurations,
-            &configuration_path(account, id),
-            deadline,
-        ) {
-            Ok(answer) => Ok(answer.into_result()?.into()),
+        match self.read(Resource::Configurations, &configuration_path(account, id), deadline) {
             Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
-                Ok(Configuration { tunnel: None, version: NEVER_CONFIGURED, source: None, config: None })
+                Ok(Configuration { version: NEVER_CONFIGURED, ..Configuration::default() })
             }
-            Err(error) => Err(error),
+            outcome => outcome,
         }
     }
 
@@ -93,15 +88,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
         let body = format!(r#"{{"config":{}}}"#, config.get());
-        self.write::<WireConfiguration>(
-            Resource::Configurations,
-            Method::Put,
-            &configuration_path(account, id),
-            body.as_bytes(),
-            deadline,
-        )?
-        .into_result()
-        .map(Into::into)
+        let path = configuration_path(account, id);
+        self.write(Resource::Configurations, Method::Put, &path, body.as_bytes(), deadline)
     }
 }
 

@@ -3,30 +3,15 @@
 //! `success` decides, not the codes: a successful token verification has code 10000 among its messages. An answer
 //! without an envelope, such as a proxy's HTML page, does not come from Cloudflare.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{self, ApiRejection, Cause, Error};
 use super::error_class::{Resource, sorted};
-use super::transport::{TransportError, TransportErrorKind};
+use super::retry;
+use super::transport::{Response, TransportError, TransportErrorKind};
 use crate::limits::ERROR_CHAIN_MAX_CAUSES;
 use crate::model::json::null_is_default;
-
-#[derive(Debug)]
-pub(super) struct Envelope<T> {
-    pub(super) result: Option<T>,
-    pub(super) page: PageInfo,
-}
-
-impl<T> Envelope<T> {
-    /// The result of a call that cannot succeed without one.
-    pub(super) fn into_result(self) -> Result<T, Error> {
-        self.result
-            .ok_or_else(|| Error::Unreadable { status: 200, reason: "success without a result".into() })
-    }
-}
 
 /// The paging of a list. Numbers are read as floating point, because the API's description declares some of them so.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -53,7 +38,8 @@ impl PageInfo {
     }
 }
 
-/// Takes the JSON of a result, in a type that only the caller knows. All else would be compiled anew for each type.
+/// Takes the JSON of a result, `null` if there is none, in a type that only the caller knows. All else would be compiled
+/// anew for each type.
 pub(super) type Take<'a> = dyn FnMut(&str) -> serde_json::Result<()> + 'a;
 
 #[derive(Deserialize)]
@@ -78,61 +64,46 @@ struct WireError<'a> {
     error_chain: Option<Vec<&'a RawValue>>,
 }
 
-/// The context needed to read an answer's body.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
-    pub(super) resource: Resource,
-    pub(super) status: u16,
-    pub(super) retry_after: Option<Duration>,
+/// Reads an answer. A failure may have a `result` of any shape; only its errors count.
+pub(super) fn read(resource: Resource, response: &Response, take: &mut Take<'_>) -> Result<PageInfo, Error> {
+    let is_success = (200..300).contains(&response.status);
+    let envelope: WireEnvelope<'_> = match serde_json::from_slice(&response.body) {
+        Ok(envelope) => envelope,
+        // Without a length, a connection that ends early looks like the end of the answer.
+        Err(error) if is_success && error.is_eof() && !response.body.is_empty() => {
+            return Err(Error::Unanswered(TransportError::new(
+                TransportErrorKind::Disconnected,
+                true,
+                "the answer ends in the middle",
+            )));
+        }
+        Err(_) => return Err(refuse(resource, response, &[])),
+    };
+    if !envelope.success || !is_success {
+        return Err(refuse(resource, response, &envelope.errors.unwrap_or_default()));
+    }
+    let result = envelope.result.map_or("null", RawValue::get);
+    take(result).map_err(|error| Error::Unreadable(error::shown(&error.to_string())))?;
+    Ok(envelope.result_info)
 }
 
-impl Context {
-    /// Reads an answer. A failure may have a `result` of any shape; only its errors count.
-    pub(super) fn read(self, body: &[u8], take: &mut Take<'_>) -> Result<PageInfo, Error> {
-        let envelope: WireEnvelope<'_> = match serde_json::from_slice(body) {
-            Ok(envelope) => envelope,
-            // Without a length, a connection that ends early looks like the end of the answer.
-            Err(error) if self.is_success() && error.is_eof() && !body.is_empty() => {
-                return Err(Error::Unanswered(TransportError::new(
-                    TransportErrorKind::Disconnected,
-                    true,
-                    "the answer ends in the middle",
-                )));
-            }
-            Err(_) => return Err(self.refuse(&[])),
-        };
-        if !envelope.success || !self.is_success() {
-            return Err(self.refuse(&envelope.errors.unwrap_or_default()));
-        }
-        if let Some(result) = envelope.result {
-            take(result.get()).map_err(|error| Error::Unreadable {
-                status: self.status,
-                reason: error::shown(&error.to_string()),
-            })?;
-        }
-        Ok(envelope.result_info)
+fn refuse(resource: Resource, response: &Response, errors: &[&RawValue]) -> Error {
+    let Response { status, retry_after, date, .. } = response;
+    let mut causes = Vec::new();
+    for problem in errors {
+        collect(problem, &mut causes);
     }
-
-    fn is_success(self) -> bool {
-        (200..300).contains(&self.status)
-    }
-
-    fn refuse(self, errors: &[&RawValue]) -> Error {
-        let mut causes = Vec::new();
-        for problem in errors {
-            collect(problem, &mut causes);
-        }
-        let mut causes = causes.into_iter();
-        let none = match self.status {
-            300..400 => "a redirect, which is not followed",
-            _ => "no answer of Cloudflare's API",
-        };
-        let first = causes.next();
-        let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
-        let (chain, permission) = (causes.collect(), self.resource.permission());
-        let refusal = ApiRejection { status: self.status, code, message, chain, permission };
-        sorted(self.resource, refusal, self.retry_after)
-    }
+    let mut causes = causes.into_iter();
+    let none = match status {
+        300..400 => "a redirect, which is not followed",
+        _ => "no answer of Cloudflare's API",
+    };
+    let first = causes.next();
+    let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
+    let (chain, permission) = (causes.collect(), resource.permission());
+    let refusal = ApiRejection { status: *status, code, message, chain, permission };
+    let pause = retry_after.as_deref().and_then(|value| retry::retry_after(value, date.as_deref()));
+    sorted(resource, refusal, pause)
 }
 
 /// Flattens an error and its chain; the error itself comes first. It is an object in the API's description, and a plain
@@ -164,15 +135,15 @@ mod tests {
 
     const TOKEN: &str = "SeCrEt_ToKeN-0123456789";
 
-    fn read(status: u16, body: &str) -> Result<Envelope<Vec<u32>>, Error> {
+    fn read(status: u16, body: &str) -> Result<Option<Vec<u32>>, Error> {
         Secret::parse(TOKEN).unwrap();
-        let context = Context { resource: Resource::Records, status, retry_after: None };
+        let response = Response { status, body: body.into(), ..Response::default() };
         let mut result = None;
-        let page = context.read(body.as_bytes(), &mut |json| {
-            result = Some(serde_json::from_str(json)?);
+        super::read(Resource::Records, &response, &mut |json| {
+            result = serde_json::from_str(json)?;
             Ok(())
         })?;
-        Ok(Envelope { result, page })
+        Ok(result)
     }
 
     fn refusal_of(status: u16, body: &str) -> ApiRejection {
@@ -186,7 +157,7 @@ mod tests {
     #[test]
     fn success_decides_and_not_the_codes() {
         let body = r#"{"success":true,"errors":[],"messages":[{"code":10000,"message":"This API Token is valid and active"}],"result":[1]}"#;
-        assert_eq!(read(200, body).unwrap().result, Some(vec![1]));
+        assert_eq!(read(200, body), Ok(Some(vec![1])));
         let body = r#"{"success":false,"errors":[{"code":1004,"message":"no"}],"result":[1]}"#;
         assert!(matches!(read(200, body), Err(Error::Refused(_))));
     }
@@ -199,7 +170,7 @@ mod tests {
             r#"{"success":true,"errors":null,"messages":null,"result":null,"result_info":null}"#,
             r#"{"success":true,"errors":[],"messages":["a string","another"],"result":null,"new":{"a":[1]}}"#,
         ] {
-            assert_eq!(read(200, body).unwrap().result, None, "{body}");
+            assert_eq!(read(200, body), Ok(None), "{body}");
         }
     }
 
@@ -284,7 +255,7 @@ mod tests {
     #[test]
     fn a_result_of_another_shape_is_unreadable_and_says_where() {
         let body = format!(r#"{{"success":true,"result":["{TOKEN}"]}}"#);
-        let Err(Error::Unreadable { status: 200, reason }) = read(200, &body) else {
+        let Err(Error::Unreadable(reason)) = read(200, &body) else {
             panic!("{body} was read");
         };
         assert!(reason.contains("line 1 column") && !reason.contains(TOKEN), "{reason}");

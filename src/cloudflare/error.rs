@@ -35,14 +35,14 @@ pub enum Error {
     /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,
     /// The answer does not match the API's description. A write may have been done.
-    Unreadable { status: u16, reason: Box<str> },
+    Unreadable(Box<str>),
 }
 
 impl Error {
     /// True if a write that ended in this error may nevertheless have been done.
     pub fn may_have_been_done(&self) -> bool {
         match self {
-            Self::Unanswered(_) | Self::Failed(_) | Self::Intercepted(_) | Self::Unreadable { .. } => true,
+            Self::Unanswered(_) | Self::Failed(_) | Self::Intercepted(_) | Self::Unreadable(_) => true,
             Self::Refused(_)
             | Self::Credentials(_)
             | Self::NotFound(_)
@@ -61,7 +61,7 @@ impl Error {
             | Self::Credentials(_)
             | Self::NotFound(_)
             | Self::Intercepted(_)
-            | Self::Unreadable { .. } => false,
+            | Self::Unreadable(_) => false,
         }
     }
 
@@ -108,25 +108,7 @@ impl fmt::Display for Error {
                 write!(formatter, "something between here and Cloudflare answered in its place: {refusal}")
             }
             Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
-            Self::Unreadable { status, reason } => {
-                write!(formatter, "unreadable answer: HTTP {status}, {reason:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Unreachable(error) | Self::Unanswered(error) => Some(error),
-            Self::Refused(_)
-            | Self::Credentials(_)
-            | Self::NotFound(_)
-            | Self::Limited { .. }
-            | Self::Failed(_)
-            | Self::Intercepted(_)
-            | Self::OutOfTime
-            | Self::Unreadable { .. } => None,
+            Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),
         }
     }
 }

@@ -168,14 +168,10 @@ impl Client {
             return Ok(Vec::new());
         }
         let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
-        let answer = self.write::<WireBatch>(
-            Resource::Records,
-            Method::Post,
-            &path(&["zones", zone.as_str(), "dns_records", "batch"]),
-            &body,
-            deadline,
-        )?;
-        let WireBatch { patches, posts } = answer.result.unwrap_or_default();
+        let path = path(&["zones", zone.as_str(), "dns_records", "batch"]);
+        let answer: Option<WireBatch> =
+            self.write(Resource::Records, Method::Post, &path, &body, deadline)?;
+        let WireBatch { patches, posts } = answer.unwrap_or_default();
         Ok([posts, patches].concat())
     }
 }

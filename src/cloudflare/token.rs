@@ -69,13 +69,8 @@ impl Client {
     ) -> Result<Option<Box<str>>, Error> {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API takes no smaller page.
-            return self
-                .read::<IgnoredAny>(
-                    Resource::Zones,
-                    &format!("{}?page=1&per_page=5", path(&["zones"])),
-                    deadline,
-                )
-                .map(|_| None);
+            let outcome = self.read::<IgnoredAny>(Resource::Zones, "/zones?page=1&per_page=5", deadline);
+            return outcome.map(|_| None);
         }
         let asked = self.token_at(&path(&["user", "tokens", "verify"]), deadline);
         let WireToken { status, expires_on } = match (asked, account) {
@@ -100,7 +95,7 @@ impl Client {
     }
 
     fn token_at(&self, path: &str, deadline: Deadline) -> Result<WireToken, Error> {
-        self.read(Resource::Tokens, path, deadline)?.into_result()
+        self.read(Resource::Tokens, path, deadline)
     }
 }
 

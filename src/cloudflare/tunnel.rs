@@ -133,10 +133,9 @@ impl Client {
     ) -> Result<Option<Tunnel>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(Resource::Tunnels, &path, deadline) {
-            Ok(answer) => answer.into_result().map(Some),
             // Any other 404 may mean the account, or the path.
             Err(Error::NotFound(refusal)) if refusal.has_code(NO_SUCH_TUNNEL) => Ok(None),
-            Err(error) => Err(error),
+            outcome => outcome.map(Some),
         }
     }
 
@@ -154,7 +153,7 @@ impl Client {
         let body = serde_json::to_vec(&WireNewTunnel { name, config_src: "cloudflare" })
             .expect("two strings are JSON");
         let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
-        self.write(Resource::Tunnels, Method::Post, &path, &body, deadline)?.into_result()
+        self.write(Resource::Tunnels, Method::Post, &path, &body, deadline)
     }
 
     /// The token with which cloudflared connects for a tunnel. It takes the permission to write tunnels.
@@ -168,12 +167,10 @@ impl Client {
         deadline: Deadline,
     ) -> Result<RunToken, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
-        let answer = self.read(Resource::Tunnels, &path, deadline).map_err(Error::without_message)?;
-        let text: Box<str> = answer.into_result()?;
-        let unreadable = |reason: String| Error::Unreadable { status: 200, reason: reason.into() };
-        let token = RunToken::parse(&text).map_err(|error| unreadable(error.to_string()))?;
+        let text: Box<str> = self.read(Resource::Tunnels, &path, deadline).map_err(Error::without_message)?;
+        let token = RunToken::parse(&text).map_err(|error| Error::Unreadable(error.to_string().into()))?;
         if !token.is_for(account, id) {
-            return Err(unreadable("the run token is for another tunnel".to_owned()));
+            return Err(Error::Unreadable("the run token is for another tunnel".into()));
         }
         Ok(token)
     }
@@ -186,7 +183,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Connector>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
-        Ok(self.read(Resource::Connections, &path, deadline)?.result.unwrap_or_default())
+        let connectors: Option<_> = self.read(Resource::Connections, &path, deadline)?;
+        Ok(connectors.unwrap_or_default())
     }
 }
 
@@ -297,7 +295,7 @@ mod tests {
     fn a_tunnel_whose_id_is_none_is_unreadable() {
         let fixture = Fixture::new([success(r#"[{"id":"not-a-uuid","name":"shop"}]"#)]);
         let error = fixture.client.tunnels(&account(), fixture.deadline()).unwrap_err();
-        assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+        assert!(matches!(error, Error::Unreadable(_)), "{error}");
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Check<'_> {
         match self.client.run_token(account, id, self.deadline) {
             Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
             // Neither is a matter of the moment.
-            Err(error @ (Error::Credentials(_) | Error::Unreadable { .. })) => {
+            Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
                 self.failed(&what, &error, TUNNEL_EDIT);
             }
             Err(error) => {

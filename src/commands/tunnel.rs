@@ -218,7 +218,7 @@ impl Search<'_> {
             Err(error) => error,
         };
         let problem = match error {
-            Error::Unreadable { .. } | Error::NotFound(_) => format!("{error}; try again"),
+            Error::Unreadable(_) | Error::NotFound(_) => format!("{error}; try again"),
             error => failed(error),
         };
         Err(format!("the run token of tunnel {name:?}: {problem}"))

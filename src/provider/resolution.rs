@@ -229,7 +229,7 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Credentials(_) => MAKE_TOKEN,
         Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
-        Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable { .. } => {
+        Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable(_) => {
             REACH_API
         }
         Error::Limited { .. } => "wait; the limit is shared by everything that the token's user does",
@@ -333,7 +333,7 @@ mod tests {
             (Unresolved::Cloudflare(Error::OutOfTime), "cloudflarestatus.com"),
             (Unresolved::Credentials(Error::Limited { retry_after: Default::default() }), "wait; the limit"),
             (
-                Unresolved::Cloudflare(Error::Unreadable { status: 200, reason: "x".into() }),
+                Unresolved::Cloudflare(Error::Unreadable("x".into())),
                 "see that the address in CF_API_BASE_URL can be reached",
             ),
         ] {

@@ -30,7 +30,7 @@ pub(super) struct WirePolicy {
 }
 
 /// A member that is not of the type it has to be, or missing.
-struct Unexpected(&'static str);
+pub(super) struct Unexpected(&'static str);
 
 impl fmt::Display for Unexpected {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +75,7 @@ fn items<'v>(object: &'v Value, name: &'static str) -> Result<Option<&'v [Value]
     member(object, name, |value| value.as_array().map(Vec::as_slice))
 }
 
-fn application(value: &Value) -> Result<Application, Unexpected> {
+pub(super) fn application(value: &Value) -> Result<Application, Unexpected> {
     let (id, audience) = (text(value, "id")?, text(value, "aud")?);
     let (kind, destinations) = destinations(value)?;
     let needs_audience = matches!(kind, ApplicationKind::SelfHosted | ApplicationKind::Rendered);

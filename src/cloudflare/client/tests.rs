@@ -280,16 +280,16 @@ fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, Trans
 #[test]
 fn no_list_of_zones_or_records_is_taken_for_an_empty_one() {
     let fixture = Fixture::new(vec![success("null"), success("null")]);
-    assert!(matches!(fixture.client.zones(fixture.deadline()), Err(Error::Unreadable { .. })));
+    assert!(matches!(fixture.client.zones(fixture.deadline()), Err(Error::Unreadable(_))));
     let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline());
-    assert!(matches!(records, Err(Error::Unreadable { .. })));
+    assert!(matches!(records, Err(Error::Unreadable(_))));
 }
 
 #[test]
 fn a_list_without_an_end_is_given_up() {
     let fixture = Fixture::new((0..=PAGES_MAX).map(|page| zones_page(50 * page..50 * page + 50, "{}")));
     let error = fixture.client.zones(fixture.deadline_after(3600 * SECOND)).unwrap_err();
-    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    assert!(matches!(error, Error::Unreadable(_)), "{error}");
     assert_eq!(fixture.script.sent().len(), PAGES_MAX as usize);
 }
 

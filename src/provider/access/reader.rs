@@ -161,9 +161,7 @@ impl AccessReader {
         let answers = in_parallel(source.parallel_reads, &unlike, |(number, _, application)| {
             let ask = || source.client.access_application(source.account, &application.id, deadline).ok();
             let found = if *number < BY_ID_MAX { ask() } else { None };
-            Ok::<_, Infallible>(
-                found.and_then(|found| found.as_deref().map(parse_application).transpose().ok()),
-            )
+            Ok::<_, Infallible>(found.and_then(|found| found.map(parse_application).transpose().ok()))
         });
         for ((_, place, application), answer) in unlike.into_iter().zip(answers.into_iter().flatten()) {
             if answer.is_none() {

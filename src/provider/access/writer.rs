@@ -98,11 +98,10 @@ impl ApplicationWriter<'_> {
                 Ok((made.id.clone(), Some(made)))
             }
             ApplicationOperation::Replace(id, wish) => {
-                let Some(present) = client.access_application(account, id, self.deadline)? else {
+                let Some(members) = client.access_application(account, id, self.deadline)? else {
                     // The next reading shows that it has gone.
                     return Ok((id.clone(), None));
                 };
-                let members: Map<String, Value> = serde_json::from_str(present.get()).unwrap_or_default();
                 log_inline_policies(&work.place, &members);
                 let body = place::body(&work.place, wish, owner, Some(members));
                 let made = client.replace_access_application(account, id, &body, self.deadline)?;
