@@ -199,7 +199,7 @@ impl Config {
             return Err(mistakes);
         };
         Ok(Self {
-            client: ClientSettings { base_url, credentials, ca_file, proxy, jitter_seed: None },
+            client: ClientSettings { base_url, credentials, ca_file, proxy },
             credential_name,
             credential_file,
             provider,

@@ -12,7 +12,7 @@ use super::envelope::{self, PageInfo, Take};
 use super::error::Error;
 use super::error_class::Resource;
 use super::limiter::Limiter;
-use super::retry::{self, Jitter};
+use super::retry;
 use super::settings::{ClientSettings, Credentials};
 use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
@@ -51,7 +51,6 @@ pub struct Client {
     is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
-    jitter: Jitter,
     metrics: Arc<Metrics>,
 }
 
@@ -59,15 +58,13 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
-        let jitter = settings.jitter_seed.map_or_else(Jitter::random, Jitter::seeded);
-        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock, jitter))
+        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock))
     }
 
     pub(super) fn with_transport(
         transport: Box<dyn Transport>,
         credentials: Credentials,
         clock: Arc<dyn Clock>,
-        jitter: Jitter,
     ) -> Self {
         Self {
             transport,
@@ -78,7 +75,6 @@ impl Client {
             limiter: Mutex::default(),
             is_writing: AtomicBool::new(false),
             date: AtomicI64::new(0),
-            jitter,
             metrics: Arc::default(),
         }
     }
@@ -209,9 +205,7 @@ impl Client {
                 continue;
             }
             let remaining = deadline.remaining(&*self.clock);
-            let Some(pause) = retry::retry(&error, retries, remaining, self.jitter.fraction()) else {
-                return Err(error);
-            };
+            let Some(pause) = retry::retry(&error, retries, remaining) else { return Err(error) };
             if !pause.is_zero() {
                 self.clock.sleep(pause);
             }

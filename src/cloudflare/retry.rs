@@ -1,7 +1,5 @@
 //! Decides if a read is repeated, and after what time. Writes never are.
 
-use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::Error;
@@ -14,12 +12,9 @@ const READ_RETRIES_MAX: u32 = 3;
 /// The pause before the first repetition. It doubles with each.
 const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
-/// The longest pause before a repetition.
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(2);
-
-/// The pause before a failed read is repeated, if it is. `retries` is the number of retries so far, `remaining` the time
-/// left of the deadline, and `fraction`, from 0 to 1, spreads clients that failed together.
-pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: f64) -> Option<Duration> {
+/// The pause before a failed read is repeated, if it is. `retries` is the number of retries so far, and `remaining` the time
+/// left of the deadline.
+pub(super) fn retry(error: &Error, retries: u32, remaining: Duration) -> Option<Duration> {
     if retries >= READ_RETRIES_MAX || !error.is_retryable() {
         return None;
     }
@@ -28,37 +23,9 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration, fraction: 
         Error::Limited { .. } => Duration::ZERO,
         // Mostly this is a kept connection that the server has just closed.
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
-        _ => backoff(retries, fraction),
+        _ => RETRY_PAUSE_FIRST * 2_u32.pow(retries),
     };
     (pause + CALL_MINIMUM <= remaining).then_some(pause)
-}
-
-/// A pause that doubles with each retry, of which `fraction` picks between a half and all.
-fn backoff(retries: u32, fraction: f64) -> Duration {
-    let whole = RETRY_PAUSE_FIRST.saturating_mul(2_u32.saturating_pow(retries)).min(RETRY_PAUSE_MAX);
-    whole.mul_f64(0.5 + 0.5 * fraction.clamp(0.0, 1.0))
-}
-
-/// Generates the fractions for [`retry`]. It is good enough to spread clients, and for nothing else.
-#[derive(Debug)]
-pub(super) struct Jitter(AtomicU64);
-
-impl Jitter {
-    pub(super) fn seeded(seed: u64) -> Self {
-        Self(AtomicU64::new(seed))
-    }
-
-    /// Seeded by the machine.
-    pub(super) fn random() -> Self {
-        Self::seeded(RandomState::new().hash_one(0_u8))
-    }
-
-    /// A number from 0 to 1.
-    pub(super) fn fraction(&self) -> f64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.0.fetch_add(1, Ordering::Relaxed));
-        f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
-    }
 }
 
 /// Reads `Retry-After`: seconds, or a date, which is compared with the answer's own `Date`, so that our clock need not
@@ -106,31 +73,6 @@ pub(super) fn seconds_since_1970(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_are_spread_and_have_a_longest() {
-        for (retries, fraction, milliseconds) in
-            [(0, 0.0, 125), (0, 1.0, 250), (1, 1.0, 500), (2, 0.5, 750), (9, 1.0, 2000), (99, 2.0, 2000)]
-        {
-            assert_eq!(
-                backoff(retries, fraction),
-                Duration::from_millis(milliseconds),
-                "{retries}, {fraction}"
-            );
-        }
-    }
-
-    #[test]
-    fn fractions_lie_between_0_and_1_and_differ() {
-        let jitter = Jitter::seeded(1);
-        let fractions: Vec<f64> = (0..100).map(|_| jitter.fraction()).collect();
-        assert!(fractions.iter().all(|fraction| (0.0..=1.0).contains(fraction)));
-        assert!(fractions.windows(2).all(|pair| (pair[0] - pair[1]).abs() > f64::EPSILON));
-        assert!(
-            fractions.iter().any(|fraction| *fraction < 0.2)
-                && fractions.iter().any(|fraction| *fraction > 0.8)
-        );
-    }
 
     #[test]
     fn retry_after_is_read_as_seconds_or_as_a_date_against_the_answers_own() {

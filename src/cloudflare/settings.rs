@@ -15,8 +15,6 @@ pub struct ClientSettings {
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
     pub proxy: Option<Proxy>,
-    /// Where the random part of the pauses between attempts comes from; `None` leaves it to the machine.
-    pub jitter_seed: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use super::retry::Jitter;
 use super::settings::Credentials;
 use super::transport::{Method, Request, Response, Transport, TransportError};
 use crate::clock::{Clock, Deadline};
@@ -121,7 +120,6 @@ impl Fixture {
             Box::new(Arc::clone(&script)),
             token(TOKEN),
             Arc::clone(&clock) as Arc<dyn Clock>,
-            Jitter::seeded(7),
         );
         Self { client, script, clock }
     }

@@ -309,7 +309,6 @@ mod tests {
             credentials: token(TOKEN),
             ca_file: None,
             proxy: None,
-            jitter_seed: None,
         };
         (HttpTransport::with_resolver(&settings, resolver, FakeClock::new()).unwrap(), lookups)
     }

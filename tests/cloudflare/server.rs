@@ -74,13 +74,7 @@ pub(crate) fn client(base_url: &str) -> Client {
 }
 
 pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
-    let settings = ClientSettings {
-        base_url: base_url.to_owned(),
-        credentials,
-        ca_file: None,
-        proxy: None,
-        jitter_seed: None,
-    };
+    let settings = ClientSettings { base_url: base_url.to_owned(), credentials, ca_file: None, proxy: None };
     Client::new(settings, Arc::<ManualClock>::default()).unwrap()
 }
 

@@ -99,7 +99,6 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         ca_file: Some(authorities),
         proxy: None,
-        jitter_seed: None,
     };
     Client::new(settings, Arc::new(SystemClock)).unwrap()
 }

@@ -342,7 +342,6 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
         ca_file: None,
         proxy: Some(Proxy::parse(&format!("http://jo:hunter%402@{}", proxy.address)).unwrap()),
-        jitter_seed: None,
     };
     let client = Client::new(settings, Arc::new(SystemClock)).unwrap();
     assert_eq!(read(&client, 5000), Ok(0));

@@ -90,7 +90,6 @@ fn measure_calls() {
         credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
         ca_file: None,
         proxy: None,
-        jitter_seed: None,
     };
     let client = Client::new(settings, Arc::new(SystemClock)).expect("the settings are right");
     let [first, others @ ..] = [(); 3].map(|()| {
