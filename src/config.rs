@@ -12,7 +12,6 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
@@ -124,8 +123,6 @@ pub struct Config {
     pub client: ClientSettings,
     /// The variable that the credentials' secret came from.
     pub credential_name: &'static str,
-    /// The file that the credentials' secret was read from, if it came from a file.
-    pub credential_file: Option<PathBuf>,
     pub provider: ProviderSettings,
     /// The longest time that a request may take.
     pub request_timeout: Duration,
@@ -199,9 +196,8 @@ impl Config {
             return Err(mistakes);
         };
         Ok(Self {
-            client: ClientSettings { base_url, credentials, ca_file, proxy },
+            client: ClientSettings { base_url, credentials, credential_file, ca_file, proxy },
             credential_name,
-            credential_file,
             provider,
             request_timeout,
             api_addresses,

@@ -93,12 +93,10 @@ impl Running {
         info!(api:% = listed.join(","), observation:% = observation_address; "listening");
 
         let health = Arc::new(Health::default());
-        let Config { client, credential_file, mut provider, .. } = config;
+        let Config { client, mut provider, .. } = config;
         // The kernel has chosen the ports that were left to it.
         provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
-        let client = Client::new(client, Arc::clone(&clock))?
-            .with_metrics(Arc::clone(&metrics))
-            .with_credential_file(credential_file);
+        let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
         let counted = Arc::clone(&metrics);
         let provider = Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), metrics);
         let provider = Arc::new(provider);

@@ -1,6 +1,5 @@
 //! Sends every call: with credentials, within the rate limit, and again if it is a read that may succeed.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -58,7 +57,9 @@ impl Client {
     /// Makes a client. Nothing is sent yet.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
         let transport = HttpTransport::new(&settings, Arc::clone(&clock))?;
-        Ok(Self::with_transport(Box::new(transport), settings.credentials, clock))
+        let credential_file = settings.credential_file.map(|path| Mutex::new(CredentialFile::new(path)));
+        let client = Self::with_transport(Box::new(transport), settings.credentials, clock);
+        Ok(Self { credential_file, ..client })
     }
 
     pub(super) fn with_transport(
@@ -85,34 +86,18 @@ impl Client {
         Self { metrics, ..self }
     }
 
-    /// Uses other credentials for later calls, for example because their file has changed.
-    pub fn set_credentials(&self, credentials: Credentials) {
-        *lock(&self.credentials) = Arc::new(credentials);
-    }
-
-    /// Reads the secret again from this file when the file changes: at once when Cloudflare refuses the secret in use,
-    /// otherwise at [`Client::look_at_credential_file`].
-    #[must_use]
-    pub fn with_credential_file(self, path: Option<PathBuf>) -> Self {
-        Self { credential_file: path.map(|path| Mutex::new(CredentialFile::new(path))), ..self }
-    }
-
     /// Looks at the credentials' file, and uses its secret once two looks have seen the same one. Returns true if that
-    /// is a new secret.
+    /// is a new secret. When Cloudflare refuses the secret in use, one look is enough, at once.
     pub fn look_at_credential_file(&self) -> bool {
         self.look(Look::Routine)
     }
 
     fn look(&self, look: Look) -> bool {
-        let Some(file) = &self.credential_file else {
-            return false;
-        };
+        let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
-        let Some(secret) = file.look(credentials.secret(), look) else {
-            return false;
-        };
-        self.set_credentials(credentials.with_secret(secret));
+        let Some(secret) = file.look(credentials.secret(), look) else { return false };
+        *lock(&self.credentials) = Arc::new(credentials.with_secret(secret));
         true
     }
 

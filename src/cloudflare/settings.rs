@@ -1,5 +1,7 @@
 //! The settings of a client.
 
+use std::path::PathBuf;
+
 use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
@@ -10,8 +12,9 @@ pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("C
 pub struct ClientSettings {
     /// The API's address: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
     pub base_url: String,
-    /// Can be replaced later with [`Client::set_credentials`](super::Client::set_credentials).
     pub credentials: Credentials,
+    /// The file that the secret of the credentials was read from, if it came from a file. It is read again when it changes.
+    pub credential_file: Option<PathBuf>,
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
     pub proxy: Option<Proxy>,

@@ -109,6 +109,13 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new(answers: impl IntoIterator<Item = Result<Response, TransportError>>) -> Self {
+        Self::with_credentials(token(TOKEN), answers)
+    }
+
+    pub(super) fn with_credentials(
+        credentials: Credentials,
+        answers: impl IntoIterator<Item = Result<Response, TransportError>>,
+    ) -> Self {
         let clock = FakeClock::new();
         let script = Arc::new(Script {
             answers: Mutex::new(answers.into_iter().collect()),
@@ -118,7 +125,7 @@ impl Fixture {
         });
         let client = Client::with_transport(
             Box::new(Arc::clone(&script)),
-            token(TOKEN),
+            credentials,
             Arc::clone(&clock) as Arc<dyn Clock>,
         );
         Self { client, script, clock }

@@ -157,11 +157,9 @@ mod tests {
 
     #[test]
     fn a_key_is_verified_by_reading_a_few_zones() {
-        let fixture = Fixture::new([success("[]")]);
-        fixture.client.set_credentials(Credentials::Key {
-            key: Secret::parse("0123456789abcdef").unwrap(),
-            email: "ops@example.com".into(),
-        });
+        let key = Secret::parse("0123456789abcdef").unwrap();
+        let credentials = Credentials::Key { key, email: "ops@example.com".into() };
+        let fixture = Fixture::with_credentials(credentials, [success("[]")]);
         fixture.client.verify_token(None, fixture.deadline()).unwrap();
         assert_eq!(fixture.script.paths(), ["/zones?page=1&per_page=5"]);
     }

@@ -307,6 +307,7 @@ mod tests {
         let settings = ClientSettings {
             base_url: format!("http://localhost:{port}"),
             credentials: token(TOKEN),
+            credential_file: None,
             ca_file: None,
             proxy: None,
         };

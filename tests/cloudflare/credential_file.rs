@@ -7,12 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
-use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, Credentials};
+use external_dns_cloudflare_tunnel_webhook::cloudflare::{Batch, Client, ClientSettings, Credentials};
 use external_dns_cloudflare_tunnel_webhook::model::{RecordId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 
 use crate::secrets::{record, said_of};
-use crate::server::{EMPTY_LIST, Server, Then, answer, client_with};
+use crate::server::{EMPTY_LIST, Server, Then, answer, client_of, settings};
 
 const OLD: &str = "old-token-0123456789";
 const NEW: &str = "new-token-0123456789";
@@ -50,8 +50,8 @@ impl Fixture {
         }
         let server = Server::start(behaviour);
         let credentials = Credentials::Token(Secret::parse(OLD).unwrap());
-        let client = client_with(&format!("http://{}", server.address), credentials)
-            .with_credential_file(Some(path.clone()));
+        let settings = settings(&format!("http://{}", server.address), credentials);
+        let client = client_of(ClientSettings { credential_file: Some(path.clone()), ..settings });
         Self { path, server, client }
     }
 

@@ -74,8 +74,16 @@ pub(crate) fn client(base_url: &str) -> Client {
 }
 
 pub(crate) fn client_with(base_url: &str, credentials: Credentials) -> Client {
-    let settings = ClientSettings { base_url: base_url.to_owned(), credentials, ca_file: None, proxy: None };
+    client_of(settings(base_url, credentials))
+}
+
+pub(crate) fn client_of(settings: ClientSettings) -> Client {
     Client::new(settings, Arc::<ManualClock>::default()).unwrap()
+}
+
+pub(crate) fn settings(base_url: &str, credentials: Credentials) -> ClientSettings {
+    let base_url = base_url.to_owned();
+    ClientSettings { base_url, credentials, credential_file: None, ca_file: None, proxy: None }
 }
 
 fn serve(mut stream: TcpStream, requests: &Mutex<Vec<String>>, behaviour: &Behaviour) {

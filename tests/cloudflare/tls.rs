@@ -97,6 +97,7 @@ pub(crate) fn client(base_url: String, authorities: Vec<u8>) -> Client {
     let settings = ClientSettings {
         base_url,
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
+        credential_file: None,
         ca_file: Some(authorities),
         proxy: None,
     };

@@ -340,6 +340,7 @@ fn calls_go_through_a_proxy_which_sees_its_own_credentials_and_not_the_token() {
     let settings = ClientSettings {
         base_url: "http://api.invalid".to_owned(),
         credentials: Credentials::Token(Secret::parse(TOKEN).unwrap()),
+        credential_file: None,
         ca_file: None,
         proxy: Some(Proxy::parse(&format!("http://jo:hunter%402@{}", proxy.address)).unwrap()),
     };

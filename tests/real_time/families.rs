@@ -88,6 +88,7 @@ fn measure_calls() {
     let settings = ClientSettings {
         base_url,
         credentials: Credentials::Token(Secret::parse("a-token-that-is-not-looked-at").expect("a token")),
+        credential_file: None,
         ca_file: None,
         proxy: None,
     };

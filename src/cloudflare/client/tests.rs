@@ -1,7 +1,7 @@
 use super::*;
 use crate::cloudflare::access::AccessScope;
 use crate::cloudflare::record::Batch;
-use crate::cloudflare::testing::{Fixture, TOKEN, answer, failure, limited, success, token};
+use crate::cloudflare::testing::{Fixture, TOKEN, answer, failure, limited, success};
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
 use crate::model::{AccountId, Record, RecordId, TunnelId, ZoneId};
 
@@ -235,16 +235,6 @@ fn repetitions_end_before_the_deadline() {
     assert!(matches!(fixture.client.records(&zone(), deadline), Err(Error::Failed(_))));
     assert_eq!(fixture.script.sent().len(), 2);
     assert!(!deadline.is_over(&*fixture.clock));
-}
-
-#[test]
-fn later_calls_are_made_with_the_credentials_set_last() {
-    let fixture = Fixture::new([success("[]"), success("[]")]);
-    records(&fixture).unwrap();
-    fixture.client.set_credentials(token("another"));
-    records(&fixture).unwrap();
-    let used: Vec<_> = fixture.script.sent().into_iter().map(|sent| sent.credentials).collect();
-    assert_eq!(used, [token(TOKEN), token("another")]);
 }
 
 /// The watch would check the token every ten seconds for as long as it lacks the permission.
