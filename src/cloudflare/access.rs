@@ -135,7 +135,7 @@ impl Client {
     ) -> Result<(), Error> {
         let body = serde_json::to_vec(&WireNewTag { name }).expect("a string is JSON");
         let path = tags_path(account);
-        self.write::<IgnoredAny>(Resource::AccessTags, Method::Post, &path, &body, deadline).map(drop)
+        self.write::<IgnoredAny>(Resource::AccessTags, Method::POST, &path, &body, deadline).map(drop)
     }
 
     /// The members of one application of the account, because a replacement has to send back what it must not lose; `None`
@@ -164,7 +164,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = path(&["accounts", account.as_str(), "access", "apps"]);
-        self.write(Resource::AccessApplications, Method::Post, &path, body, deadline)
+        self.write(Resource::AccessApplications, Method::POST, &path, body, deadline)
     }
 
     /// Replaces an application without any precondition: what `body` leaves out is lost, except for `policies`. Sent
@@ -180,7 +180,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = application_path(account, id);
-        self.write(Resource::AccessApplications, Method::Put, &path, body, deadline)
+        self.write(Resource::AccessApplications, Method::PUT, &path, body, deadline)
     }
 
     /// Deletes an application; one that is gone already is no error. Sent at most once.
@@ -194,7 +194,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(), Error> {
         let path = application_path(account, id);
-        match self.write::<IgnoredAny>(Resource::AccessApplications, Method::Delete, &path, &[], deadline) {
+        match self.write::<IgnoredAny>(Resource::AccessApplications, Method::DELETE, &path, &[], deadline) {
             Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(()),
             outcome => outcome.map(drop),
         }

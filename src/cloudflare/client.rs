@@ -24,7 +24,6 @@ use crate::observe::metrics::{Family, Metrics};
 const TAKEN: &str = "a call succeeds once its result was taken";
 
 /// One call, which may be sent several times.
-#[derive(Clone, Copy)]
 struct Call<'a> {
     resource: Resource,
     method: Method,
@@ -180,8 +179,8 @@ impl Client {
         loop {
             self.await_admission(deadline)?;
             let used = self.credentials();
-            let call = Call { resource, method: Method::Get, path, body: None };
-            let error = match self.call(call, connection_max_idle, deadline, take) {
+            let call = Call { resource, method: Method::GET, path, body: None };
+            let error = match self.call(&call, connection_max_idle, deadline, take) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -224,7 +223,7 @@ impl Client {
         let used = self.credentials();
         // On a connection of its own: what the server does with a kept one, just as the write arrives, could not be told
         // from a write that was done. A handshake costs little.
-        let outcome = self.call(call, Duration::ZERO, deadline, take);
+        let outcome = self.call(&call, Duration::ZERO, deadline, take);
         if let Err(error) = &outcome {
             self.has_other_credentials(call.resource, error, &used);
         }
@@ -297,7 +296,7 @@ impl Client {
     /// Sends an admitted request, takes note of what its answer tells of time and the rate limit, and reads it.
     fn call(
         &self,
-        call: Call<'_>,
+        call: &Call<'_>,
         connection_max_idle: Duration,
         deadline: Deadline,
         take: &mut Take<'_>,
@@ -316,7 +315,7 @@ impl Client {
     /// Sends it, and counts and logs what became of it.
     fn exchange(
         &self,
-        Call { resource, method, path, body }: Call<'_>,
+        Call { resource, method, path, body }: &Call<'_>,
         credentials: &Credentials,
         connection_max_idle: Duration,
         deadline: Deadline,
@@ -326,7 +325,7 @@ impl Client {
             method,
             path,
             credentials,
-            body,
+            body: *body,
             timeout: deadline.remaining(&*self.clock).min(CALL_TIMEOUT),
             connection_max_idle,
         });

@@ -89,7 +89,7 @@ impl Client {
     ) -> Result<Configuration, Error> {
         let body = format!(r#"{{"config":{}}}"#, config.get());
         let path = configuration_path(account, id);
-        self.write(Resource::Configurations, Method::Put, &path, body.as_bytes(), deadline)
+        self.write(Resource::Configurations, Method::PUT, &path, body.as_bytes(), deadline)
     }
 }
 
@@ -128,8 +128,8 @@ mod tests {
             fixture.client.put_configuration(&account(), &id(), &config, fixture.deadline()).unwrap();
         assert_eq!(written.version, 7);
         let sent = fixture.script.sent();
-        assert_eq!((sent[0].method, &*sent[0].path, &sent[0].body), (Method::Get, PATH, &None));
-        assert_eq!((sent[1].method, &*sent[1].path), (Method::Put, PATH));
+        assert_eq!((&sent[0].method, &*sent[0].path, &sent[0].body), (&Method::GET, PATH, &None));
+        assert_eq!((&sent[1].method, &*sent[1].path), (&Method::PUT, PATH));
         assert_eq!(sent[1].body.as_deref().unwrap(), format!(r#"{{"config":{CONFIG}}}"#));
     }
 

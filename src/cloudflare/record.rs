@@ -170,7 +170,7 @@ impl Client {
         let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
         let path = path(&["zones", zone.as_str(), "dns_records", "batch"]);
         let answer: Option<WireBatch> =
-            self.write(Resource::Records, Method::Post, &path, &body, deadline)?;
+            self.write(Resource::Records, Method::POST, &path, &body, deadline)?;
         let WireBatch { patches, posts } = answer.unwrap_or_default();
         Ok([posts, patches].concat())
     }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(batch.operations(), 4);
         fixture.client.batch(&ZoneId::new("z1"), &batch, fixture.deadline()).unwrap();
         let sent = &fixture.script.sent()[0];
-        assert_eq!((sent.method, &*sent.path), (Method::Post, "/zones/z1/dns_records/batch"));
+        assert_eq!((&sent.method, &*sent.path), (&Method::POST, "/zones/z1/dns_records/batch"));
         assert_eq!(
             sent.body.as_deref().unwrap(),
             concat!(

@@ -87,7 +87,7 @@ impl Script {
 impl Transport for Arc<Script> {
     fn send(&self, request: &Request<'_>) -> Result<Response, TransportError> {
         self.sent.lock().unwrap().push(Sent {
-            method: request.method,
+            method: request.method.clone(),
             path: request.path.to_owned(),
             body: request.body.map(|body| String::from_utf8(body.to_vec()).unwrap()),
             credentials: request.credentials.clone(),

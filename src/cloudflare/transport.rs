@@ -31,6 +31,7 @@ use crate::limits::{
 pub use self::base_url::BaseUrl;
 pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::Proxy;
+pub(super) use ureq::http::Method;
 
 /// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
@@ -39,28 +40,9 @@ const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 /// 128 KiB would be half of the idle process's memory.
 const CONNECTION_BUFFER_BYTES: usize = 16 * 1024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Method {
-    Get,
-    Post,
-    Put,
-    Delete,
-}
-
-impl Method {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Delete => "DELETE",
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    pub(super) method: Method,
+    pub(super) method: &'a Method,
     /// The path below the base address, perhaps with a query.
     pub(super) path: &'a str,
     pub(super) credentials: &'a Credentials,
@@ -194,7 +176,7 @@ fn exchange(
     body: Option<&mut ObservedBody<'_>>,
 ) -> Result<http::Response<ureq::Body>, ureq::Error> {
     let mut head = http::Request::builder()
-        .method(request.method.as_str())
+        .method(request.method)
         .uri(format!("{base}{}", request.path))
         .header(ACCEPT, "application/json");
     head = authorize(head, request.credentials)?;
@@ -315,7 +297,7 @@ mod tests {
     }
 
     fn send(transport: &HttpTransport) -> Result<Response, TransportError> {
-        send_within(transport, Method::Get, Duration::from_secs(5))
+        send_within(transport, Method::GET, Duration::from_secs(5))
     }
 
     fn send_within(
@@ -324,10 +306,10 @@ mod tests {
         timeout: Duration,
     ) -> Result<Response, TransportError> {
         transport.send(&Request {
-            method,
+            method: &method,
             path: "/",
             credentials: &token(TOKEN),
-            body: (method == Method::Post).then_some(b"{}"),
+            body: (method == Method::POST).then_some(b"{}"),
             timeout,
             connection_max_idle: CONNECTION_MAX_IDLE,
         })
@@ -338,10 +320,10 @@ mod tests {
     #[test]
     fn an_answer_that_does_not_end_is_given_up_when_the_time_is_over() {
         for (label, method, head) in [
-            ("a silent server", Method::Get, ""),
-            ("a silent server, and a write", Method::Post, ""),
-            ("a head that drips", Method::Get, "HTTP/1.1 200 OK\r\nX: "),
-            ("a body that drips", Method::Get, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
+            ("a silent server", Method::GET, ""),
+            ("a silent server, and a write", Method::POST, ""),
+            ("a head that drips", Method::GET, "HTTP/1.1 200 OK\r\nX: "),
+            ("a body that drips", Method::GET, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let (transport, _) = transport_to(listener.local_addr().unwrap().port());

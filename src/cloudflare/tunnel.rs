@@ -153,7 +153,7 @@ impl Client {
         let body = serde_json::to_vec(&WireNewTunnel { name, config_src: "cloudflare" })
             .expect("two strings are JSON");
         let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
-        self.write(Resource::Tunnels, Method::Post, &path, &body, deadline)
+        self.write(Resource::Tunnels, Method::POST, &path, &body, deadline)
     }
 
     /// The token with which cloudflared connects for a tunnel. It takes the permission to write tunnels.
@@ -306,7 +306,7 @@ mod tests {
         let made = fixture.client.create_tunnel(&account(), "a \"b\"", fixture.deadline()).unwrap();
         assert_eq!((made.id, &*made.name, made.config_src), (id(), "a \"b\"", ConfigSource::Cloudflare));
         let sent = fixture.script.sent();
-        assert_eq!(sent[0].method, Method::Post);
+        assert_eq!(sent[0].method, Method::POST);
         assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");
         assert_eq!(sent[0].body.as_deref(), Some(r#"{"name":"a \"b\"","config_src":"cloudflare"}"#));
     }

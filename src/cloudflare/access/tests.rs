@@ -400,7 +400,7 @@ fn tags_are_read_and_made_by_name() {
     fixture.client.create_access_tag(&account(), "a \"b\"", fixture.deadline()).unwrap();
     let sent = fixture.script.sent();
     assert_eq!(sent[0].path, "/accounts/a1/access/tags?page=1&per_page=1000");
-    assert_eq!((sent[1].method, &*sent[1].path), (Method::Post, "/accounts/a1/access/tags"));
+    assert_eq!((&sent[1].method, &*sent[1].path), (&Method::POST, "/accounts/a1/access/tags"));
     assert_eq!(sent[1].body.as_deref(), Some(r#"{"name":"a \"b\""}"#));
 }
 
@@ -458,9 +458,9 @@ fn applications_are_written_as_they_are_given() {
     assert_eq!(
         sent,
         [
-            (Method::Post, "/accounts/a1/access/apps".to_owned(), Some(r#"{"a":1}"#.to_owned())),
-            (Method::Put, one.clone(), Some(r#"{"b":2}"#.to_owned())),
-            (Method::Delete, one, None),
+            (Method::POST, "/accounts/a1/access/apps".to_owned(), Some(r#"{"a":1}"#.to_owned())),
+            (Method::PUT, one.clone(), Some(r#"{"b":2}"#.to_owned())),
+            (Method::DELETE, one, None),
         ]
     );
 }
