@@ -349,7 +349,7 @@ impl Client {
         });
         outcome.map_err(
             |error| {
-                if error.was_sent() { Error::Unanswered(error) } else { Error::Unreachable(error) }
+                if error.was_sent { Error::Unanswered(error) } else { Error::Unreachable(error) }
             },
         )
     }

@@ -81,7 +81,7 @@ impl Error {
 
     /// The connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
-        matches!(self, Self::Unanswered(error) if error.kind() == TransportErrorKind::Disconnected)
+        matches!(self, Self::Unanswered(error) if error.kind == TransportErrorKind::Disconnected)
     }
 }
 

@@ -126,7 +126,7 @@ impl Transport for HttpTransport {
         let front = self.resolver.front();
         let outcome = self.send_once(request);
         if let Err(error) = &outcome
-            && (!error.was_sent() || error.kind() == TransportErrorKind::TimedOut)
+            && (!error.was_sent || error.kind == TransportErrorKind::TimedOut)
         {
             // The API may have moved, or this address accepts connections and then stays silent.
             self.resolver.give_up(front);
@@ -148,7 +148,7 @@ fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver:
         // Always set, because ureq would otherwise read the environment itself.
         .proxy(settings.proxy.clone().map(Proxy::into_inner))
         .http_status_as_error(false)
-        .https_only(base.is_https())
+        .https_only(base.is_https)
         .max_redirects(0)
         .user_agent(USER_AGENT)
         .timeout_resolve(Some(RESOLVE_TIMEOUT))
@@ -372,7 +372,7 @@ mod tests {
         let (transport, lookups) = transport_to(port);
         for _ in 0..2 {
             let error = send(&transport).unwrap_err();
-            assert_eq!(error.kind(), TransportErrorKind::Connect);
+            assert_eq!(error.kind, TransportErrorKind::Connect);
         }
         while lookups.load(Ordering::SeqCst) < 2 {
             thread::yield_now();

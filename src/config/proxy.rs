@@ -19,9 +19,9 @@ pub(super) fn proxy(target: &BaseUrl, variables: &Variables) -> Result<Option<Pr
         let text = variables.get(name)?.trim();
         (!text.is_empty()).then_some((name, text))
     };
-    let names = if target.is_https() { HTTPS } else { HTTP };
+    let names = if target.is_https { HTTPS } else { HTTP };
     // A proxy's loopback is a different machine's.
-    let is_direct = target.is_loopback()
+    let is_direct = target.is_loopback
         || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(list, target));
     match names.into_iter().find_map(given) {
         Some((name, text)) if !is_direct => {
@@ -32,12 +32,12 @@ pub(super) fn proxy(target: &BaseUrl, variables: &Variables) -> Result<Option<Pr
 }
 
 fn excepts(list: &str, target: &BaseUrl) -> bool {
-    let host = target.host().to_ascii_lowercase();
+    let host = target.host.to_ascii_lowercase();
     let host = host.trim_end_matches('.');
     // Go separates entries by commas only, curl also by blanks.
     list.to_ascii_lowercase()
         .split(|separator: char| separator == ',' || separator.is_whitespace())
-        .any(|entry| is_meant(entry, host, target.port()))
+        .any(|entry| is_meant(entry, host, target.port))
 }
 
 /// True if an entry matches this host. An entry is a name, which also matches all names below it, or only those if it

@@ -247,7 +247,7 @@ impl<'a> Reader<'a> {
         let mut proxy = None;
         match BaseUrl::parse(url) {
             Ok(target) => {
-                if !target.is_private() {
+                if !target.is_https && !target.is_loopback {
                     let given = quoted(url);
                     self.warnings.push(format!("CF_API_BASE_URL is {given}: the token is sent unencrypted"));
                 }

@@ -156,7 +156,7 @@ fn the_error_shown_is_the_one_that_helps() {
         let trusted = if label.ends_with("own") { &certified } else { &authority };
         let error = read(&start(any_config(&certified)), trusted).unwrap_err();
         let Error::Unreachable(error) = error else { panic!("{label}: {error:?}") };
-        assert_eq!(error.kind(), TransportErrorKind::Certificate, "{label}: {error}");
+        assert_eq!(error.kind, TransportErrorKind::Certificate, "{label}: {error}");
         assert!(error.to_string().contains(expected), "{label}: {error}");
     }
 }

@@ -31,7 +31,7 @@ fn write(client: &Client, milliseconds: u64) -> Result<(), Error> {
 
 fn kind(error: &Error) -> Option<TransportErrorKind> {
     match error {
-        Error::Unanswered(error) | Error::Unreachable(error) => Some(error.kind()),
+        Error::Unanswered(error) | Error::Unreachable(error) => Some(error.kind),
         _ => None,
     }
 }

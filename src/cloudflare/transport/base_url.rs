@@ -12,10 +12,13 @@ const NO_ADDRESS: &str =
 pub struct BaseUrl {
     /// The address without a slash at its end.
     pub(super) text: Box<str>,
-    host: Box<str>,
-    port: u16,
-    is_https: bool,
-    is_loopback: bool,
+    /// A name, or an IP address without brackets.
+    pub host: Box<str>,
+    /// The port given, or else the scheme's own.
+    pub port: u16,
+    pub is_https: bool,
+    /// True if it is on this machine.
+    pub is_loopback: bool,
 }
 
 impl BaseUrl {
@@ -46,30 +49,6 @@ impl BaseUrl {
             is_loopback: host == "localhost"
                 || host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
         })
-    }
-
-    /// A name, or an IP address without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// The port given, or else the scheme's own.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn is_https(&self) -> bool {
-        self.is_https
-    }
-
-    /// True if it is on this machine.
-    pub fn is_loopback(&self) -> bool {
-        self.is_loopback
-    }
-
-    /// True if no server on the way can read the traffic, because it is encrypted or stays on this machine.
-    pub fn is_private(&self) -> bool {
-        self.is_https || self.is_loopback
     }
 }
 

@@ -8,9 +8,9 @@ use ureq::Timeout;
 /// The reason why no answer came. Its text holds neither the credentials of addresses nor headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
-    kind: TransportErrorKind,
+    pub kind: TransportErrorKind,
     /// The server may have seen the request: for a write, its body was begun.
-    was_sent: bool,
+    pub was_sent: bool,
     detail: Box<str>,
 }
 
@@ -42,14 +42,6 @@ impl TransportError {
         Self { kind, was_sent, detail: detail.into() }
     }
 
-    pub fn kind(&self) -> TransportErrorKind {
-        self.kind
-    }
-
-    pub(in crate::cloudflare) fn was_sent(&self) -> bool {
-        self.was_sent
-    }
-
     /// True if the next request will fail in the same way.
     pub(in crate::cloudflare) fn is_permanent(&self) -> bool {
         matches!(self.kind, TransportErrorKind::Certificate | TransportErrorKind::TooLarge)
@@ -72,8 +64,6 @@ impl fmt::Display for TransportError {
     }
 }
 
-impl std::error::Error for TransportError {}
-
 /// Classifies ureq's errors. Their texts are kept only if they cannot hold anything of the request or of a proxy's
 /// address.
 pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
@@ -83,11 +73,9 @@ pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
         ureq::Error::Timeout(phase) => (Kind::TimedOut, phase.to_string().into()),
         ureq::Error::ConnectionFailed => (Kind::Connect, "failed".into()),
         ureq::Error::ConnectProxyFailed(_) => (Kind::Connect, "the proxy refused or did not answer".into()),
-        ureq::Error::InvalidProxyUrl => (Kind::Connect, "the proxy's address is invalid".into()),
         ureq::Error::BodyExceedsLimit(limit) => (Kind::TooLarge, format!("more than {limit} bytes").into()),
         ureq::Error::Io(error) => describe_io(error),
         ureq::Error::Tls(text) => (Kind::Tls, (*text).into()),
-        ureq::Error::TlsRequired => (Kind::Tls, "not set up".into()),
         ureq::Error::Decompress(..) => (Kind::Protocol, "damaged compression".into()),
         ureq::Error::Protocol(error) => (Kind::Protocol, error.to_string().into()),
         _ => (Kind::Protocol, "the request could not be formed".into()),
@@ -98,8 +86,9 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
     use TransportErrorKind as Kind;
     let text = error.to_string();
     match error.kind() {
-        // rustls reports its errors with this kind.
-        io::ErrorKind::InvalidData => describe_tls(&text),
+        // rustls reports its errors with this kind: "invalid peer certificate: UnknownIssuer".
+        io::ErrorKind::InvalidData if text.contains("peer certificate") => (Kind::Certificate, text.into()),
+        io::ErrorKind::InvalidData => (Kind::Tls, text.into()),
         // The resolver's.
         io::ErrorKind::NotFound => (Kind::Lookup, text.into()),
         io::ErrorKind::ConnectionRefused
@@ -112,15 +101,6 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
         | io::ErrorKind::InvalidInput => (Kind::Connect, text.into()),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => (Kind::TimedOut, text.into()),
         _ => (Kind::Disconnected, text.into()),
-    }
-}
-
-fn describe_tls(text: &str) -> (TransportErrorKind, Box<str>) {
-    // rustls: "invalid peer certificate: UnknownIssuer".
-    if text.contains("peer certificate") {
-        (TransportErrorKind::Certificate, text.into())
-    } else {
-        (TransportErrorKind::Tls, text.into())
     }
 }
 
