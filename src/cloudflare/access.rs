@@ -3,9 +3,9 @@
 
 mod application;
 
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::application::{WirePolicy, application};
 use super::client::Client;
@@ -41,11 +41,6 @@ struct WireOrganization {
 #[derive(PartialEq, Deserialize)]
 struct WireTag {
     name: Box<str>,
-}
-
-#[derive(Serialize)]
-struct WireNewTag<'a> {
-    name: &'a str,
 }
 
 impl Client {
@@ -133,9 +128,9 @@ impl Client {
         name: &str,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let body = serde_json::to_vec(&WireNewTag { name }).expect("a string is JSON");
-        let path = tags_path(account);
-        self.write::<IgnoredAny>(Resource::AccessTags, Method::POST, &path, &body, deadline).map(drop)
+        let (path, body) = (tags_path(account), json!({ "name": name }).to_string());
+        self.write::<IgnoredAny>(Resource::AccessTags, Method::POST, &path, body.as_bytes(), deadline)
+            .map(drop)
     }
 
     /// The members of one application of the account, because a replacement has to send back what it must not lose; `None`

@@ -1,6 +1,7 @@
 //! Reads and makes tunnels; reads their connectors and their run tokens.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::client::Client;
 use super::error::Error;
@@ -81,12 +82,6 @@ struct WireTunnel {
     deleted_at: Option<Box<str>>,
 }
 
-#[derive(Serialize)]
-struct WireNewTunnel<'a> {
-    name: &'a str,
-    config_src: &'static str,
-}
-
 impl TryFrom<WireTunnel> for Tunnel {
     type Error = &'static str;
 
@@ -150,10 +145,9 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Tunnel, Error> {
         // Left out, the source is "local", which no later call can change.
-        let body = serde_json::to_vec(&WireNewTunnel { name, config_src: "cloudflare" })
-            .expect("two strings are JSON");
+        let body = json!({ "name": name, "config_src": "cloudflare" }).to_string();
         let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
-        self.write(Resource::Tunnels, Method::POST, &path, &body, deadline)
+        self.write(Resource::Tunnels, Method::POST, &path, body.as_bytes(), deadline)
     }
 
     /// The token with which cloudflared connects for a tunnel. It takes the permission to write tunnels.
@@ -308,7 +302,7 @@ mod tests {
         let sent = fixture.script.sent();
         assert_eq!(sent[0].method, Method::POST);
         assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");
-        assert_eq!(sent[0].body.as_deref(), Some(r#"{"name":"a \"b\"","config_src":"cloudflare"}"#));
+        assert_eq!(sent[0].body.as_deref(), Some(r#"{"config_src":"cloudflare","name":"a \"b\""}"#));
     }
 
     #[test]
