@@ -84,7 +84,8 @@ impl Body {
     /// # Errors
     /// When the body does not hold changes.
     pub fn changes(&self, each: &mut dyn FnMut(Arrived)) -> Result<(), Failure> {
-        let Lists { create, update_old, update_new, delete } = self.value()?;
+        let Lists { create, update_old, update_new, delete } =
+            serde_json::from_str(&self.0).map_err(Failure::malformed)?;
         for (list, text) in [
             (List::Create, create),
             (List::UpdateOld, update_old),
@@ -95,14 +96,6 @@ impl Body {
             read_list(list, text, each).map_err(Failure::malformed)?;
         }
         Ok(())
-    }
-
-    /// The body as one value.
-    ///
-    /// # Errors
-    /// When it is none of this form.
-    pub fn value<'b, T: Deserialize<'b>>(&'b self) -> Result<T, Failure> {
-        serde_json::from_str(&self.0).map_err(Failure::malformed)
     }
 }
 

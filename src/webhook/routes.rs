@@ -5,8 +5,6 @@
 //! So 4xx is only for callers that are not ExternalDNS. No route redirects, because Go's client would follow a redirect
 //! with a GET and take its answer for the answer to the POST.
 
-use serde::Deserialize;
-
 use super::body::Body;
 use super::response::{Response, json};
 use super::{Failure, Service};
@@ -17,10 +15,8 @@ use crate::listener::path_of;
 /// The label of requests that ask for none of the operations.
 pub const NO_OPERATION: &str = "other";
 
-/// The media type of every released ExternalDNS, and that of the protocol's draft, which some clients still speak.
-/// ExternalDNS sends and compares them byte for byte.
+/// The media type that ExternalDNS sends and compares byte for byte. It accepts no other one, so its `Accept` is not read.
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
-const PLUGIN_MEDIA_TYPE: &str = "application/external.dns.plugin+json;version=1";
 
 /// A published hostname with its labels and a property or two.
 const TYPICAL_ENDPOINT_BYTES: usize = 360;
@@ -32,20 +28,10 @@ pub struct Head<'a> {
     pub method: &'a str,
     /// The request target, as sent.
     pub target: &'a str,
-    /// Every value of `Accept`.
-    pub accept: Vec<&'a str>,
     /// Every value of `Content-Type`.
     pub content_type: Vec<&'a str>,
     /// A browser sent it on behalf of a page.
     pub is_from_page: bool,
-}
-
-/// A request that may be served once its body is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    operation: Operation,
-    /// The media type of the answer.
-    media_type: &'static str,
 }
 
 /// What a request asks for.
@@ -56,7 +42,6 @@ pub enum Operation {
     Records,
     ApplyChanges,
     AdjustEndpoints,
-    PropertyValuesEqual,
 }
 
 impl Operation {
@@ -66,24 +51,14 @@ impl Operation {
         Self::Records => "GET /records",
         Self::ApplyChanges => "POST /records",
         Self::AdjustEndpoints => "POST /adjustendpoints",
-        Self::PropertyValuesEqual => "POST /propertyvaluesequal",
     }
-}
-
-/// The body of the draft's `/propertyvaluesequal`.
-#[derive(Deserialize)]
-struct Values {
-    #[serde(default)]
-    previous: Box<str>,
-    #[serde(default)]
-    current: Box<str>,
 }
 
 /// Decides if a request may be served.
 ///
 /// # Errors
 /// The answer to send instead, without reading the body.
-pub fn accept(head: &Head<'_>) -> Result<Accepted, Response> {
+pub fn accept(head: &Head<'_>) -> Result<Operation, Response> {
     if head.is_from_page {
         return Err(Response::text(
             403,
@@ -93,26 +68,14 @@ pub fn accept(head: &Head<'_>) -> Result<Accepted, Response> {
     let Some(operation) = operation(head.method, head.target) else {
         return Err(Response::text(404, "nothing is served for this method and path"));
     };
-    if operation == Operation::Health {
-        return Ok(Accepted { operation, media_type: MEDIA_TYPE });
-    }
-    let content = match *head.content_type {
-        [value] => media_type(value),
-        _ => None,
+    let is_ours = match *head.content_type {
+        [value] => value.replace(' ', "").eq_ignore_ascii_case(MEDIA_TYPE),
+        _ => false,
     };
-    if head.method == "POST" && content.is_none() {
+    if operation.has_body() && !is_ours {
         return Err(Response::text(415, &format!("unsupported media type: use {MEDIA_TYPE}")));
     }
-    let preferred = content.unwrap_or(MEDIA_TYPE);
-    let mut choices = head.accept.iter().flat_map(|value| value.split(','));
-    let chosen = match *head.accept {
-        [] => Some(preferred),
-        _ => choices.find_map(|one| if one.trim() == "*/*" { Some(preferred) } else { media_type(one) }),
-    };
-    match chosen {
-        Some(media_type) => Ok(Accepted { operation, media_type }),
-        None => Err(Response::text(406, &format!("not acceptable: the answer is {MEDIA_TYPE}"))),
-    }
+    Ok(operation)
 }
 
 /// The request's label in metrics: one of a few texts, whatever a client sends.
@@ -126,61 +89,43 @@ fn operation(method: &str, target: &str) -> Option<Operation> {
         ("GET", "/records") => Operation::Records,
         ("POST", "/records") => Operation::ApplyChanges,
         ("POST", "/adjustendpoints") => Operation::AdjustEndpoints,
-        // The draft's documents and its code disagree on the name.
-        ("POST", "/propertyvaluesequal" | "/propertyvaluesequals") => Operation::PropertyValuesEqual,
         ("GET", "/healthz") => Operation::Health,
         _ => return None,
     })
 }
 
-/// The media type of ours that a header names, whatever its case and blanks.
-fn media_type(value: &str) -> Option<&'static str> {
-    let value = value.replace(' ', "");
-    [MEDIA_TYPE, PLUGIN_MEDIA_TYPE].into_iter().find(|known| value.eq_ignore_ascii_case(known))
-}
-
-impl Accepted {
+impl Operation {
     /// True if the request needs its body.
     pub fn has_body(self) -> bool {
-        match self.operation {
-            Operation::Health | Operation::DomainFilter | Operation::Records => false,
-            Operation::ApplyChanges | Operation::AdjustEndpoints | Operation::PropertyValuesEqual => true,
+        match self {
+            Self::Health | Self::DomainFilter | Self::Records => false,
+            Self::ApplyChanges | Self::AdjustEndpoints => true,
         }
     }
 
     /// Asks the service and renders its answer.
-    pub fn answer(self, body: Body, service: &dyn Service, deadline: Deadline) -> Response {
-        self.ask(body, service, deadline).unwrap_or_else(Response::from)
-    }
-
-    fn ask(self, body: Body, service: &dyn Service, deadline: Deadline) -> Result<Response, Failure> {
-        Ok(match self.operation {
-            Operation::Health => Response::text(200, "ok"),
-            Operation::DomainFilter => self.json(service.domain_filter().into_string().into_bytes()),
-            Operation::Records => {
+    ///
+    /// # Errors
+    /// The service's.
+    pub fn answer(self, body: Body, service: &dyn Service, deadline: Deadline) -> Result<Response, Failure> {
+        let body = match self {
+            Self::Health => return Ok(Response::text(200, "ok")),
+            Self::DomainFilter => service.domain_filter().into_string().into_bytes(),
+            Self::Records => {
                 let endpoints = service.records(deadline)?;
                 let buffer = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
-                self.json(json(&endpoints, buffer)?)
+                json(&endpoints, buffer)?
             }
-            Operation::AdjustEndpoints => {
+            Self::AdjustEndpoints => {
                 let endpoints = service.adjust_endpoints(&body, deadline)?;
-                self.json(json(&endpoints, body.into_buffer())?)
+                json(&endpoints, body.into_buffer())?
             }
-            Operation::ApplyChanges => {
+            Self::ApplyChanges => {
                 service.apply_changes(body, deadline)?;
-                let status = if self.media_type == MEDIA_TYPE { 204 } else { 200 };
-                Response { status, content_type: None, body: Vec::new() }
+                return Ok(Response { status: 204, content_type: None, body: Vec::new() });
             }
-            Operation::PropertyValuesEqual => {
-                // `adjust` returns canonical values, so equal texts mean the same.
-                let Values { previous, current } = body.value()?;
-                self.json(format!("{{\"equals\":{}}}", previous == current).into_bytes())
-            }
-        })
-    }
-
-    fn json(self, body: Vec<u8>) -> Response {
-        Response { status: 200, content_type: Some(self.media_type), body }
+        };
+        Ok(Response { status: 200, content_type: Some(MEDIA_TYPE), body })
     }
 }
 
@@ -190,7 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::response::TEXT;
-    use super::{MEDIA_TYPE as WEBHOOK, PLUGIN_MEDIA_TYPE as PLUGIN, *};
+    use super::{MEDIA_TYPE as WEBHOOK, *};
     use crate::clock::SystemClock;
     use crate::limits;
     use crate::model::endpoint::{Changes, Endpoint};
@@ -232,15 +177,17 @@ mod tests {
         }
     }
 
-    fn head<'a>(method: &'a str, target: &'a str, accept: &'a str, content_type: &'a str) -> Head<'a> {
-        let list = |value: &'a str| if value.is_empty() { vec![] } else { vec![value] };
-        Head { method, target, accept: list(accept), content_type: list(content_type), is_from_page: false }
+    fn head<'a>(method: &'a str, target: &'a str, content_type: &'a str) -> Head<'a> {
+        let content_type = if content_type.is_empty() { vec![] } else { vec![content_type] };
+        Head { method, target, content_type, is_from_page: false }
     }
 
     fn ask(service: &Echo, head: &Head<'_>, body: impl Into<Vec<u8>>) -> Response {
         let deadline = Deadline::after(&SystemClock, Duration::from_secs(1));
         match (accept(head), Body::new(body.into())) {
-            (Ok(accepted), Ok(body)) => accepted.answer(body, service, deadline),
+            (Ok(accepted), Ok(body)) => {
+                accepted.answer(body, service, deadline).unwrap_or_else(Response::from)
+            }
             (Err(answer), _) => answer,
             (_, Err(failure)) => failure.into(),
         }
@@ -252,61 +199,24 @@ mod tests {
 
     #[test]
     fn each_route_answers_with_its_status_and_media_type() {
-        for (method, target, accept, content_type, body, status, answer_type, answer_body) in [
-            ("GET", "/", WEBHOOK, "", "", 200, Some(WEBHOOK), r#"{"include":["example.com"]}"#),
-            ("GET", "/", PLUGIN, "", "", 200, Some(PLUGIN), r#"{"include":["example.com"]}"#),
-            ("GET", "/records", WEBHOOK, "", "", 200, Some(WEBHOOK), "[]"),
-            ("GET", "/records", "", "", "", 200, Some(WEBHOOK), "[]"),
-            ("GET", "/records", "*/*", "", "", 200, Some(WEBHOOK), "[]"),
-            ("GET", "/records", "text/html, */*", "", "", 200, Some(WEBHOOK), "[]"),
-            (
-                "GET",
-                "/records",
-                "Application/External.DNS.Webhook+JSON; version=1",
-                "",
-                "",
-                200,
-                Some(WEBHOOK),
-                "[]",
-            ),
-            ("POST", "/adjustendpoints", "", PLUGIN, "[]", 200, Some(PLUGIN), "[]"),
-            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "[]\n", 200, Some(WEBHOOK), "[]"),
-            ("POST", "/adjustendpoints", WEBHOOK, WEBHOOK, "null\n", 200, Some(WEBHOOK), "[]"),
+        for (method, target, content_type, body, status, answer_type, answer_body) in [
+            ("GET", "/", "", "", 200, Some(WEBHOOK), r#"{"include":["example.com"]}"#),
+            ("GET", "/records", "", "", 200, Some(WEBHOOK), "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, "[]\n", 200, Some(WEBHOOK), "[]"),
+            ("POST", "/adjustendpoints", WEBHOOK, "null\n", 200, Some(WEBHOOK), "[]"),
             (
                 "POST",
                 "/adjustendpoints",
-                PLUGIN,
-                PLUGIN,
+                "Application/External.DNS.Webhook+JSON; version=1",
                 r#"[{"dnsName":"a.example.com","targets":null}]"#,
                 200,
-                Some(PLUGIN),
+                Some(WEBHOOK),
                 r#"[{"dnsName":"a.example.com"}]"#,
             ),
-            ("POST", "/records", "", WEBHOOK, "{}", 204, None, ""),
-            ("POST", "/records", "", PLUGIN, "{}", 200, None, ""),
-            (
-                "POST",
-                "/propertyvaluesequal",
-                "",
-                PLUGIN,
-                r#"{"name":"n","previous":"a","current":"a"}"#,
-                200,
-                Some(PLUGIN),
-                r#"{"equals":true}"#,
-            ),
-            (
-                "POST",
-                "/propertyvaluesequals",
-                WEBHOOK,
-                WEBHOOK,
-                r#"{"name":"n","previous":"a"}"#,
-                200,
-                Some(WEBHOOK),
-                r#"{"equals":false}"#,
-            ),
-            ("GET", "/healthz", "text/html", "", "", 200, Some(TEXT), "ok\n"),
+            ("POST", "/records", WEBHOOK, "{}", 204, None, ""),
+            ("GET", "/healthz", "", "", 200, Some(TEXT), "ok\n"),
         ] {
-            let answer = ask(&Echo::default(), &head(method, target, accept, content_type), body);
+            let answer = ask(&Echo::default(), &head(method, target, content_type), body);
             let label = format!("{method} {target} {body}");
             assert_eq!(answer.status, status, "{label}");
             assert_eq!(answer.content_type, answer_type, "{label}");
@@ -316,25 +226,22 @@ mod tests {
 
     #[test]
     fn what_external_dns_never_sends_is_refused_before_its_body_is_read() {
-        for (method, target, accepted, content_type, status) in [
-            ("GET", "/nothing", WEBHOOK, "", 404),
-            ("GET", "/records/", WEBHOOK, "", 404),
-            ("POST", "/", WEBHOOK, WEBHOOK, 404),
-            ("DELETE", "/records", WEBHOOK, WEBHOOK, 404),
-            ("HEAD", "/records", WEBHOOK, "", 404),
-            ("get", "/records", WEBHOOK, "", 404),
-            ("GET", "/propertyvaluesequal", WEBHOOK, "", 404),
-            ("POST", "/records", WEBHOOK, "application/json", 415),
-            ("POST", "/records", WEBHOOK, "application/external.dns.webhook+json;version=2", 415),
-            ("POST", "/records", WEBHOOK, "", 415),
-            ("GET", "/records", "text/html", "", 406),
-            ("POST", "/records", "text/html", WEBHOOK, 406),
+        for (method, target, content_type, status) in [
+            ("GET", "/nothing", "", 404),
+            ("GET", "/records/", "", 404),
+            ("POST", "/", WEBHOOK, 404),
+            ("DELETE", "/records", WEBHOOK, 404),
+            ("HEAD", "/records", "", 404),
+            ("get", "/records", "", 404),
+            ("POST", "/records", "application/json", 415),
+            ("POST", "/records", "application/external.dns.webhook+json;version=2", 415),
+            ("POST", "/records", "", 415),
         ] {
-            let label = format!("{method} {target} {accepted} {content_type}");
-            let answer = accept(&head(method, target, accepted, content_type)).expect_err(&label);
+            let label = format!("{method} {target} {content_type}");
+            let answer = accept(&head(method, target, content_type)).expect_err(&label);
             assert_eq!((answer.status, answer.content_type), (status, Some(TEXT)), "{label}");
         }
-        let twice = Head { content_type: vec![WEBHOOK, WEBHOOK], ..head("POST", "/records", "", "") };
+        let twice = Head { content_type: vec![WEBHOOK, WEBHOOK], ..head("POST", "/records", "") };
         assert_eq!(accept(&twice).map_err(|answer| answer.status), Err(415));
     }
 
@@ -345,7 +252,6 @@ mod tests {
             ("GET", "/records?a=b", "GET /records"),
             ("POST", "/records", "POST /records"),
             ("POST", "/adjustendpoints", "POST /adjustendpoints"),
-            ("POST", "/propertyvaluesequals", "POST /propertyvaluesequal"),
             ("GET", "/healthz", "GET /healthz"),
             ("BREW", "/records", "other"),
             ("GET", "/records/secret.example.com", "other"),
@@ -386,9 +292,8 @@ mod tests {
             ("/adjustendpoints", "[1]"),
             ("/adjustendpoints", r#"["x"]"#),
             ("/adjustendpoints", "\u{feff}[]"),
-            ("/propertyvaluesequal", "[1]"),
         ] {
-            let answer = ask(&service, &head("POST", target, WEBHOOK, WEBHOOK), body);
+            let answer = ask(&service, &head("POST", target, WEBHOOK), body);
             assert_eq!(answer.status, 400, "{target} {body}");
         }
         assert!(service.applied.lock().unwrap().is_empty());
@@ -396,7 +301,7 @@ mod tests {
 
     #[test]
     fn text_that_is_not_utf_8_is_malformed() {
-        let answer = ask(&Echo::default(), &head("POST", "/records", "", WEBHOOK), b"{\"\xff\":1}");
+        let answer = ask(&Echo::default(), &head("POST", "/records", WEBHOOK), b"{\"\xff\":1}");
         assert_eq!(answer.status, 400);
     }
 
@@ -411,7 +316,7 @@ mod tests {
             r#""},"providerSpecific":[{"name":"x"}]},{}]"#,
         ]
         .concat();
-        let answer = ask(&Echo::default(), &head("POST", "/adjustendpoints", WEBHOOK, WEBHOOK), &*body);
+        let answer = ask(&Echo::default(), &head("POST", "/adjustendpoints", WEBHOOK), &*body);
         assert_eq!(text(&answer), body);
     }
 
@@ -425,7 +330,7 @@ mod tests {
                 [("GET", "/records", ""), ("POST", "/records", "{}"), ("POST", "/adjustendpoints", "[]")]
             {
                 let content_type = if method == "POST" { WEBHOOK } else { "" };
-                let answer = ask(&service, &head(method, target, WEBHOOK, content_type), body);
+                let answer = ask(&service, &head(method, target, content_type), body);
                 assert_eq!(answer.status, status, "{method} {target}");
                 assert_eq!(text(&answer), "Cloudflare hangs\n", "{method} {target}");
             }

@@ -392,19 +392,18 @@ impl Common {
         if let Some(answer) = ambiguous_framing(request) {
             return Err(answer);
         }
-        let accepted = routes::accept(&Head {
+        let operation = routes::accept(&Head {
             method: request.method().as_str(),
             target: request.url(),
-            accept: values(request, "Accept"),
             content_type: values(request, "Content-Type"),
             is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
         })?;
         let mut bytes = Vec::new();
-        if accepted.has_body() {
+        if operation.has_body() {
             bytes = self.pool.wait_for_client(|| self.receive(job, permit))?;
             *is_read = true;
         }
-        Ok(accepted.answer(Body::new(bytes)?, &*self.service, job.deadline))
+        Ok(operation.answer(Body::new(bytes)?, &*self.service, job.deadline)?)
     }
 
     /// Receives the whole body. One that is large needs the permit first.

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::webhook::FailureStatus;
 use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
-use test_support::harness::{Harness, published};
+use test_support::harness::published;
 use test_support::log::Log;
 
 /// An endpoint that the webhook did not read would count as not wanted, and be withdrawn.
@@ -52,18 +52,4 @@ fn a_request_that_asks_for_more_than_fits_into_memory_is_answered_with_what_to_d
         }
     }
     assert_eq!(log.lines_with(&["DOMAIN_FILTER"]).len(), 1);
-}
-
-/// ExternalDNS before 0.14 asks this itself.
-#[test]
-fn values_are_equal_where_their_texts_are() {
-    let harness = Harness::new();
-    let program = harness.start();
-    for (current, equal) in [("http://web:80", true), ("http://web:81", false)] {
-        let body = format!(
-            r#"{{"name":"webhook/tunnel-service","previous":"http://web:80","current":"{current}"}}"#
-        );
-        let answer = program.external_dns().call("POST", "/propertyvaluesequal", &body);
-        assert_eq!(answer.body, format!(r#"{{"equals":{equal}}}"#), "{}", answer.head);
-    }
 }

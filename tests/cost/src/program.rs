@@ -44,20 +44,11 @@ impl Program {
     /// # Errors
     /// When it is not answered with success.
     pub(crate) fn answer(&self, method: &str, target: &str, body: &str) -> Outcome<Vec<u8>> {
-        let head = Head {
-            method,
-            target,
-            accept: vec![MEDIA_TYPE],
-            content_type: vec![MEDIA_TYPE],
-            is_from_page: false,
-        };
-        let accepted = routes::accept(&head).map_err(|answer| format!("status {}", answer.status))?;
+        let head = Head { method, target, content_type: vec![MEDIA_TYPE], is_from_page: false };
+        let operation = routes::accept(&head).map_err(|answer| format!("status {}", answer.status))?;
         let deadline = Deadline::after(&self.clock, TIME);
-        let answer = accepted.answer(Body::new(body.into())?, self, deadline);
-        match answer.status {
-            200 | 204 => Ok(answer.body),
-            status => Err(format!("status {status}: {}", String::from_utf8_lossy(&answer.body)).into()),
-        }
+        let answer = Body::new(body.into()).and_then(|body| operation.answer(body, self, deadline));
+        Ok(answer.map_err(|failure| failure.to_string())?.body)
     }
 
     /// What the last request of changes would write.
