@@ -55,46 +55,27 @@ pub trait Service: Send + Sync {
 /// any other status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    pub status: FailureStatus,
+    /// 400 for a request that ExternalDNS does not send, 500 for one that cannot be served as it is, 503 for one that may be
+    /// served later.
+    pub status: u16,
     /// A short text for the operator. ExternalDNS discards it.
     pub text: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureStatus {
-    /// 400: the request is none that ExternalDNS sends.
-    Malformed400,
-    /// 500: the request failed, or cannot be served as it is.
-    Internal500,
-    /// 503: it may work later.
-    Unavailable503,
 }
 
 impl Failure {
     /// A failure that may pass.
     pub fn unavailable(text: impl Into<String>) -> Self {
-        Self { status: FailureStatus::Unavailable503, text: text.into() }
+        Self { status: 503, text: text.into() }
     }
 
     /// A failure of ours, or of the request as a whole.
     pub fn internal(text: impl Into<String>) -> Self {
-        Self { status: FailureStatus::Internal500, text: text.into() }
+        Self { status: 500, text: text.into() }
     }
 
     /// A body that cannot be read.
     pub fn malformed(reason: impl fmt::Display) -> Self {
-        Self { status: FailureStatus::Malformed400, text: format!("the body cannot be read: {reason}") }
-    }
-}
-
-impl FailureStatus {
-    /// The HTTP status.
-    pub fn code(self) -> u16 {
-        match self {
-            Self::Malformed400 => 400,
-            Self::Internal500 => 500,
-            Self::Unavailable503 => 503,
-        }
+        Self { status: 400, text: format!("the body cannot be read: {reason}") }
     }
 }
 
@@ -103,5 +84,3 @@ impl fmt::Display for Failure {
         formatter.write_str(&self.text)
     }
 }
-
-impl std::error::Error for Failure {}

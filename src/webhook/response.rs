@@ -25,7 +25,7 @@ impl Response {
 
 impl From<Failure> for Response {
     fn from(failure: Failure) -> Self {
-        Self::text(failure.status.code(), &failure.text)
+        Self::text(failure.status, &failure.text)
     }
 }
 

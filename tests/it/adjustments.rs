@@ -6,7 +6,6 @@ use std::time::Duration;
 use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
 use external_dns_cloudflare_tunnel_webhook::limits::{ADJUST_RESERVE, REQUEST_MEMORY_MAX_BYTES};
 use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
-use external_dns_cloudflare_tunnel_webhook::webhook::FailureStatus;
 use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
@@ -47,7 +46,7 @@ fn a_request_that_asks_for_more_than_fits_into_memory_is_answered_with_what_to_d
             Ok(adjusted) => assert!(is_enough && adjusted.endpoints.len() == 1, "{room}"),
             Err(failure) => {
                 assert!(!is_enough && failure.text.contains("DOMAIN_FILTER"), "{room}: {failure}");
-                assert_eq!(failure.status, FailureStatus::Unavailable503);
+                assert_eq!(failure.status, 503);
             }
         }
     }
