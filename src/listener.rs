@@ -3,8 +3,6 @@
 //! On Linux, accepted connections inherit the options of their listening socket. That is the only way to set them for
 //! the API port's connections, because its server has no setting for any of them.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -32,57 +30,14 @@ const KEEP_ALIVE_PROBES: u32 = 4;
 /// after a second, which is all the time that the kubelet gives a probe.
 const LISTEN_BACKLOG: i32 = 1024;
 
-/// A socket could not be opened.
-#[derive(Debug)]
-pub struct BindError {
-    /// The requested address; `None` if no address was given at all.
-    pub address: Option<SocketAddr>,
-    source: Option<io::Error>,
-}
-
-impl BindError {
-    pub(crate) fn at(address: SocketAddr, source: io::Error) -> Self {
-        Self { address: Some(address), source: Some(source) }
-    }
-
-    pub(crate) fn no_address() -> Self {
-        Self { address: None, source: None }
-    }
-
-    /// True if the machine lacks the address family or the address, because IPv6 is off.
-    pub fn is_unavailable(&self) -> bool {
-        self.source.as_ref().is_some_and(is_unavailable)
-    }
-
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.source.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
-    }
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.address, &self.source) {
-            (Some(address), Some(source)) => write!(formatter, "cannot listen on {address}: {source}"),
-            _ => formatter.write_str("no address to listen on"),
-        }
-    }
-}
-
-impl Error for BindError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_ref().map(|error| error as _)
-    }
-}
-
 /// Opens a listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
-pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let everything = address.is_ipv6() && address.ip().is_unspecified();
     match open(address) {
         Err(error) if everything && is_unavailable(&error) => {
-            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
-            open(address).map_err(|error| BindError::at(address, error))
+            open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
         }
-        result => result.map_err(|error| BindError::at(address, error)),
+        result => result,
     }
 }
 
@@ -98,7 +53,8 @@ fn open(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn is_unavailable(error: &io::Error) -> bool {
+/// True if the machine lacks the address family or the address, because IPv6 is off.
+pub(crate) fn is_unavailable(error: &io::Error) -> bool {
     const EAFNOSUPPORT: i32 = 97;
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }

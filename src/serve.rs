@@ -11,7 +11,6 @@ use log::{info, warn};
 use crate::clock::{Clock, SystemClock};
 use crate::cloudflare::Client;
 use crate::config::Config;
-use crate::listener::BindError;
 use crate::logging;
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
@@ -44,8 +43,15 @@ fn refused(error: io::Error) -> String {
 }
 
 /// A port cannot be bound. Its two settings begin with `settings`.
-fn unbound(error: &BindError, settings: &str) -> String {
-    format!("{error}; set {settings}_PORT or {settings}_HOST to one that is free")
+fn unbound(addresses: &[SocketAddr], error: &io::Error, settings: &str) -> String {
+    let addresses = listed(addresses);
+    format!(
+        "cannot listen on {addresses}: {error}; set {settings}_PORT or {settings}_HOST to one that is free"
+    )
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// The running program.
@@ -79,21 +85,20 @@ impl Running {
         // The ports come first, because ExternalDNS gives up if no port listens within four seconds.
         let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
+        let Config { client, mut provider, api_addresses: addresses, observation_address: address, .. } =
+            config;
         let settings = ServerSettings {
             request_timeout,
             metrics: Arc::clone(&metrics),
-            ..ServerSettings::new(config.api_addresses.clone())
+            ..ServerSettings::new(addresses.clone())
         };
-        let api = server::bind(settings).map_err(|error| unbound(&error, "SERVER"))?;
-        let observation =
-            responder::bind(config.observation_address).map_err(|error| unbound(&error, "METRICS"))?;
+        let api = server::bind(settings).map_err(|error| unbound(&addresses, &error, "SERVER"))?;
+        let observation = responder::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
         let observation_address = observation.local_addr();
-        let listed: Vec<String> = api_addresses.iter().map(ToString::to_string).collect();
-        info!(api:% = listed.join(","), observation:% = observation_address; "listening");
+        info!(api:% = listed(&api_addresses), observation:% = observation_address; "listening");
 
         let health = Arc::new(Health::default());
-        let Config { client, mut provider, .. } = config;
         // The kernel has chosen the ports that were left to it.
         provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::listener::{self, BindError, path_of};
+use crate::listener::{self, path_of};
 use crate::observe::status::{is_of_command, is_own};
 
 /// Open connections of the observation port. One more replaces the oldest.
@@ -77,10 +77,9 @@ pub struct RunningResponder {
 }
 
 /// Opens the listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
-pub fn bind(address: SocketAddr) -> Result<BoundResponder, BindError> {
+pub fn bind(address: SocketAddr) -> io::Result<BoundResponder> {
     let listener = listener::bind(address)?;
-    let address = listener.local_addr().map_err(|error| BindError::at(address, error))?;
-    Ok(BoundResponder { listener, address })
+    Ok(BoundResponder { address: listener.local_addr()?, listener })
 }
 
 impl BoundResponder {

@@ -29,7 +29,7 @@ use super::routes::{self, Head};
 use super::{Failure, Service};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
-use crate::listener::{self, BindError};
+use crate::listener;
 use crate::logging;
 use crate::model::LogLine;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
@@ -63,7 +63,7 @@ const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// The addresses to listen on. If there are several, those of an address family that the machine lacks are left out
-    /// with a warning. Port 0 takes a free port, the same one for all.
+    /// with a warning.
     pub addresses: Vec<SocketAddr>,
     /// The longest time that a request may take.
     pub request_timeout: Duration,
@@ -144,55 +144,26 @@ fn is_early_reset(file: &str, said: &str) -> bool {
 ///
 /// # Errors
 /// When an address cannot be bound although the machine has its family, or when none can be bound.
-pub fn bind(settings: ServerSettings) -> Result<BoundServer, BindError> {
-    /// A port that is free on 127.0.0.1 may be taken on ::1: after thousands of connections there, every second one is.
-    const ATTEMPTS: usize = 32;
-
-    let mut attempts = ATTEMPTS;
-    let listeners = loop {
-        attempts -= 1;
-        match bind_all(&settings) {
-            Err(error) if attempts > 0 && error.is_in_use() && chooses_port(&settings) => {}
-            result => break result?,
-        }
-    };
-    Ok(BoundServer { listeners, settings })
-}
-
-fn chooses_port(settings: &ServerSettings) -> bool {
-    settings.addresses.first().is_some_and(|address| address.port() == 0)
-}
-
-fn bind_all(settings: &ServerSettings) -> Result<Vec<(SocketAddr, TcpListener)>, BindError> {
-    let mut listeners: Vec<(SocketAddr, TcpListener)> = Vec::new();
+pub fn bind(settings: ServerSettings) -> io::Result<BoundServer> {
+    let mut listeners = Vec::new();
     let mut unavailable = None;
     for address in &settings.addresses {
-        let mut address = *address;
-        if let (0, Some((first, _))) = (address.port(), listeners.first()) {
-            address.set_port(first.port());
-        }
-        let listener = match listener::bind(address) {
-            Ok(listener) => listener,
-            Err(error) if error.is_unavailable() => {
-                unavailable = Some(error);
-                continue;
+        match listener::bind(*address) {
+            Ok(listener) => {
+                listener::set_inherited_options(&listener, settings.send_timeout)?;
+                listeners.push((listener.local_addr()?, listener));
             }
+            Err(error) if listener::is_unavailable(&error) => unavailable = Some((address, error)),
             Err(error) => return Err(error),
-        };
-        let local = listener::set_inherited_options(&listener, settings.send_timeout)
-            .and_then(|()| listener.local_addr())
-            .map_err(|error| BindError::at(address, error))?;
-        listeners.push((local, listener));
-    }
-    match unavailable {
-        Some(error) if listeners.is_empty() => Err(error),
-        None if listeners.is_empty() => Err(BindError::no_address()),
-        Some(error) => {
-            log::warn!("{error}; going on without it");
-            Ok(listeners)
         }
-        None => Ok(listeners),
     }
+    if let Some((address, error)) = unavailable {
+        if listeners.is_empty() {
+            return Err(error);
+        }
+        log::warn!("cannot listen on {address}: {error}; going on without it");
+    }
+    Ok(BoundServer { listeners, settings })
 }
 
 impl BoundServer {
@@ -264,10 +235,7 @@ impl RunningServer {
 
 impl fmt::Debug for RunningServer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("RunningServer")
-            .field("settings", &self.common.settings)
-            .finish_non_exhaustive()
+        formatter.write_str("RunningServer")
     }
 }
 

@@ -108,6 +108,8 @@ impl Harness {
             ("CF_TUNNEL_ID", "home".to_owned()),
             ("CF_API_BASE_URL", base_url),
             ("SERVER_PORT", "0".to_owned()),
+            // A port that is free there may be taken on ::1.
+            ("SERVER_HOST", "127.0.0.1".to_owned()),
             ("METRICS_PORT", "0".to_owned()),
             ("METRICS_HOST", "127.0.0.1".to_owned()),
             // The emulator's edge is as fast as its API unless a test slows it down.
