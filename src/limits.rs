@@ -245,10 +245,10 @@ pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
 /// All calls of `check` or `list`. A person waits, and an account may have a hundred zones.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// All of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
+/// Each wait of `healthcheck` for the program that it asks. Container runtimes give up after a few seconds, and loopback answers at once.
 pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// All of `status`: as long as the observation port waits for the reader of an answer.
+/// Each wait of `status`: as long as the observation port waits for the reader of an answer.
 pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names listed in one message. More would hide what it says.

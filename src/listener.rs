@@ -59,6 +59,12 @@ pub(crate) fn is_unavailable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
+/// The address at which this machine reaches a socket that listens on `address`.
+pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
+    let ip = if address.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address.ip() };
+    SocketAddr::new(ip, address.port())
+}
+
 /// Sets the options of a listening socket that its connections inherit.
 ///
 /// `SO_RCVTIMEO` is not one of them: it makes `accept` itself time out, which tiny_http takes for the end.

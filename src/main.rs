@@ -62,7 +62,7 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::Serve => return serve(config()?),
         Command::Healthcheck => {
             let address = config::observation_address(variables).map_err(usage)?;
-            return commands::healthcheck(address, &*clock).map_err(failed);
+            return commands::healthcheck(address).map_err(failed);
         }
         Command::Version => {
             return print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n"));

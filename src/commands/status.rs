@@ -26,7 +26,7 @@ pub fn status(
 ) -> Result<Report, String> {
     let below =
         hostname.map(|hostname| format!("/{}", percent_encoded(hostname, b"-._~"))).unwrap_or_default();
-    let answer = ask(address, &format!("{STATUS}{below}"), clock, limits::STATUS_TIMEOUT)?;
+    let answer = ask(address, &format!("{STATUS}{below}"), limits::STATUS_TIMEOUT)?;
     let status = read(&answer).ok_or_else(|| format!("{address}: the answer is not whole"))?;
     Ok(report(&status, clock.unix_seconds(), layout))
 }

@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::limits;
-use crate::listener::{self, path_of};
+use crate::listener::{self, path_of, reached};
 use crate::observe::status::{is_of_command, is_own};
 
 /// Open connections of the observation port. One more replaces the oldest.
@@ -112,12 +112,7 @@ impl RunningResponder {
         const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
         self.stopping.store(true, Ordering::Release);
-        let ip = match self.address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-            ip => ip,
-        };
-        let address = SocketAddr::new(ip, self.address.port());
+        let address = reached(self.address);
         // Wakes the thread from `accept`. If the connection fails, the thread stays there and is not waited for.
         if TcpStream::connect_timeout(&address, WAKE_TIMEOUT).is_ok() && self.thread.join().is_err() {
             log::error!("the thread of the observation port panicked");
