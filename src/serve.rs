@@ -17,7 +17,7 @@ use crate::observe::metrics::{Family, Metrics};
 use crate::observe::responder::{self, RunningResponder};
 use crate::observe::routes;
 use crate::provider::Provider;
-use crate::shutdown::{Cause, Shutdown, Signals};
+use crate::shutdown::{Shutdown, Signals};
 use crate::webhook::server::{self, RunningServer, ServerSettings};
 
 /// Serves until a signal ends it. Logging has started already.
@@ -29,13 +29,11 @@ pub fn serve(config: Config) -> Result<(), String> {
     server::ignore_early_resets();
     let signals = Signals::install().map_err(refused)?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
-    let cause = signals.wait();
+    let outcome = signals.wait();
+    let (Ok(cause) | Err(cause)) = &outcome;
     info!("ending on {cause}");
     running.stop();
-    match cause {
-        Cause::Signal(_) => Ok(()),
-        Cause::Failure(reason) => Err(reason),
-    }
+    outcome.map(drop)
 }
 
 fn refused(error: io::Error) -> String {

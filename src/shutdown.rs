@@ -3,7 +3,6 @@
 //! The main thread waits in [`Signals::wait`]. A part that cannot continue reports so through [`Shutdown`], which wakes
 //! the main thread; main then stops the servers and returns the exit code.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -19,26 +18,6 @@ pub fn end_on_signals() -> io::Result<()> {
     [SIGTERM, SIGINT].into_iter().try_for_each(|signal| {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::new(AtomicBool::new(true))).map(drop)
     })
-}
-
-/// The reason why the process ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The signal with this number asked for it.
-    Signal(i32),
-    /// A part of the program cannot continue; the text is for the operator.
-    Failure(String),
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Signal(SIGTERM) => formatter.write_str("SIGTERM"),
-            Self::Signal(SIGINT) => formatter.write_str("SIGINT"),
-            Self::Signal(number) => write!(formatter, "signal {number}"),
-            Self::Failure(reason) => formatter.write_str(reason),
-        }
-    }
 }
 
 /// The signals that end the process, caught from the moment this exists.
@@ -61,8 +40,7 @@ impl Signals {
             flag::register(signal, Arc::clone(&seen))?;
         }
         let signals = iterator::Signals::new([SIGTERM, SIGINT])?;
-        let shutdown =
-            Shutdown { shared: Arc::new(Shared { waker: Some(signals.handle()), ..Shared::default() }) };
+        let shutdown = Shutdown { failure: Arc::default(), waker: Some(signals.handle()) };
         Ok(Self { signals, shutdown })
     }
 
@@ -71,41 +49,39 @@ impl Signals {
         self.shutdown.clone()
     }
 
-    /// Waits for a signal or a failure, whichever comes first.
-    pub fn wait(mut self) -> Cause {
+    /// Waits for a signal or a failure, whichever comes first. Returns the signal's name.
+    ///
+    /// # Errors
+    /// The reason of a failure, for the operator.
+    pub fn wait(mut self) -> Result<String, String> {
         let signal = self.signals.forever().next();
-        if let Some(reason) = self.shutdown.failure() {
-            return Cause::Failure(reason);
+        match self.shutdown.failure() {
+            Some(reason) => Err(reason),
+            None if signal == Some(SIGINT) => Ok("SIGINT".to_owned()),
+            None => Ok("SIGTERM".to_owned()),
         }
-        // The iterator only ends without a signal if `fail` closed it, which leaves a reason.
-        Cause::Signal(signal.unwrap_or(SIGTERM))
     }
 }
 
 /// Lets a part of the program report that it cannot continue. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    failure: Mutex<Option<String>>,
+    failure: Arc<Mutex<Option<String>>>,
     waker: Option<iterator::Handle>,
 }
 
 impl Shutdown {
     /// Ends the process for `reason`. Only the first reason counts.
     pub fn fail(&self, reason: impl Into<String>) {
-        lock(&self.shared.failure).get_or_insert_with(|| reason.into());
-        if let Some(waker) = &self.shared.waker {
+        lock(&self.failure).get_or_insert_with(|| reason.into());
+        if let Some(waker) = &self.waker {
             waker.close();
         }
     }
 
     /// The reason why the process has to end, if there is one.
     pub fn failure(&self) -> Option<String> {
-        lock(&self.shared.failure).clone()
+        lock(&self.failure).clone()
     }
 }
 
@@ -122,19 +98,7 @@ mod tests {
             shutdown.fail("the listener is gone");
             shutdown.fail("something else");
         });
-        assert_eq!(signals.wait(), Cause::Failure("the listener is gone".to_owned()));
+        assert_eq!(signals.wait(), Err("the listener is gone".to_owned()));
         failing.join().expect("the thread only reports");
-    }
-
-    #[test]
-    fn a_cause_names_its_signal() {
-        for (cause, text) in [
-            (Cause::Signal(SIGTERM), "SIGTERM"),
-            (Cause::Signal(SIGINT), "SIGINT"),
-            (Cause::Signal(10), "signal 10"),
-            (Cause::Failure("no more descriptors".to_owned()), "no more descriptors"),
-        ] {
-            assert_eq!(cause.to_string(), text);
-        }
     }
 }
