@@ -56,9 +56,11 @@ fn listed(addresses: &[SocketAddr]) -> String {
 #[derive(Debug)]
 pub struct Running {
     api: RunningServer,
-    api_addresses: Vec<SocketAddr>,
+    /// The addresses at which ExternalDNS reaches the API.
+    pub api_addresses: Vec<SocketAddr>,
     observation: RunningResponder,
-    observation_address: SocketAddr,
+    /// The address at which probes reach the health routes, and Prometheus the metrics.
+    pub observation_address: SocketAddr,
     request_timeout: Duration,
     ending: Arc<AtomicBool>,
 }
@@ -93,7 +95,7 @@ impl Running {
         let api = server::bind(settings).map_err(|error| unbound(&addresses, &error, "SERVER"))?;
         let observation = responder::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
-        let observation_address = observation.local_addr();
+        let observation_address = observation.address;
         info!(api:% = listed(&api_addresses), observation:% = observation_address; "listening");
 
         let health = Arc::new(Health::default());
@@ -119,16 +121,6 @@ impl Running {
         let ending = Arc::new(AtomicBool::new(false));
         provider.watch(Arc::clone(&ending), failing).map_err(refused)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
-    }
-
-    /// The addresses at which ExternalDNS reaches the API.
-    pub fn api_addresses(&self) -> &[SocketAddr] {
-        &self.api_addresses
-    }
-
-    /// The address at which probes reach the health routes, and Prometheus the metrics.
-    pub fn observation_address(&self) -> SocketAddr {
-        self.observation_address
     }
 
     /// Answers the requests in flight, and ends.

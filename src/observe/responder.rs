@@ -6,7 +6,6 @@
 //! gets one answer. While no connection is open, the thread sleeps in `accept`. While one is open, the thread looks
 //! again after a pause that grows to 20 ms, because the standard library has no poll.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::panic::{self, AssertUnwindSafe};
@@ -65,7 +64,7 @@ pub type Routes = dyn Fn(&str, bool) -> Option<Response> + Send + Sync;
 #[derive(Debug)]
 pub struct BoundResponder {
     listener: TcpListener,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 /// A running responder. Dropping it does not stop it.
@@ -83,10 +82,6 @@ pub fn bind(address: SocketAddr) -> io::Result<BoundResponder> {
 }
 
 impl BoundResponder {
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Starts to answer requests, in a thread of its own, until [`RunningResponder::stop`].
     pub fn serve(self, routes: Arc<Routes>, clock: Arc<dyn Clock>) -> io::Result<RunningResponder> {
         let stopping = Arc::new(AtomicBool::new(false));
@@ -279,7 +274,7 @@ impl Connection {
         match &self.phase {
             Phase::Head(head) if !head.is_empty() => {
                 let answer = plain(408, "the request took too long");
-                self.answer(now, render(&answer, None, false));
+                self.answer(now, render(&answer, false));
                 Turn::Moved
             }
             Phase::Head(_) | Phase::Response(..) | Phase::Lingering(_) => Turn::Over,
@@ -306,7 +301,7 @@ fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize>
 fn respond(head: &[u8], is_own: bool, routes: &Routes) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let (answer, without_body) = match request.parse(head) {
+    let (answer, is_head) = match request.parse(head) {
         Ok(httparse::Status::Partial) if head.len() < HEAD_MAX_BYTES => return None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             (plain(431, "the request's head is too large"), false)
@@ -315,19 +310,14 @@ fn respond(head: &[u8], is_own: bool, routes: &Routes) -> Option<Vec<u8>> {
             let method = request.method.unwrap_or_default();
             let is_command = is_own && is_of_command(request.headers);
             let found = find(routes, path_of(request.path.unwrap_or_default()), is_command);
-            match (method, found) {
-                ("GET" | "HEAD", answer) => (answer, method == "HEAD"),
-                (_, answer) if answer.status == 404 => (answer, false),
-                _ => {
-                    let answer = plain(405, "method not allowed");
-                    return Some(render(&answer, Some("GET, HEAD"), false));
-                }
-            }
+            let is_allowed = ["GET", "HEAD"].contains(&method) || found.status == 404;
+            let answer = if is_allowed { found } else { plain(405, "method not allowed") };
+            (answer, method == "HEAD")
         }
         Err(httparse::Error::Version) => (plain(505, "HTTP/1.0 and HTTP/1.1 are spoken here"), false),
         Err(_) => (plain(400, "malformed request"), false),
     };
-    Some(render(&answer, None, without_body))
+    Some(render(&answer, is_head))
 }
 
 fn find(routes: &Routes, path: &str, is_command: bool) -> Response {
@@ -340,19 +330,16 @@ fn plain(status: u16, line: &str) -> Response {
     Response { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
 }
 
-/// The bytes of an answer. The reason phrase says nothing that the number does not, and may be empty.
-fn render(answer: &Response, allow: Option<&'static str>, without_body: bool) -> Vec<u8> {
-    let Response { status, content_type, body } = answer;
-    let allow = fmt::from_fn(|formatter| match allow {
-        Some(allow) => write!(formatter, "Allow: {allow}\r\n"),
-        None => Ok(()),
-    });
+/// The bytes of an answer, without its body if the request was HEAD. The reason phrase says nothing that the number does
+/// not, and may be empty. Of all answers only a 405 needs `Allow`.
+fn render(Response { status, content_type, body }: &Response, is_head: bool) -> Vec<u8> {
     let head = format!(
-        "HTTP/1.1 {status} \r\nContent-Type: {content_type}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status} \r\nContent-Type: {content_type}\r\nAllow: GET, HEAD\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
         body.len(),
     );
     let mut bytes = head.into_bytes();
-    if !without_body {
+    if !is_head {
         bytes.extend_from_slice(body);
     }
     bytes

@@ -15,11 +15,6 @@ pub const STATUS: &str = "/status";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Serialize)]
-struct Well {
-    status: &'static str,
-}
-
-#[derive(Serialize)]
 struct NotReady {
     status: &'static str,
     why: String,
@@ -29,7 +24,7 @@ struct NotReady {
 /// The answer to `GET`; `None` for an unknown path. `metrics` is only called for the metrics' path.
 pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> Option<Response> {
     match path {
-        "/healthz" => Some(status(200, "ok")),
+        "/healthz" => Some(answer(200, JSON, r#"{"status":"ok"}"#.to_owned())),
         "/readyz" => Some(readiness(health.missing())),
         "/metrics" => Some(answer(200, METRICS, metrics())),
         _ => None,
@@ -46,12 +41,10 @@ pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> 
 }
 
 fn readiness(missing: Option<Missing>) -> Response {
-    let Some(Missing { why, remedy }) = missing else { return status(200, "ready") };
+    let Some(Missing { why, remedy }) = missing else {
+        return answer(200, JSON, r#"{"status":"ready"}"#.to_owned());
+    };
     answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
-}
-
-fn status(code: u16, status: &'static str) -> Response {
-    answer(code, JSON, json::to_string(&Well { status }))
 }
 
 fn answer(status: u16, content_type: &'static str, body: String) -> Response {

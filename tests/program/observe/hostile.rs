@@ -28,7 +28,7 @@ fn start() -> (SocketAddr, RunningResponder) {
 
 fn start_by(clock: Arc<ManualClock>) -> (SocketAddr, RunningResponder) {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.local_addr();
+    let address = bound.address;
     let routes = |path: &str, _: bool| match path {
         "/healthz" => Some(Response { status: 200, content_type: "text/plain", body: b"ok".to_vec() }),
         "/large" => Some(Response { status: 200, content_type: "text/plain", body: vec![b'x'; 8 << 20] }),

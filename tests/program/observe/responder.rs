@@ -19,7 +19,7 @@ use test_support::raw_http::Client;
 fn readiness_follows_what_is_known() {
     let health = Arc::new(Health::default());
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.local_addr();
+    let address = bound.address;
     let known = Arc::clone(&health);
     let running = bound
         .serve(
@@ -44,7 +44,7 @@ fn readiness_follows_what_is_known() {
 fn there_is_one_answer_a_connection_and_it_arrives_whole() {
     const LENGTH: usize = 4 << 20;
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.local_addr();
+    let address = bound.address;
     let routes = |path: &str, _: bool| {
         (path == "/metrics").then(|| Response {
             status: 200,
@@ -76,7 +76,7 @@ fn there_is_one_answer_a_connection_and_it_arrives_whole() {
 #[test]
 fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
     let bound = responder::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = bound.local_addr();
+    let address = bound.address;
     let health = Health::default();
     let _running = bound
         .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())
@@ -93,8 +93,8 @@ fn a_head_may_come_in_pieces_and_from_a_half_closed_client() {
 #[test]
 fn the_unspecified_address_takes_both_families() {
     let bound = responder::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
-    let port = bound.local_addr().port();
-    let has_ipv6 = bound.local_addr().is_ipv6();
+    let port = bound.address.port();
+    let has_ipv6 = bound.address.is_ipv6();
     let health = Health::default();
     let running = bound
         .serve(Arc::new(move |path: &str, _: bool| route(path, &health, String::new)), system_clock())

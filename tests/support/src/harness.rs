@@ -174,12 +174,12 @@ impl Program {
     }
 
     pub fn external_dns(&self) -> ExternalDns {
-        let api = *self.running().api_addresses().first().expect("loopback is there");
+        let api = *self.running().api_addresses.first().expect("loopback is there");
         ExternalDns { api, registry: Registry::Noop }
     }
 
     pub fn observation(&self) -> SocketAddr {
-        self.running().observation_address()
+        self.running().observation_address
     }
 
     /// What the observation port answers.
