@@ -35,4 +35,4 @@ pub use run_token::{RunToken, RunTokenError};
 pub use settings::{ClientSettings, Credentials};
 pub use token::{GIVE_ACCESS, MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};
-pub use tunnel::{ConfigSource, Connector, Tunnel, is_name_taken};
+pub use tunnel::{Connector, Tunnel, is_name_taken};

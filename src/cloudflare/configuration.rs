@@ -8,7 +8,7 @@ use super::error::Error;
 use super::error_class::Resource;
 use super::path::path;
 use super::transport::Method;
-use super::tunnel::ConfigSource;
+use super::tunnel::is_local;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
@@ -24,19 +24,12 @@ pub struct Configuration {
     pub tunnel: Option<TunnelId>,
     /// Grows by one with each write of any program; -1 if Cloudflare gives none. The first write gives 0 or 1.
     pub version: i64,
-    /// The owner that Cloudflare names, if any.
-    pub source: Option<ConfigSource>,
+    /// A file beside its cloudflared configures the tunnel; `None` if the configuration does not say so. Then the tunnel
+    /// itself says it, which alone can tell while it was never configured at Cloudflare.
+    pub is_local: Option<bool>,
     /// The bytes of `config`: the caller has to keep unknown fields and the order of all. `None` for a tunnel that was
     /// never configured.
     pub config: Option<Box<RawValue>>,
-}
-
-impl Configuration {
-    /// True if a file beside its cloudflared configures the tunnel: so the configuration says, or else the tunnel
-    /// itself, which alone can tell while it was never configured at Cloudflare.
-    pub fn is_local(&self, is_local_tunnel: bool) -> bool {
-        self.source.map_or(is_local_tunnel, |source| source == ConfigSource::Local)
-    }
 }
 
 #[derive(Deserialize)]
@@ -54,7 +47,7 @@ impl From<WireConfiguration> for Configuration {
         Self {
             tunnel: wire.tunnel_id.and_then(|id| TunnelId::parse(&id).ok()),
             version: wire.version.map_or(NEVER_CONFIGURED, i64::from),
-            source: wire.source.as_deref().and_then(ConfigSource::parse),
+            is_local: wire.source.as_deref().and_then(is_local),
             config: wire.config,
         }
     }
@@ -121,7 +114,7 @@ mod tests {
         );
         let fixture = Fixture::new([success(&result), success(&result)]);
         let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
-        assert_eq!((read.version, read.source), (7, Some(ConfigSource::Cloudflare)));
+        assert_eq!((read.version, read.is_local), (7, Some(false)));
         let config = read.config.unwrap();
         assert_eq!(config.get(), CONFIG);
         let written =
@@ -134,15 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_does_not_name_its_owner_has_the_one_that_the_tunnel_names() {
-        for (source, of_local, of_remote) in [
-            (None, true, false),
-            (Some(ConfigSource::Local), true, true),
-            (Some(ConfigSource::Cloudflare), false, false),
+    fn a_configuration_names_its_owner_or_leaves_it_to_the_tunnel() {
+        for (source, expected) in [
+            (r#""local""#, Some(true)),
+            (r#""cloudflare""#, Some(false)),
+            (r#""else""#, None),
+            ("null", None),
         ] {
-            let configuration = Configuration { tunnel: None, version: 1, source, config: None };
-            let told = [true, false].map(|is_local_tunnel| configuration.is_local(is_local_tunnel));
-            assert_eq!(told, [of_local, of_remote], "{source:?}");
+            let fixture = Fixture::new([success(&format!(r#"{{"version":1,"source":{source}}}"#))]);
+            let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
+            assert_eq!(read.is_local, expected, "{source}");
         }
     }
 

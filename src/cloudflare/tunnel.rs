@@ -27,28 +27,19 @@ pub struct Tunnel {
     pub id: TunnelId,
     /// The name, unique among the account's tunnels that are not deleted.
     pub name: Box<str>,
-    /// The owner of its configuration.
-    pub config_src: ConfigSource,
+    /// A file beside each cloudflared configures it. A configuration written through the API replaces the file for good.
+    pub is_local: bool,
     /// It was deleted; Cloudflare still answers for it.
     pub deleted: bool,
 }
 
-/// The owner of a tunnel's configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigSource {
-    /// A file beside each cloudflared. A configuration written through the API replaces it for good.
-    Local,
-    /// Cloudflare: the dashboard and the API.
-    Cloudflare,
-}
-
-impl ConfigSource {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        match text {
-            "local" => Some(Self::Local),
-            "cloudflare" => Some(Self::Cloudflare),
-            _ => None,
-        }
+/// True if the API's word for the owner of a tunnel's configuration means a file beside each cloudflared; `None` if it is
+/// none that is known.
+pub(super) fn is_local(source: &str) -> Option<bool> {
+    match source {
+        "local" => Some(true),
+        "cloudflare" => Some(false),
+        _ => None,
     }
 }
 
@@ -90,11 +81,7 @@ impl TryFrom<WireTunnel> for Tunnel {
             id: TunnelId::parse(&wire.id)?,
             name: wire.name,
             // `config_src` was seen as null for local tunnels; `remote_config` is its older form.
-            config_src: ConfigSource::parse(&wire.config_src).unwrap_or(if wire.remote_config {
-                ConfigSource::Cloudflare
-            } else {
-                ConfigSource::Local
-            }),
+            is_local: is_local(&wire.config_src).unwrap_or(!wire.remote_config),
             deleted: wire.deleted_at.is_some_and(|instant| !instant.is_empty()),
         })
     }
@@ -113,8 +100,7 @@ impl Client {
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
         // If one is listed twice, the more careful reading counts.
-        let is_remote = |tunnel: &Tunnel| tunnel.config_src != ConfigSource::Local;
-        sort_by(&mut tunnels, |a, b| (&a.id, is_remote(a)).cmp(&(&b.id, is_remote(b))));
+        sort_by(&mut tunnels, |a, b| (&a.id, !a.is_local).cmp(&(&b.id, !b.is_local)));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }
@@ -213,32 +199,29 @@ mod tests {
             ]"#
         ))]);
         let tunnels = fixture.client.tunnels(&account(), fixture.deadline()).unwrap();
-        let tunnel = |id: &str, name: &str, config_src| Tunnel {
+        let tunnel = |id: &str, name: &str, is_local| Tunnel {
             id: TunnelId::parse(id).unwrap(),
             name: name.into(),
-            config_src,
+            is_local,
             deleted: false,
         };
-        assert_eq!(
-            tunnels,
-            [tunnel(OTHER, "old", ConfigSource::Local), tunnel(ID, "shop", ConfigSource::Cloudflare),]
-        );
+        assert_eq!(tunnels, [tunnel(OTHER, "old", true), tunnel(ID, "shop", false)]);
         assert_eq!(fixture.script.paths(), ["/accounts/a1/cfd_tunnel?is_deleted=false&page=1&per_page=1000"]);
     }
 
     #[test]
     fn the_owner_of_the_configuration_is_told_in_two_ways() {
         for (fields, expected) in [
-            (r#""config_src":"local""#, ConfigSource::Local),
-            (r#""config_src":"cloudflare""#, ConfigSource::Cloudflare),
-            (r#""config_src":"local","remote_config":true"#, ConfigSource::Local),
-            (r#""config_src":null"#, ConfigSource::Local),
-            (r#""config_src":null,"remote_config":false"#, ConfigSource::Local),
-            (r#""remote_config":true"#, ConfigSource::Cloudflare),
+            (r#""config_src":"local""#, true),
+            (r#""config_src":"cloudflare""#, false),
+            (r#""config_src":"local","remote_config":true"#, true),
+            (r#""config_src":null"#, true),
+            (r#""config_src":null,"remote_config":false"#, true),
+            (r#""remote_config":true"#, false),
         ] {
             let fixture = Fixture::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
             let tunnel = fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap();
-            assert_eq!(tunnel.config_src, expected, "{fields}");
+            assert_eq!(tunnel.is_local, expected, "{fields}");
         }
     }
 
@@ -298,7 +281,7 @@ mod tests {
             r#"{{"id":"{ID}","name":"a \"b\"","config_src":"cloudflare","token":"eyJ","credentials_file":{{"TunnelSecret":"s"}}}}"#
         ))]);
         let made = fixture.client.create_tunnel(&account(), "a \"b\"", fixture.deadline()).unwrap();
-        assert_eq!((made.id, &*made.name, made.config_src), (id(), "a \"b\"", ConfigSource::Cloudflare));
+        assert_eq!((made.id, &*made.name, made.is_local), (id(), "a \"b\"", false));
         let sent = fixture.script.sent();
         assert_eq!(sent[0].method, Method::POST);
         assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccessScope, Client, ConfigSource, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
+    AccessScope, Client, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
 use crate::config::Config;
 use crate::ingress::Document;
@@ -197,13 +197,11 @@ impl Check<'_> {
     }
 
     fn tunnel(&mut self, account: &AccountId, tunnel: &Tunnel) {
-        let Tunnel { id, name, config_src, deleted: _ } = tunnel;
+        let Tunnel { id, name, is_local, deleted: _ } = tunnel;
         self.calls += 1;
         let configuration = self.client.configuration(account, id, self.deadline);
-        let is_local = *config_src == ConfigSource::Local;
-        let is_local =
-            configuration.as_ref().map_or(is_local, |configuration| configuration.is_local(is_local));
-        self.config_source(tunnel, is_local);
+        let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_local);
+        self.config_source(tunnel, told.unwrap_or(*is_local));
         self.run_token(account, tunnel);
 
         let what = format!("configuration of {name}");

@@ -12,7 +12,7 @@ use miniserde::Serialize;
 
 use super::Report;
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
+use crate::cloudflare::{Client, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
 use crate::provider::{
     FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account,
@@ -143,14 +143,14 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
 /// The tunnel, unless a file beside its cloudflared configures it. A cloudflared that runs with the token takes its
 /// rules from Cloudflare, where such a tunnel has none, and it gets a share of the visitors.
 fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
-    match tunnel.config_src {
-        ConfigSource::Cloudflare => Ok(tunnel),
-        ConfigSource::Local => Err(format!(
-            "tunnel {:?} ({}) is configured by a file beside its cloudflared: migrate it in the dashboard, or choose \
-             another name",
-            tunnel.name, tunnel.id
-        )),
+    if !tunnel.is_local {
+        return Ok(tunnel);
     }
+    Err(format!(
+        "tunnel {:?} ({}) is configured by a file beside its cloudflared: migrate it in the dashboard, or choose \
+         another name",
+        tunnel.name, tunnel.id
+    ))
 }
 
 /// The search for one tunnel.
@@ -170,7 +170,7 @@ impl Search<'_> {
         if let Ok(tunnel) = &answer
             && *tunnel.name == *self.wanted
             && !tunnel.deleted
-            && tunnel.config_src == ConfigSource::Cloudflare
+            && !tunnel.is_local
         {
             return Ok((tunnel.clone(), true));
         }
@@ -249,8 +249,8 @@ mod tests {
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
 
-    fn tunnel(name: &str, config_src: ConfigSource, deleted: bool) -> Tunnel {
-        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), config_src, deleted }
+    fn tunnel(name: &str, is_local: bool, deleted: bool) -> Tunnel {
+        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), is_local, deleted }
     }
 
     #[test]
@@ -258,24 +258,19 @@ mod tests {
         let urn = format!("urn:uuid:{ID}");
         let other = ID.replace('6', "7");
         for (label, present, wanted, expected) in [
-            ("its name", tunnel("home", ConfigSource::Cloudflare, false), "home", Ok(true)),
-            ("its id", tunnel("home", ConfigSource::Cloudflare, false), ID, Ok(true)),
-            (
-                "its id in capitals",
-                tunnel("home", ConfigSource::Cloudflare, false),
-                &ID.to_uppercase(),
-                Ok(true),
-            ),
-            ("another name", tunnel("home", ConfigSource::Cloudflare, false), "office", Ok(false)),
-            ("a near name", tunnel("home", ConfigSource::Cloudflare, false), "home2", Ok(false)),
-            ("deleted", tunnel("home", ConfigSource::Cloudflare, true), "home", Ok(false)),
-            ("a file's", tunnel("home", ConfigSource::Local, false), "home", Err("migrate it")),
-            ("a file's, by its id", tunnel("home", ConfigSource::Local, false), ID, Err("migrate it")),
-            ("other capitals", tunnel("Home", ConfigSource::Cloudflare, false), "hOme", Err("\"Home\"")),
-            ("a blank more", tunnel("home ", ConfigSource::Cloudflare, false), "home", Err("\"home \"")),
-            ("no id", tunnel("home", ConfigSource::Cloudflare, false), &other, Err("looks like an id")),
-            ("a URN", tunnel("home", ConfigSource::Cloudflare, false), &urn, Err("none is made")),
-            ("two lines", tunnel("home", ConfigSource::Cloudflare, false), "a\nb", Err("none is made")),
+            ("its name", tunnel("home", false, false), "home", Ok(true)),
+            ("its id", tunnel("home", false, false), ID, Ok(true)),
+            ("its id in capitals", tunnel("home", false, false), &ID.to_uppercase(), Ok(true)),
+            ("another name", tunnel("home", false, false), "office", Ok(false)),
+            ("a near name", tunnel("home", false, false), "home2", Ok(false)),
+            ("deleted", tunnel("home", false, true), "home", Ok(false)),
+            ("a file's", tunnel("home", true, false), "home", Err("migrate it")),
+            ("a file's, by its id", tunnel("home", true, false), ID, Err("migrate it")),
+            ("other capitals", tunnel("Home", false, false), "hOme", Err("\"Home\"")),
+            ("a blank more", tunnel("home ", false, false), "home", Err("\"home \"")),
+            ("no id", tunnel("home", false, false), &other, Err("looks like an id")),
+            ("a URN", tunnel("home", false, false), &urn, Err("none is made")),
+            ("two lines", tunnel("home", false, false), "a\nb", Err("none is made")),
         ] {
             match (existing(&[present], wanted), expected) {
                 (Ok(found), Ok(is_there)) => assert_eq!(found.is_some(), is_there, "{label}"),
@@ -283,7 +278,7 @@ mod tests {
                 (outcome, _) => panic!("{label}: {outcome:?}"),
             }
         }
-        let twins = ["home", ID].map(|name| tunnel(name, ConfigSource::Cloudflare, false));
+        let twins = ["home", ID].map(|name| tunnel(name, false, false));
         assert!(existing(&twins, ID).unwrap_err().contains("several"));
     }
 }

@@ -197,7 +197,8 @@ impl SnapshotReader {
                 let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
                 let mut tunnels = settings.tunnels().iter();
                 let is_local_tunnel = tunnels.any(|tunnel| tunnel.id == **id && tunnel.is_local);
-                let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
+                let writable =
+                    self.settings.allow_local_config || !configuration.is_local.unwrap_or(is_local_tunnel);
                 let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
                 part.tunnels.insert((*id).clone(), tunnel);
                 (id.as_str(), old)

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
+use crate::cloudflare::{Client, Error, MAKE_TOKEN, Tunnel};
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
@@ -111,7 +111,7 @@ pub(crate) fn find_tunnels(
 /// The tunnel of that name or id. A dry run goes on with one that is missing, where it would be made.
 fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
     let (id, name, is_local) = match find_tunnel(present, wanted) {
-        Ok(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.config_src == ConfigSource::Local),
+        Ok(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
         Err(FindTunnelError::Missing { .. }) if is_dry_run => {
             may_be_made(present, wanted).map(|()| (TunnelId::unmade(wanted), wanted, false))?
         }
@@ -247,7 +247,7 @@ mod tests {
         let tunnel = |number: usize| Tunnel {
             id: TunnelId::parse(&format!("{number:08}-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id"),
             name: format!("t{number}").into(),
-            config_src: ConfigSource::Cloudflare,
+            is_local: false,
             deleted: false,
         };
         (0..count).map(tunnel).collect()
