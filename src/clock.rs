@@ -69,12 +69,17 @@ pub(crate) fn day_of(instant: &str) -> Option<i64> {
 pub fn unix_seconds_of(instant: &str) -> Option<i64> {
     let time = instant.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let is_one = fraction.bytes().all(|byte| byte.is_ascii_digit());
+    is_one.then_some(day_of(instant)? * 86_400 + seconds_of_day(time)?)
+}
+
+/// The seconds from midnight to a time such as `05:20:00`.
+pub(crate) fn seconds_of_day(time: &str) -> Option<i64> {
     let mut numbers = time.splitn(3, ':').map(|number| number.parse::<u8>().ok().map(i64::from));
     let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next()??);
     // 60 is a leap second.
-    let is_one =
-        hour < 24 && minute < 60 && second <= 60 && fraction.bytes().all(|byte| byte.is_ascii_digit());
-    Some(day_of(instant)? * 86_400 + hour * 3_600 + minute * 60 + second).filter(|_| is_one)
+    let is_one = hour < 24 && minute < 60 && second <= 60;
+    is_one.then_some(hour * 3_600 + minute * 60 + second)
 }
 
 /// The latest time since 1970 that such a timestamp may stand for: the digits that it lacks may have been cut off.
@@ -99,7 +104,7 @@ fn completed(instant: &str, digit: u8) -> Option<Duration> {
 }
 
 /// The days from 1970-01-01 to a date in the Gregorian calendar. `month` and `day` count from 1.
-pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     // Years begin in March here, so that the leap day is the last one.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468

@@ -180,7 +180,7 @@ impl Client {
             self.await_admission(deadline)?;
             let used = self.credentials();
             let call = Call { resource, method: Method::GET, path, body: None };
-            let error = match self.call(&call, connection_max_idle, deadline, take) {
+            let error = match self.call(&call, &used, connection_max_idle, deadline, take) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -223,7 +223,7 @@ impl Client {
         let used = self.credentials();
         // On a connection of its own: what the server does with a kept one, just as the write arrives, could not be told
         // from a write that was done. A handshake costs little.
-        let outcome = self.call(&call, Duration::ZERO, deadline, take);
+        let outcome = self.call(&call, &used, Duration::ZERO, deadline, take);
         if let Err(error) = &outcome {
             self.has_other_credentials(call.resource, error, &used);
         }
@@ -297,19 +297,25 @@ impl Client {
     fn call(
         &self,
         call: &Call<'_>,
+        credentials: &Credentials,
         connection_max_idle: Duration,
         deadline: Deadline,
         take: &mut Take<'_>,
     ) -> Result<PageInfo, Error> {
-        let credentials = self.credentials();
-        let response = self.exchange(call, &credentials, connection_max_idle, deadline)?;
+        let response = self.exchange(call, credentials, connection_max_idle, deadline)?;
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
         if let Some(date) = response.date.as_deref().and_then(retry::seconds_since_1970) {
             self.date.store(date, Ordering::Relaxed);
         }
-        envelope::read(call.resource, &response, take).map_err(|error| self.remembered(error))
+        envelope::read(call.resource, &response, take).map_err(|error| match error {
+            // Nothing is sent for a while.
+            Error::Limited { retry_after } => {
+                Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
+            }
+            error => error,
+        })
     }
 
     /// Sends it, and counts and logs what became of it.
@@ -352,16 +358,6 @@ impl Client {
                 if error.was_sent { Error::Unanswered(error) } else { Error::Unreachable(error) }
             },
         )
-    }
-
-    /// An error of an answer. After a rate limit nothing is sent for a while.
-    fn remembered(&self, error: Error) -> Error {
-        match error {
-            Error::Limited { retry_after } => {
-                Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
-            }
-            error => error,
-        }
     }
 
     fn limiter(&self) -> MutexGuard<'_, Limiter> {

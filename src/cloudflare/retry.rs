@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::Error;
-use crate::clock::days_since_1970;
+use crate::clock::{day_of, seconds_of_day};
 use crate::limits::{CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX};
 
 /// The number of times that a read is repeated.
@@ -50,24 +50,10 @@ pub(super) fn seconds_since_1970(text: &str) -> Option<i64> {
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.trim().split_once(", ")?;
     let mut parts = date.split(' ');
-    let day: i64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let name = parts.next()?;
-    let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let time = parts.next()?;
-    if parts.next()? != "GMT" || parts.next().is_some() {
-        return None;
-    }
-    let mut seconds = 0;
-    let mut fields = time.split(':');
-    for maximum in [23, 59, 60] {
-        let field: i64 = fields.next()?.parse().ok().filter(|field| (0..=maximum).contains(field))?;
-        seconds = seconds * 60 + field;
-    }
-    if fields.next().is_some() {
-        return None;
-    }
-    Some(days_since_1970(year, month, day) * 86_400 + seconds)
+    let (day, name, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let month = MONTHS.iter().position(|month| *month == name)? + 1;
+    let day = day_of(&format!("{year}-{month:02}-{day}"))?;
+    parts.eq(["GMT"]).then_some(day * 86_400 + seconds_of_day(time)?)
 }
 
 #[cfg(test)]
