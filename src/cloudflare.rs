@@ -31,7 +31,7 @@ pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
 pub use error_class::Resource;
 pub use record::{Batch, WrittenRecord};
-pub use run_token::{RunToken, RunTokenError};
+pub use run_token::RunToken;
 pub use settings::{ClientSettings, Credentials};
 pub use token::{GIVE_ACCESS, MAKE_TOKEN, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};

@@ -148,11 +148,12 @@ impl Client {
     ) -> Result<RunToken, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
         let text: Box<str> = self.read(Resource::Tunnels, &path, deadline).map_err(Error::without_message)?;
-        let token = RunToken::parse(&text).map_err(|error| Error::Unreadable(error.to_string().into()))?;
-        if !token.is_for(account, id) {
-            return Err(Error::Unreadable("the run token is for another tunnel".into()));
-        }
-        Ok(token)
+        let problem = match RunToken::parse(&text) {
+            Some(token) if token.is_for(account, id) => return Ok(token),
+            Some(_) => "the run token is for another tunnel",
+            None => "the tunnel's run token does not have the form that cloudflared reads",
+        };
+        Err(Error::Unreadable(problem.into()))
     }
 
     /// The connectors that serve a tunnel now.

@@ -108,7 +108,7 @@ fn may_be_replaced(path: &Path) -> Result<(), String> {
         Err(error) => return Err(unwritable(path, &error)),
     };
     let text = String::from_utf8_lossy(&contents);
-    if text.trim().is_empty() || RunToken::parse(&text).is_ok() {
+    if text.trim().is_empty() || RunToken::parse(&text).is_some() {
         return Ok(());
     }
     Err(format!(
