@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccessScope, Client, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
+    AccessScope, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
 use crate::config::Config;
 use crate::ingress::Document;
@@ -94,26 +94,22 @@ impl Check<'_> {
                  set CF_ACCOUNT_ID to that one too",
             )
         };
-        match self.client.verify_token(account, self.deadline) {
-            Ok(None) => {
-                self.note(Status::Ok, what, format!("active, from {}", self.config.credential_name), "")
-            }
-            Ok(Some(expires_on)) => self.expiry(what, &expires_on),
-            Err(error) => {
-                self.failed(what, &error, remedy);
-                return false;
-            }
+        let outcome = self.client.verify_token(account, self.deadline);
+        match &outcome {
+            Ok(expires_on) => self.expiry(what, expires_on.as_deref()),
+            Err(error) => self.failed(what, error, remedy),
         }
-        true
+        outcome.is_ok()
     }
 
-    fn expiry(&mut self, what: &str, expires_on: &str) {
+    fn expiry(&mut self, what: &str, expires_on: Option<&str>) {
         let today = self.clock.unix_seconds() / 86_400;
-        let is_soon = day_of(expires_on).is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
+        let day = expires_on.and_then(day_of);
+        let is_soon = day.is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
         let (status, remedy) =
             if is_soon { (Status::Warning, "make another one in time") } else { (Status::Ok, "") };
-        let name = self.config.credential_name;
-        self.note(status, what, format!("active, from {name}, expires {expires_on}"), remedy);
+        let expires = expires_on.map(|expires_on| format!(", expires {expires_on}")).unwrap_or_default();
+        self.note(status, what, format!("active, from {}{expires}", self.config.credential_name), remedy);
     }
 
     fn everything_else(&mut self) {
@@ -131,12 +127,8 @@ impl Check<'_> {
             self.access(account, zones.as_deref().unwrap_or_default());
         }
         self.ownership(owners.as_deref());
-        self.note(
-            Status::Untried,
-            "writing",
-            "records cannot be written without doing it: the token needs Zone: DNS: Edit",
-            "",
-        );
+        let found = "records cannot be written without doing it: the token needs Zone: DNS: Edit";
+        self.note(Status::Untried, "writing", found, "");
         if self.config.provider.dry_run {
             self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
         }
@@ -145,7 +137,7 @@ impl Check<'_> {
 
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
         let settings = &self.config.provider;
-        if let Some(account) = &self.config.provider.account {
+        if let Some(account) = &settings.account {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
@@ -163,20 +155,19 @@ impl Check<'_> {
             }
             return Some(account.clone());
         }
-        match shared_account(zones?, settings) {
+        let account = shared_account(zones?, settings);
+        match &account {
             Ok(account) => {
                 self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
-                Some(account)
             }
             Err(_) if !zones?.iter().any(|zone| settings.takes(zone)) => {
                 self.note(Status::Untried, "account", "no zone tells which one it is", "");
-                None
             }
             Err(problem) => {
-                self.note(Status::Failed, "account", "cannot be told from the zones", problem);
-                None
+                self.note(Status::Failed, "account", "cannot be told from the zones", *problem);
             }
         }
+        account.ok()
     }
 
     fn tunnels(&mut self, account: &AccountId) {
@@ -205,32 +196,27 @@ impl Check<'_> {
         self.run_token(account, tunnel);
 
         let what = format!("configuration of {name}");
-        let version = match configuration {
-            Ok(configuration) => match Document::parse(configuration.config.as_deref()) {
-                Ok(document) => {
-                    let (version, rules) = (configuration.version, document.rules().len());
-                    self.note(Status::Ok, &what, format!("version {version}, {rules} rules"), "");
-                    for surprise in surprises(&document) {
-                        self.note(Status::Warning, &what, surprise, "");
-                    }
-                    version
-                }
-                Err(error) => {
-                    return self.note(Status::Failed, &what, error.to_string(), "fix it in the dashboard");
-                }
-            },
+        let Configuration { version, config, .. } = match configuration {
+            Ok(configuration) => configuration,
             Err(error) => return self.failed(&what, &error, TUNNEL_EDIT),
         };
+        let document = match Document::parse(config.as_deref()) {
+            Ok(document) => document,
+            Err(error) => {
+                return self.note(Status::Failed, &what, error.to_string(), "fix it in the dashboard");
+            }
+        };
+        let rules = document.rules().len();
+        self.note(Status::Ok, &what, format!("version {version}, {rules} rules"), "");
+        for surprise in surprises(&document) {
+            self.note(Status::Warning, &what, surprise, "");
+        }
 
         let what = format!("connectors of {name}");
         match self.client.connectors(account, id, self.deadline) {
             Ok(connectors) if connectors.is_empty() => {
-                self.note(
-                    Status::Warning,
-                    &what,
-                    "none: no visitor reaches its hostnames",
-                    "run cloudflared for it",
-                );
+                let found = "none: no visitor reaches its hostnames";
+                self.note(Status::Warning, &what, found, "run cloudflared for it");
             }
             Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
                 None => self.note(Status::Ok, &what, connectors.len().to_string(), ""),
@@ -284,12 +270,8 @@ impl Check<'_> {
     fn scope(&mut self, zones: Option<&[Zone]>) {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
-            self.note(
-                Status::Warning,
-                &format!("zone {id}"),
-                "is in ZONE_ID_FILTER, and not seen",
-                ZONE_READ,
-            );
+            let found = "is in ZONE_ID_FILTER, and not seen";
+            self.note(Status::Warning, &format!("zone {id}"), found, ZONE_READ);
         }
         if !zones.iter().any(|zone| settings.takes(zone)) {
             let names: Vec<&str> =
@@ -329,14 +311,12 @@ impl Check<'_> {
         };
         match idle_state(zone) {
             None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),
-            Some(state) => self.note(
-                Status::Warning,
-                &what,
-                format!(
+            Some(state) => {
+                let found = format!(
                     "{state}, {plan} plan: no visitor reaches what is published in it until it is active"
-                ),
-                "",
-            ),
+                );
+                self.note(Status::Warning, &what, found, "");
+            }
         }
         let what = format!("records of {}", zone.name);
         match self.client.records(&zone.id, self.deadline) {
@@ -422,12 +402,8 @@ impl Check<'_> {
                 Err(problem) => self.note(Status::Failed, setting, problem, ""),
             }
         }
-        self.note(
-            Status::Untried,
-            "Access applications",
-            "they cannot be written without doing it: the token needs Account: Access: Apps and Policies: Edit",
-            "",
-        );
+        let found = "they cannot be written without doing it: the token needs Account: Access: Apps and Policies: Edit";
+        self.note(Status::Untried, "Access applications", found, "");
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
@@ -458,12 +434,13 @@ impl Check<'_> {
             limits::RATE_CALLS,
             limits::RATE_WINDOW.as_secs()
         );
-        if in_window > limits::RATE_CALLS - limits::RATE_RESERVE {
+        let (status, remedy) = if in_window > limits::RATE_CALLS - limits::RATE_RESERVE {
             let remedy =
                 "raise ExternalDNS's --interval, or name fewer zones (DOMAIN_FILTER, ZONE_ID_FILTER)";
-            self.note(Status::Warning, "rate limit", found, remedy);
+            (Status::Warning, remedy)
         } else {
-            self.note(Status::Ok, "rate limit", found, "");
-        }
+            (Status::Ok, "")
+        };
+        self.note(status, "rate limit", found, remedy);
     }
 }
