@@ -218,24 +218,10 @@ impl fmt::Display for Values {
 }
 
 fn label_text(family: Family, values: &[&str]) -> String {
-    let mut text = String::new();
-    for (name, value) in family.definition().labels.iter().zip(values) {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(name);
-        text.push_str("=\"");
-        for character in value.chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                '"' => text.push_str("\\\""),
-                '\n' => text.push_str("\\n"),
-                character => text.push(character),
-            }
-        }
-        text.push('"');
-    }
-    text
+    let escaped = |value: &str| value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    let labels = family.definition().labels.iter().zip(values);
+    let labels: Vec<String> = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    labels.join(",")
 }
 
 #[cfg(test)]
