@@ -11,6 +11,8 @@ mod credential_file;
 mod envelope;
 mod error;
 mod error_class;
+#[cfg(test)]
+mod fixture;
 mod limiter;
 mod path;
 mod record;
@@ -18,8 +20,6 @@ mod resolver;
 mod retry;
 mod run_token;
 mod settings;
-#[cfg(test)]
-mod testing;
 mod token;
 mod transport;
 mod tunnel;

@@ -93,7 +93,7 @@ fn configuration_path(account: &AccountId, id: &TunnelId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Fixture, failure, success};
+    use crate::cloudflare::fixture::{Fixture, failure, success};
 
     const PATH: &str = "/accounts/a1/cfd_tunnel/6ff42ae2-765d-4adf-8112-31c55c1551ef/configurations";
     /// Holds unknown fields, their order, odd blanks, and numbers that floating point would change.

@@ -179,7 +179,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Fixture, success};
+    use crate::cloudflare::fixture::{Fixture, success};
     use crate::cloudflare::transport::Method;
 
     #[test]

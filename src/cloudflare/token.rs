@@ -102,7 +102,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Fixture, answer, failure, success};
+    use crate::cloudflare::fixture::{Fixture, answer, failure, success};
     use crate::secret::Secret;
 
     const USER: &str = "/user/tokens/verify";

@@ -276,7 +276,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::cloudflare::testing::{FakeClock, TOKEN, token};
+    use crate::cloudflare::fixture::{FakeClock, TOKEN, token};
 
     /// A transport to `port`, and a counter of its lookups.
     fn transport_to(port: u16) -> (HttpTransport, Arc<AtomicUsize>) {

@@ -177,7 +177,7 @@ pub fn is_name_taken(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Fixture, failure, success};
+    use crate::cloudflare::fixture::{Fixture, failure, success};
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
     const OTHER: &str = "00000000-0000-4000-8000-000000000000";

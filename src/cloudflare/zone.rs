@@ -72,7 +72,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloudflare::testing::{Fixture, success};
+    use crate::cloudflare::fixture::{Fixture, success};
 
     #[test]
     fn zones_are_read_with_what_limits_depend_on() {

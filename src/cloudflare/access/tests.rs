@@ -1,5 +1,5 @@
 use super::*;
-use crate::cloudflare::testing::{Fixture, answer, failure, success};
+use crate::cloudflare::fixture::{Fixture, answer, failure, success};
 use crate::cloudflare::transport::Response;
 use crate::cloudflare::transport::TransportError;
 use crate::model::access::{ApplicationKind, AttachedPolicy, Decision, Destination};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cloudflare::access::AccessScope;
+use crate::cloudflare::fixture::{Fixture, TOKEN, answer, failure, limited, success};
 use crate::cloudflare::record::Batch;
-use crate::cloudflare::testing::{Fixture, TOKEN, answer, failure, limited, success};
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
 use crate::model::{AccountId, Record, RecordId, TunnelId, ZoneId};
 

@@ -3,7 +3,7 @@ use std::sync::mpsc;
 use ureq::unversioned::transport::time;
 
 use super::*;
-use crate::cloudflare::testing::FakeClock;
+use crate::cloudflare::fixture::FakeClock;
 
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
 
