@@ -19,10 +19,10 @@ pub mod rule;
 pub mod service;
 
 pub use document::{Document, Edited};
-pub use edit::{EditRefusal, Owned, RuleEdit};
+pub use edit::{Owned, RuleEdit};
 pub use hosts::Hosts;
 pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
-pub use path::{PathError, PathPattern};
+pub use path::PathPattern;
 pub use rule::{Rule, WantedRule};
-pub use service::{Service, ServiceError, looks_like_service};
+pub use service::{Service, looks_like_service};

@@ -16,7 +16,7 @@ mod zone;
 
 pub use domain_filter::DomainFilter;
 pub use endpoint::Endpoint;
-pub use hostname::{Hostname, HostnameError};
+pub use hostname::Hostname;
 pub use identifier::{AccountId, RecordId, ZoneId};
 pub use log_line::LogLine;
 pub use record::{NewRecord, Record, RecordPatch};

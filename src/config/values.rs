@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     /// Both Go and this program have to accept the expression; one that Go cannot read would end ExternalDNS.
     fn expression(&mut self, variable: &str) -> Option<Regex> {
         self.parsed(variable, |text| {
-            PathPattern::parse(text).map_err(|error| error.to_string())?;
+            PathPattern::parse(text)?;
             Regex::new(text).map_err(|error| error.to_string())
         })
     }
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         self.list_of("SHARED_SERVICES", |text| match Service::parse(text) {
             Ok(service) if service.host_and_port().is_some() => Ok(service),
             Ok(_) => Err("allowed are services with a host, such as http://name.namespace.svc:80".to_owned()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         })
     }
 
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
     pub(super) fn cluster_domain(&mut self) -> Box<str> {
         let domain = self.parsed("CLUSTER_DOMAIN", |text| match Hostname::parse(text) {
             Ok(domain) if domain.is_wildcard() => Err("a domain has no wildcard".to_owned()),
-            domain => domain.map_err(|error| error.to_string()),
+            domain => domain,
         });
         domain.map(|domain| domain.as_str().into()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::value::RawValue;
 
-use super::edit::{EditRefusal, Owned, RuleEdit, apply};
+use super::edit::{Owned, RuleEdit, apply};
 use super::origin_request::effect;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::{Rule, WantedRule};
@@ -36,7 +36,7 @@ pub struct Edited {
     /// The indices of the edits that changed something. The document already was as all other edits ask.
     pub effective: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, with the reasons.
-    pub refused: Vec<(usize, EditRefusal)>,
+    pub refused: Vec<(usize, String)>,
 }
 
 impl Document {

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::error::Error;
-use std::{fmt, mem};
+use std::mem;
 
 use super::hosts::Hosts;
 use super::order::{Near, Scope, Slot, insert};
@@ -76,57 +75,9 @@ impl RuleEdit {
     }
 }
 
-/// The reason why an edit was not applied. Rules are counted from 1, as in cloudflared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EditRefusal {
-    /// A rule that is not ours stands at the same hostname and path.
-    Conflict { rule: usize },
-    /// A foreign rule and the wanted one match exactly the same requests.
-    MutualCover {
-        /// The number of the foreign rule.
-        rule: usize,
-    },
-    /// Several rules have this hostname and path, so ours cannot be told from the others.
-    Duplicate { rules: Vec<usize> },
-    /// A rule of ours for another hostname, which requires a login, would have to move behind a foreign rule that takes
-    /// requests of it. Both are hostname and path.
-    TakesFromLogin { own: String, foreign: String },
-}
-
-impl fmt::Display for EditRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Conflict { rule } => write!(
-                formatter,
-                "rule {rule} of the tunnel has the same hostname and path and is not ours: remove it there \
-                 to publish this one"
-            ),
-            Self::MutualCover { rule } => write!(
-                formatter,
-                "rule {rule} of the tunnel, which is not ours, matches exactly the same requests: remove it \
-                 there, or narrow one of the two by its path"
-            ),
-            Self::Duplicate { rules } => {
-                let rules = rules.iter().map(ToString::to_string).collect::<Vec<_>>();
-                write!(
-                    formatter,
-                    "rules {} of the tunnel have the same hostname and path: remove all but one there",
-                    rules.join(" and ")
-                )
-            }
-            Self::TakesFromLogin { own, foreign } => write!(
-                formatter,
-                "the rule for {own}, which requires a login, would have to move behind the one for {foreign}, which is \
-                 not ours and would take its requests: remove that one, or narrow it by its path"
-            ),
-        }
-    }
-}
-
-impl Error for EditRefusal {}
-
-/// The list if it changes, the indices of the edits that changed something, and those that are refused.
-type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, EditRefusal)>);
+/// The list if it changes, the indices of the edits that changed something, and those that are refused, with the reason.
+/// A reason counts rules from 1, as cloudflared does.
+type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 
 /// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
@@ -151,7 +102,14 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
                 None => puts.push((index, rule, present)),
                 Some(place) if is_as_wanted(&list, place, rule) => {}
-                Some(place) => refused.push((index, EditRefusal::Conflict { rule: place + 1 })),
+                Some(place) => {
+                    let reason = format!(
+                        "rule {} of the tunnel has the same hostname and path and is not ours: remove it there to \
+                         publish this one",
+                        place + 1
+                    );
+                    refused.push((index, reason));
+                }
             },
         }
     }
@@ -251,7 +209,7 @@ impl<'a> Owned<'a> {
 
     /// The reason why a rule for this hostname and path cannot be told from others, would take all of a foreign rule's
     /// requests, or would make a rule that requires a login lose some.
-    pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<EditRefusal> {
+    pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = the_one(&near, scope);
         let covered = present.and_then(|present| check_cover(&near, scope, present));
@@ -279,43 +237,56 @@ impl<'a> Owned<'a> {
 }
 
 /// The only rule for `scope`, if there is one.
-fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, EditRefusal> {
+fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
-        _ => Err(EditRefusal::Duplicate { rules: found.iter().map(|index| index + 1).collect() }),
+        // Ours cannot be told from the others.
+        _ => {
+            let numbers = found.iter().map(|index| (index + 1).to_string()).collect::<Vec<_>>().join(" and ");
+            Err(format!(
+                "rules {numbers} of the tunnel have the same hostname and path: remove all but one there"
+            ))
+        }
     }
 }
 
 /// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind ours
 /// gets none already, unless ours is spelled so that it matches nothing.
-fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), EditRefusal> {
+fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), String> {
     let is_live =
         |(place, slot): &(usize, &Slot<'_>)| Some(*place) == present && scope.is_covered_by(&slot.rule);
     let end = near.slots().find(is_live).map_or(usize::MAX, |(place, _)| place);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
-        Some(place) => Err(EditRefusal::MutualCover { rule: place + 1 }),
+        Some(place) => Err(format!(
+            "rule {} of the tunnel, which is not ours, matches exactly the same requests: remove it there, or narrow \
+             one of the two by its path",
+            place + 1
+        )),
         None => Ok(()),
     }
 }
 
 /// Refuses a rule that would make one of another hostname, which requires a login, lose requests to a foreign rule. One of
 /// the same hostname may change or go in the same request.
-fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), EditRefusal> {
+fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
-        Some((own, foreign)) => {
-            Err(EditRefusal::TakesFromLogin { own: own.named(), foreign: foreign.named() })
-        }
+        Some((own, foreign)) => Err(format!(
+            "the rule for {}, which requires a login, would have to move behind the one for {}, which is not ours and \
+             would take its requests: remove that one, or narrow it by its path",
+            own.named(),
+            foreign.named()
+        )),
         None => Ok(()),
     }
 }
 
 /// Writes the rule, at its place or where it has to stand. Returns true if that changes anything. `hosts` has the places of
 /// the list.
-fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Result<bool, EditRefusal> {
+fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
     let near = Near::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));

@@ -4,8 +4,6 @@
 //! becomes TCP over WebSocket, and it silently ignores userinfo, query and fragment of a URL. This module accepts less:
 //! it refuses whatever would be ignored, or served as something else than it says.
 
-use std::error::Error;
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
@@ -36,19 +34,21 @@ impl Service {
     ///
     /// # Errors
     /// When cloudflared would refuse the service, or would do something else than it says.
-    pub fn parse(text: &str) -> Result<Self, ServiceError> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err(ServiceError::Empty);
+            return Err("the service is empty: write one such as http://name.namespace.svc:8080".to_owned());
         }
         if text.contains(", ") {
-            return Err(ServiceError::Several);
+            return Err("these are several services, and a rule has one: keep one of them, or name it by \
+                        webhook/tunnel-service"
+                .to_owned());
         }
         let is_blank = |&character: &char| character.is_control() || character.is_whitespace();
         // Most texts have no such character, which their bytes show quickly.
         if !text.bytes().all(|byte| byte.is_ascii_graphic())
             && let Some(character) = text.chars().find(is_blank)
         {
-            return Err(ServiceError::Character(character));
+            return Err(format!("a service cannot hold {character:?}"));
         }
         if WORDS.contains(&text) {
             return Ok(Self(text.into()));
@@ -60,7 +60,8 @@ impl Service {
         if let Some(path) = SOCKETS.iter().find_map(|prefix| text.strip_prefix(prefix)) {
             // `@` begins the name of an abstract socket.
             let is_named = path.starts_with(['/', '@']) && path.len() > 1;
-            return if is_named { Ok(Self(text.into())) } else { Err(ServiceError::SocketPath) };
+            let help = "unix: and unix+tls: need the absolute path of a socket, as in unix:/run/app.sock";
+            return if is_named { Ok(Self(text.into())) } else { Err(help.to_owned()) };
         }
         url(text).map(|url| Self(url.into()))
     }
@@ -78,7 +79,7 @@ impl Service {
     /// The host, including brackets, and the port that cloudflared connects to; `None` if the service is not a URL.
     pub fn host_and_port(&self) -> Option<(&str, u16)> {
         let (scheme, authority) = self.0.split_once("://")?;
-        let (host, port) = host_and_port(authority).ok()?;
+        let (host, port) = host_and_port(authority)?;
         let default = match scheme {
             "http" | "ws" => 80,
             "https" | "wss" => 443,
@@ -103,170 +104,89 @@ pub fn looks_like_service(text: &str) -> bool {
         || WORDS.contains(&text)
 }
 
-/// The reason why a text is not a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServiceError {
-    /// The text is empty.
-    Empty,
-    /// Several services, joined as the targets of an endpoint are.
-    Several,
-    /// A blank or a control character.
-    Character(char),
-    /// The text is neither `<scheme>://<host>` nor anything else that cloudflared knows.
-    Scheme,
-    /// A scheme that cloudflared would carry as TCP over WebSocket, whatever its name promises.
-    UnknownScheme(Box<str>),
-    /// No host after the scheme.
-    NoHost,
-    /// A host that is neither a name nor an address.
-    Host(Box<str>),
-    /// A port outside 1 to 65535.
-    Port(Box<str>),
-    /// `tcp://` without a port.
-    NoPort,
-    /// A user name before the host.
-    Userinfo,
-    /// A path after the host.
-    Path,
-    /// A query or a fragment.
-    Query,
-    /// An IPv4 address in the form of an IPv6 one.
-    MappedAddress(Ipv4Addr),
-    /// `http_status:` without a status from 200 to 599.
-    Status(Box<str>),
-    /// `unix:` without the path of a socket.
-    SocketPath,
-}
-
-impl fmt::Display for ServiceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Empty => "the service is empty: write one such as http://name.namespace.svc:8080",
-            Self::Several => {
-                "these are several services, and a rule has one: keep one of them, or name it by webhook/tunnel-service"
-            }
-            Self::Character(character) => return write!(formatter, "a service cannot hold {character:?}"),
-            Self::Scheme => {
-                "a service needs a scheme: write http:// or another one before it, as in http://name.namespace.svc:8080"
-            }
-            Self::UnknownScheme(scheme) => {
-                return write!(
-                    formatter,
-                    "the scheme {scheme:?} is not one of {}: cloudflared would carry it as plain TCP; \
-                 write tcp:// where that is meant",
-                    SCHEMES.join(", ")
-                );
-            }
-            Self::NoHost => "the service has no host after its scheme",
-            Self::Host(host) => {
-                return write!(
-                    formatter,
-                    "{host:?} is neither a host name, an IPv4 address in full nor an IPv6 address in brackets"
-                );
-            }
-            Self::Port(port) => {
-                return write!(formatter, "the port {port:?} is not a number from 1 to 65535");
-            }
-            Self::NoPort => "tcp:// needs a port: cloudflared would take 7864",
-            Self::Userinfo => "a service has no user name or password: cloudflared would ignore them",
-            Self::Path => {
-                "a service has no path: cloudflared passes on the path of the request; choose by \
-                 path with a path rule"
-            }
-            Self::Query => "a service has no query or fragment: cloudflared would ignore them",
-            Self::MappedAddress(address) => {
-                return write!(
-                    formatter,
-                    "some releases of cloudflared read no IPv4 address in this form, and then refuse the rules of all \
-                     hostnames together: write {address}"
-                );
-            }
-            Self::Status(status) => {
-                return write!(
-                    formatter,
-                    "the HTTP status {status:?} is not a number from {} to {}",
-                    STATUSES.start(),
-                    STATUSES.end()
-                );
-            }
-            Self::SocketPath => {
-                "unix: and unix+tls: need the absolute path of a socket, as in unix:/run/app.sock"
-            }
-        };
-        formatter.write_str(text)
-    }
-}
-
-impl Error for ServiceError {}
-
-fn check_status(status: &str) -> Result<(), ServiceError> {
+fn check_status(status: &str) -> Result<(), String> {
     let is_plain = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
     match status.parse::<u16>() {
         Ok(number) if is_plain && STATUSES.contains(&number) => Ok(()),
-        _ => Err(ServiceError::Status(status.into())),
+        _ => {
+            let (least, most) = (STATUSES.start(), STATUSES.end());
+            Err(format!("the HTTP status {status:?} is not a number from {least} to {most}"))
+        }
     }
 }
 
-fn url(text: &str) -> Result<String, ServiceError> {
-    let (scheme, rest) = text.split_once("://").ok_or(ServiceError::Scheme)?;
-    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    if !is_scheme {
-        return Err(ServiceError::Scheme);
-    }
-    let scheme = SCHEMES
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(scheme))
-        .ok_or_else(|| ServiceError::UnknownScheme(scheme.to_ascii_lowercase().into()))?;
-    if rest.bytes().any(|byte| b"?#".contains(&byte)) {
-        return Err(ServiceError::Query);
-    }
+fn url(text: &str) -> Result<String, String> {
+    let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)).ok_or(
+        "a service needs a scheme: write http:// or another one before it, as in http://name.namespace.svc:8080",
+    )?;
+    let scheme = SCHEMES.into_iter().find(|known| known.eq_ignore_ascii_case(scheme)).ok_or_else(|| {
+        format!(
+            "the scheme {:?} is not one of {}: cloudflared would carry it as plain TCP; write tcp:// where that is \
+             meant",
+            scheme.to_ascii_lowercase(),
+            SCHEMES.join(", ")
+        )
+    })?;
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if rest.contains(['?', '#']) {
+        return Err("a service has no query or fragment: cloudflared would ignore them".to_owned());
+    }
     if !path.is_empty() {
-        return Err(ServiceError::Path);
+        return Err(
+            "a service has no path: cloudflared passes on the path of the request; choose by path with a \
+                    path rule"
+                .to_owned(),
+        );
     }
     if authority.contains('@') {
-        return Err(ServiceError::Userinfo);
+        return Err("a service has no user name or password: cloudflared would ignore them".to_owned());
     }
-    let (host, port) = host_and_port(authority)?;
+    let (host, port) = host_and_port(authority).ok_or_else(|| no_host(authority))?;
     check_host(host)?;
     match port {
-        Some(port) => check_port(port)?,
-        None if scheme == "tcp" => return Err(ServiceError::NoPort),
-        None => {}
+        Some(port) if !is_port(port) => Err(format!("the port {port:?} is not a number from 1 to 65535")),
+        None if scheme == "tcp" => Err("tcp:// needs a port: cloudflared would take 7864".to_owned()),
+        _ => Ok([scheme, "://", authority].concat()),
     }
-    Ok([scheme, "://", authority].concat())
 }
 
-/// Splits at the port's colon, which is the last one outside brackets.
-fn host_and_port(authority: &str) -> Result<(&str, Option<&str>), ServiceError> {
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// Splits at the port's colon, which is the last one outside brackets; `None` if something else follows the brackets.
+fn host_and_port(authority: &str) -> Option<(&str, Option<&str>)> {
     let end_of_address = authority.rfind(']').map_or(0, |index| index + 1);
-    let invalid = || ServiceError::Host(authority.into());
-    let (address, rest) = authority.split_at_checked(end_of_address).ok_or_else(invalid)?;
-    if address.is_empty() {
-        return Ok(match rest.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, None),
-        });
-    }
-    match rest.strip_prefix(':') {
-        Some(port) => Ok((address, Some(port))),
-        None if rest.is_empty() => Ok((address, None)),
-        None => Err(invalid()),
+    let (address, rest) = authority.split_at_checked(end_of_address)?;
+    match rest.rsplit_once(':') {
+        Some((host, port)) if address.is_empty() => Some((host, Some(port))),
+        Some(("", port)) => Some((address, Some(port))),
+        None if address.is_empty() => Some((rest, None)),
+        None if rest.is_empty() => Some((address, None)),
+        _ => None,
     }
 }
 
-fn check_host(host: &str) -> Result<(), ServiceError> {
+fn no_host(text: &str) -> String {
+    format!("{text:?} is neither a host name, an IPv4 address in full nor an IPv6 address in brackets")
+}
+
+fn check_host(host: &str) -> Result<(), String> {
     if host.is_empty() {
-        return Err(ServiceError::NoHost);
+        return Err("the service has no host after its scheme".to_owned());
     }
-    let invalid = || ServiceError::Host(host.into());
     if let Some(address) = host.strip_prefix('[') {
-        let address = address.strip_suffix(']').ok_or_else(invalid)?;
-        let address: Ipv6Addr = address.parse().map_err(|_| invalid())?;
+        let address = address.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
         // Go 1.24.8 and 1.24.9 refuse such a URL, and the cloudflared releases of October 2025 to January 2026 are
         // built with them.
-        return address.to_ipv4_mapped().map_or(Ok(()), |mapped| Err(ServiceError::MappedAddress(mapped)));
+        return match address.ok_or_else(|| no_host(host))?.to_ipv4_mapped() {
+            None => Ok(()),
+            Some(mapped) => Err(format!(
+                "some releases of cloudflared read no IPv4 address in this form, and then refuse the rules of all \
+                 hostnames together: write {mapped}"
+            )),
+        };
     }
     // A name with a trailing dot is absolute, so the pod's search domains are not tried.
     let name = host.strip_suffix('.').unwrap_or(host);
@@ -281,15 +201,11 @@ fn check_host(host: &str) -> Result<(), ServiceError> {
     let ends_in_number =
         last.starts_with("0x") || last.starts_with("0X") || last.bytes().all(|byte| byte.is_ascii_digit());
     let is_address = name.parse::<Ipv4Addr>().is_ok();
-    if is_name && (is_address || !ends_in_number) { Ok(()) } else { Err(invalid()) }
+    if is_name && (is_address || !ends_in_number) { Ok(()) } else { Err(no_host(host)) }
 }
 
-fn check_port(port: &str) -> Result<(), ServiceError> {
-    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-    match port.parse::<u16>() {
-        Ok(number) if is_number && number > 0 => Ok(()),
-        _ => Err(ServiceError::Port(port.into())),
-    }
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 #[cfg(test)]
@@ -334,74 +250,74 @@ mod tests {
 
     #[test]
     fn what_is_no_service_is_refused_for_its_reason() {
-        use ServiceError as E;
-        for (text, error) in [
-            ("", E::Empty),
-            ("localhost", E::Scheme),
-            ("localhost:8000", E::Scheme),
-            ("10.0.0.1:80", E::Scheme),
-            ("warp-routing", E::Scheme),
-            ("//x:80", E::Scheme),
-            ("http:/x", E::Scheme),
-            ("://x", E::Scheme),
-            ("1http://x", E::Scheme),
-            ("%zz://x", E::Scheme),
-            ("UNIX:/run/app.sock", E::Scheme),
-            ("ftp://x", E::UnknownScheme("ftp".into())),
-            ("http://", E::NoHost),
-            ("http:///", E::NoHost),
-            ("http://:80", E::NoHost),
-            ("http://x/y", E::Path),
-            ("http://x//", E::Path),
-            ("http://x:80, http://y:80", E::Several),
-            ("http://x:80/ ", E::Character(' ')),
-            ("http://local host:80", E::Character(' ')),
-            ("http://a\nb", E::Character('\n')),
-            ("http://x:abc", E::Port("abc".into())),
-            ("http://x:", E::Port("".into())),
-            ("http://x:-1", E::Port("-1".into())),
-            ("http://x:+1", E::Port("+1".into())),
-            ("http://x:0", E::Port("0".into())),
-            ("http://x:65536", E::Port("65536".into())),
-            ("http://[::1", E::Host("[:".into())),
-            ("http://[::1]x", E::Host("[::1]x".into())),
-            ("http://[10.0.0.1]", E::Host("[10.0.0.1]".into())),
-            ("http://127.1:8888", E::Host("127.1".into())),
-            ("http://0x7f.1", E::Host("0x7f.1".into())),
-            ("http://0X7F.0.0.1", E::Host("0X7F.0.0.1".into())),
-            ("http://0177.0.0.1", E::Host("0177.0.0.1".into())),
-            ("http://0x7f000001:80", E::Host("0x7f000001".into())),
-            ("http://2130706433", E::Host("2130706433".into())),
-            ("http://127.0.0.256", E::Host("127.0.0.256".into())),
-            ("http://0", E::Host("0".into())),
-            ("http://web.1.", E::Host("web.1.".into())),
-            ("http://[::ffff:10.0.0.1]:80", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
-            ("https://[::FFFF:a00:1]", E::MappedAddress(Ipv4Addr::new(10, 0, 0, 1))),
-            ("http://[fe80::1%25eth0]", E::Host("[fe80::1%25eth0]".into())),
-            ("http://::1", E::Host(":".into())),
-            ("http://%zz", E::Host("%zz".into())),
-            ("http://a..b", E::Host("a..b".into())),
-            ("http://bücher", E::Host("bücher".into())),
-            ("http://u:p@x", E::Userinfo),
-            ("http://x?y=1", E::Query),
-            ("http://x#y", E::Query),
-            ("http://x/?y", E::Query),
-            ("tcp://db", E::NoPort),
-            ("http_status:", E::Status("".into())),
-            ("http_status:99", E::Status("99".into())),
-            ("http_status:100", E::Status("100".into())),
-            ("http_status:199", E::Status("199".into())),
-            ("http_status:600", E::Status("600".into())),
-            ("http_status:999", E::Status("999".into())),
-            ("http_status:1000", E::Status("1000".into())),
-            ("http_status:+404", E::Status("+404".into())),
-            ("http_status:0404", E::Status("0404".into())),
-            ("http_status:099", E::Status("099".into())),
-            ("unix:", E::SocketPath),
-            ("unix:/", E::SocketPath),
-            ("unix:app.sock", E::SocketPath),
+        for (text, reason) in [
+            ("", "is empty"),
+            ("localhost", "needs a scheme"),
+            ("localhost:8000", "needs a scheme"),
+            ("10.0.0.1:80", "needs a scheme"),
+            ("warp-routing", "needs a scheme"),
+            ("//x:80", "needs a scheme"),
+            ("http:/x", "needs a scheme"),
+            ("://x", "needs a scheme"),
+            ("1http://x", "needs a scheme"),
+            ("%zz://x", "needs a scheme"),
+            ("UNIX:/run/app.sock", "needs a scheme"),
+            ("ftp://x", "the scheme \"ftp\""),
+            ("http://", "no host after"),
+            ("http:///", "no host after"),
+            ("http://:80", "no host after"),
+            ("http://x/y", "has no path"),
+            ("http://x//", "has no path"),
+            ("http://x:80, http://y:80", "several services"),
+            ("http://x:80/ ", "cannot hold ' '"),
+            ("http://local host:80", "cannot hold ' '"),
+            ("http://a\nb", "cannot hold '\\n'"),
+            ("http://x:abc", r#"the port "abc" is"#),
+            ("http://x:", r#"the port "" is"#),
+            ("http://x:-1", r#"the port "-1" is"#),
+            ("http://x:+1", r#"the port "+1" is"#),
+            ("http://x:0", r#"the port "0" is"#),
+            ("http://x:65536", r#"the port "65536" is"#),
+            ("http://[::1", r#""[:" is neither"#),
+            ("http://[::1]x", r#""[::1]x" is neither"#),
+            ("http://[10.0.0.1]", r#""[10.0.0.1]" is neither"#),
+            ("http://127.1:8888", r#""127.1" is neither"#),
+            ("http://0x7f.1", r#""0x7f.1" is neither"#),
+            ("http://0X7F.0.0.1", r#""0X7F.0.0.1" is neither"#),
+            ("http://0177.0.0.1", r#""0177.0.0.1" is neither"#),
+            ("http://0x7f000001:80", r#""0x7f000001" is neither"#),
+            ("http://2130706433", r#""2130706433" is neither"#),
+            ("http://127.0.0.256", r#""127.0.0.256" is neither"#),
+            ("http://0", r#""0" is neither"#),
+            ("http://web.1.", r#""web.1." is neither"#),
+            ("http://[::ffff:10.0.0.1]:80", "write 10.0.0.1"),
+            ("https://[::FFFF:a00:1]", "write 10.0.0.1"),
+            ("http://[fe80::1%25eth0]", r#""[fe80::1%25eth0]" is neither"#),
+            ("http://::1", r#"":" is neither"#),
+            ("http://%zz", r#""%zz" is neither"#),
+            ("http://a..b", r#""a..b" is neither"#),
+            ("http://bücher", r#""bücher" is neither"#),
+            ("http://u:p@x", "no user name"),
+            ("http://x?y=1", "no query"),
+            ("http://x#y", "no query"),
+            ("http://x/?y", "no query"),
+            ("tcp://db", "needs a port"),
+            ("http_status:", r#"status "" is not a number from 200 to 599"#),
+            ("http_status:99", r#"status "99" is not a number from 200 to 599"#),
+            ("http_status:100", r#"status "100" is not a number from 200 to 599"#),
+            ("http_status:199", r#"status "199" is not a number from 200 to 599"#),
+            ("http_status:600", r#"status "600" is not a number from 200 to 599"#),
+            ("http_status:999", r#"status "999" is not a number from 200 to 599"#),
+            ("http_status:1000", r#"status "1000" is not a number from 200 to 599"#),
+            ("http_status:+404", r#"status "+404" is not a number from 200 to 599"#),
+            ("http_status:0404", r#"status "0404" is not a number from 200 to 599"#),
+            ("http_status:099", r#"status "099" is not a number from 200 to 599"#),
+            ("unix:", "absolute path of a socket"),
+            ("unix:/", "absolute path of a socket"),
+            ("unix:app.sock", "absolute path of a socket"),
         ] {
-            assert_eq!(Service::parse(text), Err(error), "{text:?}");
+            let error = Service::parse(text).expect_err(text);
+            assert!(error.contains(reason), "{text:?}: {error}");
         }
     }
 

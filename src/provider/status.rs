@@ -244,7 +244,7 @@ impl Provider {
     /// The row of a hostname that is not sent to be published.
     fn unsent(&self, hostname: &str) -> Row {
         if let Err(problem) = Hostname::parse(hostname) {
-            return row(hostname, MISTAKE, problem.to_string());
+            return row(hostname, MISTAKE, problem);
         }
         if !self.settings.policy.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());

@@ -58,7 +58,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let lost = lost.map(|lost| {
                     format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)
                 });
-                let refusal = || Some(now.refusal(&hostname, rule.path())?.to_string());
+                let refusal = || now.refusal(&hostname, rule.path());
                 let change = || Some(format!("taken over, {}", then.reordered(&hostname, rule.path())?));
                 lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
             });
@@ -72,7 +72,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
 
 /// The rule's hostname, if visitors are led to the rule and an object may have it.
 fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
-    let hostname = Hostname::parse(rule.folded_hostname()).map_err(|error| error.to_string())?;
+    let hostname = Hostname::parse(rule.folded_hostname())?;
     let name = hostname.as_str();
     let leads = |record: &Record| record.proxied && *record.content == *id.hostname();
     if !rule.has_hostname(&hostname) {

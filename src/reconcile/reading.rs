@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use self::part_reader::PartReader;
+use crate::ingress::PathPattern;
 use crate::ingress::access::ACCESS_REQUIRED;
-use crate::ingress::{PathError, PathPattern};
 use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};
@@ -48,7 +48,7 @@ pub struct EndpointReader<'s> {
     /// The source of policies.
     access: &'s AccessReading,
     /// By property and text, because compiling an expression takes long.
-    paths: HashMap<(&'static str, Box<str>), Result<PathPattern, PathError>>,
+    paths: HashMap<(&'static str, Box<str>), Result<PathPattern, String>>,
     /// The meanings of property names. A request has few, which are compared faster than hashed.
     names: BTreeMap<Box<str>, Meaning>,
 }
@@ -274,7 +274,7 @@ impl<'s> EndpointReader<'s> {
         meaning
     }
 
-    fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, PathError> {
+    fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, String> {
         let read = if property == TUNNEL_PATH { PathPattern::asked } else { PathPattern::asked_prefix };
         if self.paths.len() >= READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
             return read(text);

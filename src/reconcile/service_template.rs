@@ -23,7 +23,7 @@ impl ServiceTemplate {
         if filled.contains(['{', '}']) {
             return Err(format!("braces stand around something else than {NAME} and {NAMESPACE}"));
         }
-        Service::parse(&filled).map_err(|error| error.to_string())?;
+        Service::parse(&filled)?;
         Ok(template)
     }
 

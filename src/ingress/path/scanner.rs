@@ -6,7 +6,7 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::{PathError, REPEAT_MAX, Syntax};
+use super::REPEAT_MAX;
 
 /// What may stand behind a backslash for one character.
 const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#dDsSwW";
@@ -14,10 +14,15 @@ const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#dDsSwW";
 /// What may stand behind a backslash for a place.
 const ASSERTIONS: &str = "bBAz";
 
-/// Checks the whole expression.
-pub(super) fn check(text: &str) -> Result<(), PathError> {
+const BRACE: &str = "a brace that is no count such as `{2,3}`: write `\\{` or `\\}` for the character, `[^/]+` for a \
+     part of a path";
+
+const BRACKET: &str = "a bracket out of place: write `\\[` or `\\]` for the character";
+
+/// Checks the whole expression. A problem begins with its position, counted in characters from 1.
+pub(super) fn check(text: &str) -> Result<(), String> {
     let mut scanner = Scanner { characters: text.chars().peekable(), position: 0 };
-    scanner.expression().map_err(|problem| PathError::Syntax { position: scanner.position, problem })
+    scanner.expression().map_err(|problem| format!("at character {}: {problem}", scanner.position))
 }
 
 /// The operand of a repetition.
@@ -56,7 +61,7 @@ impl Scanner<'_> {
         found
     }
 
-    fn expression(&mut self) -> Result<(), Syntax> {
+    fn expression(&mut self) -> Result<(), String> {
         // The greatest weight so far in each open group. The first entry is the expression itself.
         let mut groups: Vec<Weight> = vec![1];
         let mut operand = Operand::None;
@@ -75,15 +80,15 @@ impl Scanner<'_> {
                     let count = self.count()?;
                     self.repeated(operand, count)?
                 }
-                '}' => return Err(Syntax::Brace),
-                ']' => return Err(Syntax::Bracket),
+                '}' => return Err(BRACE.to_owned()),
+                ']' => return Err(BRACKET.to_owned()),
                 '[' => {
                     self.class()?;
                     Operand::Atom(1)
                 }
                 '^' | '$' => Operand::Assertion,
                 '\\' => self.escape(ASSERTIONS)?,
-                _ if character.is_control() => return Err(Syntax::Control(character)),
+                _ if character.is_control() => return Err(control(character)),
                 _ => Operand::Atom(1),
             };
             if let (Operand::Atom(weight) | Operand::Repeated(weight), Some(group)) =
@@ -96,7 +101,7 @@ impl Scanner<'_> {
     }
 
     /// Reads on after `(`. Returns true if a `)` has to follow; flags for the rest of a group end by themselves.
-    fn opens_group(&mut self) -> Result<bool, Syntax> {
+    fn opens_group(&mut self) -> Result<bool, String> {
         if !self.next_if('?') {
             return Ok(true);
         }
@@ -104,79 +109,97 @@ impl Scanner<'_> {
             Some(':') => Ok(true),
             Some('i') if self.next_if(':') => Ok(true),
             Some('i') if self.next_if(')') => Ok(false),
-            _ => Err(Syntax::GroupKind),
+            _ => {
+                Err("groups may be `(…)`, `(?:…)`, `(?i:…)` and `(?i)`; there is no name and no look-around"
+                    .to_owned())
+            }
         }
     }
 
     /// Reads on after `{`, up to and including `}`. Returns the greatest number of repetitions.
-    fn count(&mut self) -> Result<Weight, Syntax> {
-        let minimum = self.number()?.ok_or(Syntax::Brace)?;
+    fn count(&mut self) -> Result<Weight, String> {
+        let minimum = self.number()?.ok_or(BRACE)?;
         let maximum = if self.next_if(',') { self.number()?.unwrap_or(minimum) } else { minimum };
         if !self.next_if('}') {
-            return Err(Syntax::Brace);
+            return Err(BRACE.to_owned());
         }
         Ok(maximum.max(1))
     }
 
-    fn number(&mut self) -> Result<Option<Weight>, Syntax> {
+    fn number(&mut self) -> Result<Option<Weight>, String> {
         let mut number: Option<Weight> = None;
         while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
             self.next();
             // Go does not take a number with a leading zero for a count.
             if number == Some(0) {
-                return Err(Syntax::Brace);
+                return Err(BRACE.to_owned());
             }
             number = Some(number.unwrap_or(0) * 10 + digit).filter(|&number| number <= REPEAT_MAX);
             if number.is_none() {
-                return Err(Syntax::RepeatedTooOften);
+                return Err(repeated_too_often());
             }
         }
         Ok(number)
     }
 
     /// Reads on after a repetition, including its lazy `?`.
-    fn repeated(&mut self, operand: Operand, count: Weight) -> Result<Operand, Syntax> {
+    fn repeated(&mut self, operand: Operand, count: Weight) -> Result<Operand, String> {
         let weight = match operand {
-            Operand::None | Operand::Assertion => return Err(Syntax::NothingToRepeat),
-            Operand::Repeated(_) => return Err(Syntax::RepeatedTwice),
+            Operand::None | Operand::Assertion => {
+                return Err("nothing to repeat here: write `.*` for anything, `\\*` for a star".to_owned());
+            }
+            Operand::Repeated(_) => {
+                return Err("a repetition is repeated: put the inner one into a group".to_owned());
+            }
             Operand::Atom(weight) => weight.saturating_mul(count),
         };
         if weight > REPEAT_MAX {
-            return Err(Syntax::RepeatedTooOften);
+            return Err(repeated_too_often());
         }
         self.next_if('?');
         Ok(Operand::Repeated(weight))
     }
 
     /// Reads on after a backslash, behind which a place may stand.
-    fn escape(&mut self, assertions: &str) -> Result<Operand, Syntax> {
+    fn escape(&mut self, assertions: &str) -> Result<Operand, String> {
         match self.next() {
             Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
             Some(character) if assertions.contains(character) => Ok(Operand::Assertion),
-            Some(character) => Err(Syntax::Escape(character)),
+            Some(character) => Err(format!(
+                "`\\{character}` is not understood everywhere: there are `\\d \\s \\w \\b` with their capitals, `\\A`, \
+                 `\\z`, and a backslash before punctuation"
+            )),
             None => Ok(Operand::None),
         }
     }
 
     /// Reads a class behind its opening bracket.
-    fn class(&mut self) -> Result<(), Syntax> {
+    fn class(&mut self) -> Result<(), String> {
         self.next_if('^');
         let mut is_first = true;
         while let Some(character) = self.next() {
             match character {
                 ']' if !is_first => break,
-                '[' | ']' => return Err(Syntax::Bracket),
+                '[' | ']' => return Err(BRACKET.to_owned()),
                 '&' | '-' | '~' if self.characters.peek() == Some(&character) => {
-                    return Err(Syntax::ClassOperation);
+                    return Err("doubled `&`, `-` or `~` in a class: write one of them".to_owned());
                 }
                 '\\' => {
                     self.escape("")?;
                 }
-                _ if character.is_control() => return Err(Syntax::Control(character)),
+                _ if character.is_control() => return Err(control(character)),
                 _ => {}
             }
             is_first = false;
         }
         Ok(())
     }
+}
+
+fn repeated_too_often() -> String {
+    format!("repeated more than {REPEAT_MAX} times")
+}
+
+fn control(character: char) -> String {
+    format!("a path holds no {character:?}")
 }

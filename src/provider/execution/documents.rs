@@ -33,7 +33,7 @@ impl<'a> Execution<'a> {
         for (index, refusal) in &edited.refused {
             if let Some(piece) = pieces.get(*index) {
                 // A foreign rule has taken the place between the plan and this write.
-                self.ledger.leave_out(piece.hostname, Reason::Edit(refusal.to_string()));
+                self.ledger.leave_out(piece.hostname, Reason::Edit(refusal.clone()));
                 self.ledger.note_what_is_left(step, piece.hostname, &|_| false);
             }
         }

@@ -76,7 +76,7 @@ fn not_told_apart(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Opt
         return Some(taken(tunnel, rule.path()));
     }
     let refusal = host.situation.owned.get(tunnel)?.refusal(&host.hostname, path)?;
-    Some(Reason::Edit(refusal.to_string()))
+    Some(Reason::Edit(refusal))
 }
 
 /// A rule that the stamp names and that is not ours, because another one has its digest too: its path, and the reason.
