@@ -82,21 +82,10 @@ pub fn is_within(name: &str, domain: &str) -> bool {
 
 /// Compares names from their ends, a dot before everything else: a name comes directly before all that are below it.
 pub fn in_tree_order(one: &str, other: &str) -> Ordering {
-    let (mut one, mut other) = (one.as_bytes(), other.as_bytes());
-    // The names of a zone have a long end in common.
-    while let (Some((of_one, a)), Some((of_other, b))) =
-        (one.split_last_chunk::<8>(), other.split_last_chunk::<8>())
-        && a == b
-    {
-        (one, other) = (of_one, of_other);
-    }
-    while let (Some((a, of_one)), Some((b, of_other))) = (one.split_last(), other.split_last()) {
-        if a != b {
-            return (*a != b'.', a).cmp(&(*b != b'.', b));
-        }
-        (one, other) = (of_one, of_other);
-    }
-    one.len().cmp(&other.len())
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let in_common = one.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
+    let next = |name: &[u8]| name.iter().rev().nth(in_common).map(|byte| (*byte != b'.', *byte));
+    next(one).cmp(&next(other))
 }
 
 /// True if `name` is below `domain`, both in normal form.
