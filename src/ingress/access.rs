@@ -25,11 +25,10 @@ pub(super) const FIELD: &str = "access";
 /// The members of `access` that are managed.
 pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 
-/// The wanted `access`. If tokens are required, it names a team and applications: without a team cloudflared would
-/// refuse the document, and without an application every request.
+/// An `access` that requires tokens; one that does not means the same as none. A wanted one names a team and applications:
+/// without a team cloudflared would refuse the document, and without an application every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    required: bool,
     team_name: Box<str>,
     audience_tags: Vec<Box<str>>,
 }
@@ -37,57 +36,58 @@ pub struct Access {
 impl Access {
     /// Requires a token of the team for one of these applications.
     pub fn required(team: &TeamName, audience_tags: Vec<Box<str>>) -> Self {
-        Self { required: true, team_name: team.as_str().into(), audience_tags }
+        Self { team_name: team.as_str().into(), audience_tags }
     }
 
     /// Reads the properties; `None` if they mean the same as an absent field.
     pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<BadOption>> {
         let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
-        let team = team.map(str::trim);
+        let required = required.map(parse_flag).transpose();
+        // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
+        if team.or(tags).is_none() && required.as_ref().is_ok_and(|required| *required != Some(true)) {
+            return Ok(None);
+        }
         let audience_tags = tags.unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
-        let audience_tags: Vec<Box<str>> = audience_tags.map(Into::into).collect();
+        let access = Self {
+            team_name: team.unwrap_or_default().trim().into(),
+            audience_tags: audience_tags.map(Into::into).collect(),
+        };
         let mut bad = Vec::new();
-        if let Some(team) = team.filter(|team| TeamName::parse(team).is_none()) {
+        match required {
+            Ok(Some(true)) => {}
+            Ok(_) => bad
+                .push(BadOption::new(ACCESS_REQUIRED, "is not true, and the team and the tags mean nothing")),
+            Err(problem) => bad.push(BadOption::new(ACCESS_REQUIRED, problem)),
+        }
+        if TeamName::parse(&access.team_name).is_none() {
+            let problem = format!(
+                "is {:?}; allowed is the first label of the team's domain, in lower case: for \
+                 my-team.cloudflareaccess.com it is my-team",
+                access.team_name
+            );
+            bad.push(BadOption::new(ACCESS_TEAM_NAME, problem));
+        }
+        if access.audience_tags.is_empty() {
             bad.push(BadOption::new(
-                ACCESS_TEAM_NAME,
-                format!(
-                    "is {team:?}; allowed is the first label of the team's domain, in lower case: for \
-                     my-team.cloudflareaccess.com it is my-team"
-                ),
+                ACCESS_AUD_TAG,
+                "names no application, and without one a token means nothing",
             ));
         }
-        if tags.is_some() && audience_tags.is_empty() {
-            bad.push(BadOption::new(ACCESS_AUD_TAG, "is empty"));
-        }
-        match is_required(required, team.is_some(), tags.is_some()) {
-            Ok(None) => Ok(None),
-            Ok(Some(required)) if bad.is_empty() => {
-                Ok(Some(Self { required, team_name: team.unwrap_or_default().into(), audience_tags }))
-            }
-            Ok(Some(_)) => Err(bad),
-            Err(problem) => {
-                bad.push(problem);
-                Err(bad)
-            }
-        }
+        if bad.is_empty() { Ok(Some(access)) } else { Err(bad) }
     }
 
     /// Reads the `access` of a rule as cloudflared does, whose decoder ignores the case of keys.
-    pub(super) fn of(access: &Value) -> Self {
+    pub(super) fn of(access: &Value) -> Option<Self> {
+        let fields = access.as_object()?;
         let field = |name: &str| {
-            let fields = access.as_object()?;
             fields.iter().rfind(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         };
         let tags = field("audTag").and_then(Value::as_array).into_iter().flatten();
-        Self {
-            required: field("required").and_then(Value::as_bool).unwrap_or_default(),
+        let access = Self {
             team_name: field("teamName").and_then(Value::as_str).unwrap_or_default().into(),
             audience_tags: tags.filter_map(Value::as_str).map(Into::into).collect(),
-        }
-    }
-
-    pub fn is_required(&self) -> bool {
-        self.required
+        };
+        (field("required") == Some(&Value::Bool(true))).then_some(access)
     }
 
     pub fn is_of(&self, team: &TeamName) -> bool {
@@ -118,45 +118,18 @@ impl Access {
 
     /// The field's value.
     pub(super) fn to_json(&self) -> Value {
-        let Self { required, team_name, audience_tags } = self;
-        json!({"required": required, "teamName": team_name, "audTag": audience_tags})
+        let Self { team_name, audience_tags } = self;
+        json!({"required": true, "teamName": team_name, "audTag": audience_tags})
     }
 
     /// The canonical properties.
-    pub fn properties(&self) -> Vec<Property> {
-        let Self { required, team_name, audience_tags } = self;
-        if !required && team_name.is_empty() && audience_tags.is_empty() {
-            return Vec::new();
-        }
-        let mut properties = vec![Property::new(ACCESS_REQUIRED, required.to_string())];
-        if !team_name.is_empty() {
-            properties.push(Property::new(ACCESS_TEAM_NAME, &**team_name));
-        }
-        if !audience_tags.is_empty() {
-            properties.push(Property::new(ACCESS_AUD_TAG, audience_tags.join(",")));
-        }
-        properties
-    }
-}
-
-/// Decides if tokens are required; `None` if the properties together mean the same as an absent field.
-fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result<Option<bool>, BadOption> {
-    let required = required.map(parse_flag).transpose();
-    match (required.map_err(|problem| BadOption::new(ACCESS_REQUIRED, problem))?, has_team, has_tags) {
-        // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
-        (None | Some(false), false, false) => Ok(None),
-        (None, ..) => Err(BadOption::new(
-            ACCESS_REQUIRED,
-            "is missing beside the other Access properties; say true or false",
-        )),
-        (Some(_), false, true) => {
-            Err(BadOption::new(ACCESS_TEAM_NAME, "is missing; the tags mean nothing without it"))
-        }
-        (Some(true), _, false) => Err(BadOption::new(
-            ACCESS_AUD_TAG,
-            "or the team's name is missing; both are needed to check a token",
-        )),
-        (Some(required), true, _) => Ok(Some(required)),
+    pub fn properties(&self) -> [Property; 3] {
+        let Self { team_name, audience_tags } = self;
+        [
+            Property::new(ACCESS_REQUIRED, "true"),
+            Property::new(ACCESS_TEAM_NAME, &**team_name),
+            Property::new(ACCESS_AUD_TAG, audience_tags.join(",")),
+        ]
     }
 }
 
@@ -164,35 +137,21 @@ fn is_required(required: Option<&str>, has_team: bool, has_tags: bool) -> Result
 mod tests {
     use super::*;
 
-    fn read(texts: &[(&str, &str)]) -> Access {
-        let text_of = |name: &str| texts.iter().find(|(one, _)| *one == name).map(|(_, text)| *text);
-        Access::read(&text_of).expect("good properties").expect("an access")
-    }
-
     #[test]
-    fn an_access_may_be_told_and_not_required() {
-        let (team, tags) = ((ACCESS_TEAM_NAME, "my-team"), (ACCESS_AUD_TAG, "x"));
-        assert!(read(&[(ACCESS_REQUIRED, "true"), team, tags]).is_required());
-        assert!(!read(&[(ACCESS_REQUIRED, "false"), team, tags]).is_required());
-    }
-
-    #[test]
-    fn a_check_written_by_hand_is_told_by_the_properties_that_would_write_it() {
-        let property = |name: &'static str, value: &'static str| Property::new(name, value);
+    fn an_access_of_any_author_is_told_by_its_properties_and_one_that_is_not_required_is_none() {
         for (access, expected) in [
-            (json!({}), vec![]),
-            (json!({"required": false, "teamName": "", "audTag": []}), vec![]),
-            (json!({"required": true}), vec![property(ACCESS_REQUIRED, "true")]),
+            (json!({}), None),
+            (json!({"required": false, "teamName": "", "audTag": []}), None),
+            (json!({"required": false, "teamName": "my-team", "audTag": ["x"]}), None),
+            (json!({"required": "true", "teamName": "my-team"}), None),
+            (json!({"required": true}), Some(["true", "", ""])),
             (
-                json!({"teamName": "my-team"}),
-                vec![property(ACCESS_REQUIRED, "false"), property(ACCESS_TEAM_NAME, "my-team")],
-            ),
-            (
-                json!({"AudTag": ["x", "y"]}),
-                vec![property(ACCESS_REQUIRED, "false"), property(ACCESS_AUD_TAG, "x,y")],
+                json!({"Required": true, "TEAMNAME": "my-team", "audtag": ["x", "y"]}),
+                Some(["true", "my-team", "x,y"]),
             ),
         ] {
-            assert_eq!(Access::of(&access).properties(), expected, "{access}");
+            let read = Access::of(&access).map(|access| access.properties().map(|property| property.value));
+            assert_eq!(read, expected.map(|texts| texts.map(Into::into)), "{access}");
         }
     }
 }

@@ -204,14 +204,15 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin().unwrap_or_default())
     }
 
-    /// What it asks of Access: cloudflared passes on only requests with a token of these applications, if one is required.
+    /// What it asks of Access: cloudflared passes on only requests with a token of these applications. `None` if it requires
+    /// no token.
     pub fn access(&self) -> Option<&Access> {
         self.access.as_deref()
     }
 
     /// True if cloudflared passes on only requests with a token of Access.
     pub fn requires_access(&self) -> bool {
-        self.access().is_some_and(Access::is_required)
+        self.access.is_some()
     }
 
     /// The canonical properties of its options.

@@ -298,7 +298,7 @@ fn what_an_application_protects_is_not_changed_to_something_else_and_that_is_tol
     let changed = [service("http://new:80"), ("access-policy", "staff")];
     for (decision, wanted, label, told) in [
         (Decision::Allow, required(NAME), "access_policy", "webhook-access-policy"),
-        (Decision::Allow, endpoint(NAME, &open), "would_open", ""),
+        (Decision::Allow, endpoint(NAME, &open), "invalid", "webhook-access-required"),
         (Decision::Bypass, endpoint(NAME, &changed), "access_policy", "came to let visitors past"),
     ] {
         let mut cloudflare = cloudflare();

@@ -258,7 +258,7 @@ impl Gate<'_> {
         let over = standing.over(path);
         let audience = || over.first().map(|one| &one.audience);
         let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access()).cloned();
-        if let Some(asked) = asked.clone().filter(Access::is_required) {
+        if let Some(asked) = asked {
             if standing.application(path).is_some() {
                 return Err(Reason::AccessPolicy(TWO_WAYS.into()));
             }
@@ -283,12 +283,7 @@ impl Gate<'_> {
             (None, Some((team, audience))) => Access::required(team, vec![audience.clone()]),
             (None, None) => return Ok(publication),
         };
-        // It says that no login is required, which only `none` does.
-        if asked.is_some() {
-            Err(Reason::WouldOpen { by: None })
-        } else {
-            Ok(requiring(publication, required))
-        }
+        Ok(requiring(publication, required))
     }
 
     /// The reason if it is not known what Access protects. What is published already stays. ExternalDNS may never ask again

@@ -59,7 +59,7 @@ impl ProtectionIndex {
         }
         sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
         sort(&mut index.ours);
-        let checks = rules.filter_map(Rule::access).filter(|access| access.is_required());
+        let checks = rules.filter_map(Rule::access);
         index.asked.extend(checks.flat_map(Access::audience_tags).cloned());
         index
     }

@@ -64,8 +64,7 @@ impl<'a> Standing<'a> {
 
     /// True if the rule asks for a token that no application gives, so that it refuses every visitor.
     pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
-        let check = rule.access().filter(|check| check.is_required());
-        check.zip(self.access()).is_some_and(|(check, access)| {
+        rule.access().zip(self.access()).is_some_and(|(check, access)| {
             let accepts = |application: &Application| accepts(check, application);
             // Nothing is known of another team's applications.
             check.is_of(&access.team) && !access.applications.iter().any(accepts)
@@ -86,8 +85,7 @@ impl<'a> Standing<'a> {
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
-        let checks = at.chain(self.answering(path)).filter_map(Rule::access);
-        let checks = checks.filter(|check| check.is_required()).cloned();
+        let checks = at.chain(self.answering(path)).filter_map(Rule::access).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
@@ -131,10 +129,10 @@ impl<'a> Standing<'a> {
 
 /// True if a rule passes on requests with a token of this application.
 pub(super) fn accepts(access: &Access, application: &Application) -> bool {
-    access.is_required() && access.audience_tags().contains(&application.audience)
+    access.audience_tags().contains(&application.audience)
 }
 
 /// True if a rule requires a token, and takes none of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access().is_some_and(|access| access.is_required() && !accepts(access, application))
+    rule.access().is_some_and(|access| !accepts(access, application))
 }

@@ -147,7 +147,7 @@ impl PartReader<'_, '_> {
             if text.or(duration).is_some() {
                 self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
-            let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.requires_access());
+            let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access().is_some());
             if let Some(setting) = settings.policy.asks_for_access(requires) {
                 self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
             }
