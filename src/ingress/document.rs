@@ -23,7 +23,7 @@ pub struct Document {
     raw: Box<RawValue>,
     rules: Vec<Rule>,
     /// The tunnel's own `originRequest`, which many rules are asked about.
-    origin: Option<Box<RawValue>>,
+    origin: Box<RawValue>,
 }
 
 /// The result of editing a document.
@@ -49,7 +49,7 @@ impl Document {
         let config = config.filter(|config| !is_null(config));
         let raw = config.map_or_else(|| from_json("{}".to_owned()), ToOwned::to_owned);
         let object = RawObject::parse(&raw).ok_or(NOT_AN_OBJECT)?;
-        let origin = object.nested("originRequest").map(|origin| origin.to_raw());
+        let origin = object.nested("originRequest").to_raw();
         let rules = match object.last("ingress") {
             Some(ingress) => list(ingress).ok_or(INGRESS_NOT_A_LIST)?,
             None => Vec::new(),
@@ -89,40 +89,37 @@ impl Document {
 
     /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.
     pub fn asks_for_access(&self) -> bool {
-        self.origin().and_then(|origin| is_set(&origin.nested("access")?, "required")).unwrap_or_default()
+        is_set(&self.origin().nested("access"), "required")
     }
 
     /// True if the tunnel's own `originRequest` turns every rule with an address into a bastion, unless the rule says
     /// otherwise.
     pub fn is_bastion(&self) -> bool {
-        self.origin().and_then(|origin| is_set(&origin, "bastionMode")).unwrap_or_default()
+        is_set(&self.origin(), "bastionMode")
     }
 
     /// The options by which cloudflared goes for a rule of the tunnel, and would not for the `wanted` one of the tunnel of
     /// `other`.
     pub fn changes(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
-        let effect = |document: &Self, rule: &Rule| {
-            effect(&rule.origin().unwrap_or_default(), &document.origin().unwrap_or_default())
-        };
-        let after = effect(other, &Rule::wanted(wanted));
-        effect(self, rule).into_iter().filter(|option| !after.contains(option)).collect()
+        let after = effect(&Rule::wanted(wanted).origin(), &other.origin());
+        effect(&rule.origin(), &self.origin()).into_iter().filter(|option| !after.contains(option)).collect()
     }
 
-    fn origin(&self) -> Option<RawObject<'_>> {
-        RawObject::parse(self.origin.as_ref()?)
+    fn origin(&self) -> RawObject<'_> {
+        RawObject::parse(&self.origin).unwrap_or_default()
     }
 
     fn with_rules(&self, rules: Vec<Rule>) -> Self {
         let texts = rules.iter().map(|rule| rule.raw().get()).collect::<Vec<_>>();
         let ingress = from_json(format!("[{}]", texts.join(",")));
         let mut config = RawObject::parse(&self.raw).unwrap_or_default();
-        config.set("ingress", &ingress);
+        config.replace("ingress", Some(&ingress));
         Self { raw: config.to_raw(), rules, origin: self.origin.clone() }
     }
 }
 
-fn is_set(object: &RawObject<'_>, name: &str) -> Option<bool> {
-    Some(object.last_value(name)?.get() == "true")
+fn is_set(object: &RawObject<'_>, name: &str) -> bool {
+    object.last_value(name).is_some_and(|value| value.get() == "true")
 }
 
 impl PartialEq for Document {

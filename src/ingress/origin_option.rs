@@ -93,8 +93,9 @@ enum Kind {
 /// An option, with a value that cloudflared accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginValue {
-    option: OriginOption,
-    json: Value,
+    pub(super) option: OriginOption,
+    /// The field's value.
+    pub(super) json: Value,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -170,17 +171,6 @@ impl OriginOption {
             (Kind::IpRules, Value::Array(rules)) if rules.is_empty() => None,
             (_, value) => Some(value.to_string()),
         }
-    }
-}
-
-impl OriginValue {
-    pub(super) const fn option(&self) -> OriginOption {
-        self.option
-    }
-
-    /// The field's value.
-    pub(super) const fn json(&self) -> &Value {
-        &self.json
     }
 }
 

@@ -70,17 +70,17 @@ impl OriginRequest {
 
     /// True if the option is `true`.
     pub fn is_on(&self, option: OriginOption) -> bool {
-        self.value(option).and_then(|value| value.json().as_bool()) == Some(true)
+        self.value(option).and_then(|value| value.json.as_bool()) == Some(true)
     }
 
     /// The text of an option, if its value is a text.
     pub fn text(&self, option: OriginOption) -> Option<&str> {
-        self.value(option).and_then(|value| value.json().as_str())
+        self.value(option).and_then(|value| value.json.as_str())
     }
 
     /// The canonical properties.
     pub fn properties(&self) -> Vec<Property> {
-        let options = self.options.iter().filter_map(|value| property(value.option(), value.json()));
+        let options = self.options.iter().filter_map(|value| property(value.option, &value.json));
         let access = self.access.iter().flat_map(Access::properties);
         options.chain(access).collect()
     }
@@ -94,24 +94,20 @@ impl OriginRequest {
     /// The `originRequest` with its managed fields as wanted and all others unchanged; `None` if nothing is left.
     pub(super) fn onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
         let (options, access_members) = (self.option_members(), access_members(self.access.as_ref()));
-        let access = access_of(&origin);
-        let has_access = holds(&access, &access_members);
-        let access = with_members(access, &access_members);
+        let access = with_members(access_of(&origin), &access_members);
         let access = (!access.is_empty()).then(|| access.to_raw());
         let mut edited = with_members(origin, &options);
-        if !has_access {
-            edited.put(access::FIELD, access.as_deref());
-        }
+        edited.put(access::FIELD, access.as_deref());
         (!edited.is_empty()).then(|| edited.to_raw())
     }
 
     fn value(&self, option: OriginOption) -> Option<&OriginValue> {
-        self.options.iter().find(|value| value.option() == option)
+        self.options.iter().find(|value| value.option == option)
     }
 
     fn option_members(&self) -> Vec<Member> {
         let member =
-            |option: OriginOption| (option.field(), self.value(option).map(|value| raw(value.json())));
+            |option: OriginOption| (option.field(), self.value(option).map(|value| raw(&value.json)));
         OriginOption::all().map(member).collect()
     }
 }
@@ -138,7 +134,7 @@ pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Prop
     let text_in = |object: &RawObject<'_>, option: OriginOption| {
         let value: Value = serde_json::from_str(object.last(option.field())?.get()).ok()?;
         let canonical = option.render(&value).map(|text| match option.parse(&text) {
-            Ok(Some(read)) => option.render(read.json()).unwrap_or(text),
+            Ok(Some(read)) => option.render(&read.json).unwrap_or(text),
             _ => text,
         });
         // An empty text takes the place of the tunnel's, and an empty list does not.

@@ -49,13 +49,10 @@ impl<'a> RawObject<'a> {
     }
 
     /// The members of all objects called `name`, joined, because Go reads duplicates into one struct.
-    pub(super) fn nested(&self, name: &str) -> Option<Self> {
-        let objects = self.members.iter().filter(|member| member.is(name));
-        let mut nested: Option<Self> = None;
-        for object in objects.filter_map(|member| Self::parse(member.value)) {
-            nested.get_or_insert_default().members.extend(object.members);
-        }
-        nested
+    pub(super) fn nested(&self, name: &str) -> Self {
+        let named = self.members.iter().filter(|member| member.is(name));
+        let objects = named.filter_map(|member| Self::parse(member.value));
+        Self { members: objects.flat_map(|object| object.members).collect() }
     }
 
     /// The members with a name that is not among `names`, as written.
@@ -78,10 +75,8 @@ impl<'a> RawObject<'a> {
 
     /// Sets the member to this value, or removes it. A member that has the value already keeps its bytes.
     pub(super) fn put(&mut self, name: &str, value: Option<&'a RawValue>) {
-        match value {
-            _ if self.holds(name, value) => {}
-            Some(value) => self.set(name, value),
-            None => self.remove(name),
+        if !self.holds(name, value) {
+            self.replace(name, value);
         }
     }
 
@@ -89,26 +84,15 @@ impl<'a> RawObject<'a> {
         self.members.is_empty()
     }
 
-    /// Sets the last member called `name` to this value and removes its duplicates; appends it if there is none.
-    pub(super) fn set(&mut self, name: &str, value: &'a RawValue) {
-        let Some(last) = self.members.iter().rposition(|member| member.is(name)) else {
-            self.members.push(Member { key: Cow::Owned(raw(name)), value });
-            return;
+    /// Puts this value in place of the first member called `name`, or at the end, and removes all others of that name.
+    pub(super) fn replace(&mut self, name: &str, value: Option<&'a RawValue>) {
+        let present = self.members.iter().enumerate().find(|(_, member)| member.is(name));
+        let (place, key) = match present {
+            Some((place, member)) => (place, member.key.clone()),
+            None => (self.members.len(), Cow::Owned(raw(name))),
         };
-        let mut index = 0;
-        self.members.retain_mut(|member| {
-            let keep = index == last || !member.is(name);
-            if index == last {
-                member.value = value;
-            }
-            index += 1;
-            keep
-        });
-    }
-
-    /// Removes every member called `name`.
-    pub(super) fn remove(&mut self, name: &str) {
         self.members.retain(|member| !member.is(name));
+        self.members.splice(place..place, value.map(|value| Member { key, value }));
     }
 
     /// The object's text: keys and untouched values keep their bytes, without blanks between members.
@@ -217,10 +201,10 @@ mod tests {
     #[test]
     fn duplicate_objects_are_read_into_one() {
         let raw = object(r#"{"o":{"a":1,"b":2},"O":null,"o":{"A":3}}"#);
-        let nested = RawObject::parse(&raw).unwrap().nested("o").unwrap();
+        let nested = RawObject::parse(&raw).unwrap().nested("o");
         assert_eq!(nested.last("a").unwrap().get(), "3");
         assert_eq!(nested.last("b").unwrap().get(), "2");
-        assert!(nested.nested("a").is_none());
+        assert!(nested.nested("a").is_empty());
     }
 
     #[test]

@@ -29,24 +29,6 @@ impl WantedRule {
     pub fn path_text(&self) -> Option<&str> {
         self.path.as_ref().map(PathPattern::as_str)
     }
-
-    /// The text of a new rule.
-    pub(super) fn to_raw(&self) -> Box<RawValue> {
-        let path = self.path_text().map(raw);
-        let hostname = raw(self.hostname.as_str());
-        let service = raw(self.service.as_str());
-        let origin = self.origin_request.onto(RawObject::default());
-        let mut rule = RawObject::default();
-        rule.set("hostname", &hostname);
-        if let Some(path) = &path {
-            rule.set("path", path);
-        }
-        rule.set("service", &service);
-        if let Some(origin) = &origin {
-            rule.set("originRequest", origin);
-        }
-        rule.to_raw()
-    }
 }
 
 /// A rule of a document, which keeps its bytes.
@@ -74,7 +56,7 @@ impl Rule {
             }
         };
         let (hostname, path, service) = (read("hostname"), read("path"), read("service"));
-        let origin = object.as_ref().and_then(|object| object.nested("originRequest"));
+        let origin = object.as_ref().map(|object| object.nested("originRequest"));
         let access = origin.and_then(|origin| origin_request::access_in(&origin)).map(Box::new);
         let is_readable = hostname.is_some() && path.is_some() && service.is_some();
         let hostname = hostname.unwrap_or_default();
@@ -155,7 +137,7 @@ impl Rule {
     /// The fields that no property says, which stay with the rule whatever is written onto it.
     pub fn unmanaged_fields(&self) -> Vec<Box<str>> {
         let rule = RawObject::parse(&self.raw).unwrap_or_default();
-        [rule.others_than(&RULE_FIELDS), unmanaged_fields(&self.origin().unwrap_or_default())].concat()
+        [rule.others_than(&RULE_FIELDS), unmanaged_fields(&self.origin())].concat()
     }
 
     /// True if it has neither hostname nor path, so that it matches every request, as the last rule must.
@@ -176,32 +158,28 @@ impl Rule {
 
     /// A new rule in its wanted form.
     pub(super) fn wanted(wanted: &WantedRule) -> Self {
-        Self::parse(wanted.to_raw())
+        Self::parse(RawObject::default().to_raw()).with(wanted)
     }
 
     /// The rule changed to its wanted form. Whatever we do not manage stays as it is.
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
         let hostname = raw(wanted.hostname.as_str());
+        let path = wanted.path_text().map(raw);
         let service = raw(wanted.service.as_str());
-        let origin = wanted.origin_request.onto(self.origin().unwrap_or_default());
+        let origin = wanted.origin_request.onto(self.origin());
         let mut rule = RawObject::parse(&self.raw).unwrap_or_default();
-        if *self.hostname != *wanted.hostname.as_str() {
-            rule.set("hostname", &hostname);
-        }
-        if *self.service != *wanted.service.as_str() {
-            rule.set("service", &service);
-        }
-        match &origin {
-            // The API may add `{}` by itself. It stays, and so does every byte of the field, if no option changes.
-            _ if self.has_options(wanted) => {}
-            Some(origin) => rule.set("originRequest", origin),
-            None => rule.remove("originRequest"),
+        rule.put("hostname", Some(&hostname));
+        rule.put("path", path.as_deref());
+        rule.put("service", Some(&service));
+        // The API may add `{}` by itself. It stays, and so does every byte of the field, if no option changes.
+        if !self.has_options(wanted) {
+            rule.replace("originRequest", origin.as_deref());
         }
         Self::parse(rule.to_raw())
     }
 
     fn has_options(&self, wanted: &WantedRule) -> bool {
-        wanted.origin_request.is_in(&self.origin().unwrap_or_default())
+        wanted.origin_request.is_in(&self.origin())
     }
 
     /// What it asks of Access: cloudflared passes on only requests with a token of these applications. `None` if it requires
@@ -217,11 +195,11 @@ impl Rule {
 
     /// The canonical properties of its options.
     pub fn option_properties(&self) -> Vec<Property> {
-        self.origin().map(|origin| properties_in(&origin)).unwrap_or_default()
+        properties_in(&self.origin())
     }
 
-    pub(super) fn origin(&self) -> Option<RawObject<'_>> {
-        RawObject::parse(&self.raw)?.nested("originRequest")
+    pub(super) fn origin(&self) -> RawObject<'_> {
+        RawObject::parse(&self.raw).unwrap_or_default().nested("originRequest")
     }
 }
 
