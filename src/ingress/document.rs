@@ -31,9 +31,7 @@ pub struct Document {
 pub struct Edited {
     /// The document with all edits that were not refused.
     pub document: Document,
-    /// True if its bytes differ from before.
-    pub changed: bool,
-    /// The indices of the edits that changed something. The document already was as all other edits ask.
+    /// The indices of the edits that changed something. The document already was as all others ask that are not refused.
     pub effective: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, with the reasons.
     pub refused: Vec<(usize, String)>,
@@ -77,9 +75,8 @@ impl Document {
     /// own, or else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
         let (rules, effective, refused) = apply(&self.rules, edits, own);
-        let changed = rules.is_some();
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
-        Edited { document, changed, effective, refused }
+        Edited { document, effective, refused }
     }
 
     /// The rules, each marked as ours or not, for asking about many of them.

@@ -41,7 +41,7 @@ impl<'a> Execution<'a> {
         let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
         let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
-        if !edited.changed {
+        if edited.effective.is_empty() {
             self.ledger.note_edited(tunnel, &done);
             return Ok(Verdict::Done);
         }

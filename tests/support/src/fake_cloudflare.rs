@@ -370,7 +370,7 @@ impl FakeCloudflare {
                 .collect();
             let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
             assert_eq!(edited.refused, [], "the plan has refused such edits already");
-            if edited.changed {
+            if !edited.effective.is_empty() {
                 if self.writes == last {
                     return false;
                 }
