@@ -302,7 +302,7 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Resu
                 return Ok(!is_equal);
             }
             list.remove(present);
-            hosts.remove(present, hostname);
+            hosts.remove(present);
             // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like
             // a new one.
             (rule, if is_live { present } else { usize::MAX }, Near::new(list, hosts, hostname))

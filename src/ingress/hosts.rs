@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::model::hostname::{HostScope, Hostname};
-use crate::ordered::sort;
+use crate::ordered::{push_lean, sort};
 
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
@@ -13,16 +13,15 @@ pub struct Hosts {
     exact: BTreeMap<Box<str>, Vec<usize>>,
     /// Those of rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
-    /// The place of each rule by its number; that of a removed one is no rule's.
-    places: Vec<usize>,
-    rules: usize,
+    /// The place of each rule by its number; `None` for a rule that is removed.
+    places: Vec<Option<usize>>,
 }
 
 impl Hosts {
     pub fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut hosts = Self::default();
-        for rule in rules {
-            hosts.add(hosts.rules, rule.folded_hostname());
+        for (place, rule) in rules.into_iter().enumerate() {
+            hosts.add(place, rule.folded_hostname());
         }
         hosts
     }
@@ -30,54 +29,37 @@ impl Hosts {
     /// The places, ascending, of all rules that may have a host in common with `hostname`. A wildcard's are all places.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
         let HostScope::Exact(hostname) = HostScope::of(hostname) else {
-            return (0..self.rules).collect();
+            return (0..self.places.iter().flatten().count()).collect();
         };
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
         let numbers = exact.iter().chain(&self.wide);
-        let mut near: Vec<usize> = numbers.filter_map(|number| self.places.get(*number).copied()).collect();
+        let mut near: Vec<usize> = numbers.filter_map(|number| *self.places.get(*number)?).collect();
         sort(&mut near);
         near
     }
 
     /// A rule for `hostname` comes to stand at `place`, and those from there on one place behind.
     pub(super) fn insert(&mut self, place: usize, hostname: &Hostname) {
-        self.shift(place, 1);
+        for other in self.places.iter_mut().flatten().filter(|other| **other >= place) {
+            *other += 1;
+        }
         self.add(place, hostname.as_str());
     }
 
-    /// The rule at `place`, which is for `hostname`, goes, and those behind it move up.
-    pub(super) fn remove(&mut self, place: usize, hostname: &Hostname) {
-        let places = std::mem::take(&mut self.places);
-        self.numbers_of(hostname.as_str()).retain(|number| places.get(*number) != Some(&place));
-        self.places = places;
-        self.rules -= 1;
-        self.shift(place + 1, -1);
+    /// The rule at `place` goes, and those behind it move up.
+    pub(super) fn remove(&mut self, place: usize) {
+        for other in &mut self.places {
+            *other = other.filter(|other| *other != place).map(|other| other - usize::from(other > place));
+        }
     }
 
     fn add(&mut self, place: usize, folded: &str) {
-        let number = self.places.len();
-        self.places.push(place);
-        self.rules += 1;
-        let numbers = self.numbers_of(folded);
-        if numbers.is_empty() {
-            // Most hostnames have one rule.
-            numbers.reserve_exact(1);
-        }
-        numbers.push(number);
-    }
-
-    /// The rules at `first` and behind it move by so many places.
-    fn shift(&mut self, first: usize, by: isize) {
-        for place in self.places.iter_mut().filter(|place| **place >= first) {
-            *place = place.saturating_add_signed(by);
-        }
-    }
-
-    fn numbers_of(&mut self, folded: &str) -> &mut Vec<usize> {
-        match HostScope::of(folded) {
+        let numbers = match HostScope::of(folded) {
             HostScope::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
             HostScope::All | HostScope::Suffix(_) => &mut self.wide,
-        }
+        };
+        push_lean(numbers, self.places.len());
+        self.places.push(Some(place));
     }
 }
 
@@ -127,7 +109,8 @@ mod tests {
                     hosts.insert(place, &hostname(names[name]));
                 } else {
                     let place = place.index(list.len());
-                    hosts.remove(place, &hostname(list.remove(place)));
+                    list.remove(place);
+                    hosts.remove(place);
                 }
                 let fresh = Hosts::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
                 for name in names {
