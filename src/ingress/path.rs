@@ -8,6 +8,8 @@
 mod scanner;
 pub(super) mod shape;
 
+pub use shape::may_share;
+
 use regex_lite::RegexBuilder;
 
 use crate::limits::PATH_MAX_BYTES;
@@ -96,11 +98,6 @@ impl PathPattern {
     pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()
-    }
-
-    /// True unless the texts say that no path is matched by both.
-    pub fn may_share(path: Option<&str>, other: Option<&str>) -> bool {
-        shape::may_share(path, other)
     }
 
     pub fn as_str(&self) -> &str {

@@ -29,19 +29,17 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
 pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
     let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
     let is_path_itself = bodies.any(|body| other.strip_suffix('$') == Some(body));
-    // With flags the letters of the beginning may differ.
-    let beginning = literal_beginning(other).filter(|_| !other.starts_with("(?"));
+    let beginning = literal_beginning(other);
     let is_below = |path: String| beginning.is_some_and(|beginning| beginning.starts_with(&(path + "/")));
     prefix_of(path).is_some_and(|path| is_path_itself || is_below(path))
 }
 
 /// True unless the texts of two expressions say that no path matches both.
-pub(in crate::ingress) fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
+pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     let beginning = |text: &str| match prefix_of(text) {
         // All that it matches begins so, once a path that ends there is taken to end with a slash.
         Some(path) => Some(path + "/"),
-        // With flags the letters of the beginning may differ.
-        None => literal_beginning(text).filter(|_| !text.starts_with("(?")),
+        None => literal_beginning(text),
     };
     let beginnings = one.and_then(beginning).zip(other.and_then(beginning));
     beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
@@ -71,7 +69,7 @@ impl PathRank {
         let (class, length) = match path {
             None => (PathClass::None, 0),
             Some(text) if matches_everything(text) => (PathClass::Everything, text.len()),
-            Some(text) => match literal_beginning(text) {
+            Some(text) => match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
                 Some(literal) => (PathClass::Anchored, literal.len()),
                 None => (PathClass::Other, text.len()),
             },
@@ -95,10 +93,9 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
 }
 
 /// The beginning of every path that an anchored expression matches; `None` if the expression, which may be a foreign rule's
-/// and invalid, is not surely anchored.
+/// and invalid, is not surely anchored, or begins with flags, with which the letters may differ.
 fn literal_beginning(text: &str) -> Option<String> {
-    let rest = text.strip_prefix("(?i)").unwrap_or(text);
-    let body = rest.strip_prefix('^').or_else(|| rest.strip_prefix("\\A"))?;
+    let body = text.strip_prefix('^').or_else(|| text.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
         return None;
     }
@@ -224,7 +221,7 @@ mod tests {
             ("^/api", Some("/api")),
             (r"^/a\.b", Some("/a.b")),
             (r"\A/a", Some("/a")),
-            ("(?i)^/a", Some("/a")),
+            ("(?i)^/a", None),
             ("^/ab*", Some("/a")),
             ("^/ab?c", Some("/a")),
             ("^/ab{2}", Some("/a")),

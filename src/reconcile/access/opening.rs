@@ -1,6 +1,7 @@
 //! Tells what has to be closed before a place opens. The login of a wildcard or of a whole hostname may be the only one of
 //! a place within it whose endpoint asks for a login and has no application yet.
 
+use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::Application;
@@ -48,9 +49,7 @@ impl Closing {
             let is_wider = PathPattern::takes_all_of(self.path(), path);
             self.by == ClosedBy::Mistake || self.hostname.as_str() != hostname || !is_wider
         };
-        HostScope::of(hostname).includes(self.hostname.as_str())
-            && PathPattern::may_share(self.path(), path)
-            && decides()
+        HostScope::of(hostname).includes(self.hostname.as_str()) && may_share(self.path(), path) && decides()
     }
 
     /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
