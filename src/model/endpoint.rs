@@ -4,41 +4,28 @@
 //! nil list, and up to 0.16.1 wrote the keys of Changes in upper case. All of that is read, lists by
 //! [`crate::webhook::body`]. Empty fields are also omitted when writing, so that both sides look alike.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::null_is_default;
 
 /// One record, in ExternalDNS's form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Endpoint {
     /// The record's name.
-    #[serde(
-        rename = "dnsName",
-        deserialize_with = "null_is_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub dns_name: String,
     /// The targets that the name leads to.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
-    #[serde(
-        rename = "recordType",
-        deserialize_with = "null_is_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub record_type: String,
     /// Distinguishes endpoints of the same name and type.
-    #[serde(
-        rename = "setIdentifier",
-        deserialize_with = "null_is_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub set_identifier: String,
     /// In seconds; 0 if none is asked for.
     #[serde(rename = "recordTTL", deserialize_with = "null_is_default", skip_serializing_if = "is_zero")]
@@ -47,11 +34,7 @@ pub struct Endpoint {
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,
     /// Properties that only the provider understands.
-    #[serde(
-        rename = "providerSpecific",
-        deserialize_with = "null_is_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub provider_specific: Vec<Property>,
 }
 
@@ -131,19 +114,19 @@ pub struct Labels(Arc<[Property]>);
 impl Labels {
     /// Sets `key` to `value`, replacing any value it had.
     pub fn set(&mut self, key: &str, value: &str) {
-        let others = self.0.iter().filter(|label| *label.name != *key).cloned();
-        *self = Self::of(others.chain([Property::new(key, value)]).collect());
+        let others =
+            self.0.iter().map(|label| (&*label.name, &*label.value)).filter(|(name, _)| *name != key);
+        *self = others.chain([(key, value)]).collect();
     }
 
     pub fn value(&self, key: &str) -> Option<&str> {
-        let index = self.position(key).ok()?;
-        self.0.get(index).map(|label| &*label.value)
+        self.0.iter().find(|label| *label.name == *key).map(|label| &*label.value)
     }
 
     /// All labels except `key`.
     #[must_use]
     pub fn without(&self, key: &str) -> Self {
-        if self.position(key).is_err() {
+        if self.value(key).is_none() {
             return self.clone();
         }
         Self(self.0.iter().filter(|label| *label.name != *key).cloned().collect())
@@ -152,23 +135,15 @@ impl Labels {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    fn position(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|label| (*label.name).cmp(key))
-    }
-
-    /// Sorts once, because setting labels one by one takes quadratic time. Go never repeats a key; of a repeated key,
-    /// the lesser value is kept.
-    fn of(mut labels: Vec<Property>) -> Self {
-        labels.sort_unstable();
-        labels.dedup_by(|next, kept| next.name == kept.name);
-        Self(labels.into())
-    }
 }
 
+/// No key is repeated.
 impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Self {
-        Self::of(pairs.into_iter().map(|(key, value)| Property::new(key, value)).collect())
+        let labels = pairs.into_iter().map(|(key, value)| Property::new(key, value));
+        let mut labels: Vec<Property> = labels.collect();
+        labels.sort_unstable();
+        Self(labels.into())
     }
 }
 
@@ -180,25 +155,8 @@ impl Serialize for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct LabelsVisitor;
-
-        impl<'de> Visitor<'de> for LabelsVisitor {
-            type Value = Labels;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a map of labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut labels = Vec::new();
-                while let Some((key, value)) = map.next_entry::<Box<str>, Option<Box<str>>>()? {
-                    labels.push(Property::new(key, value.unwrap_or_default()));
-                }
-                Ok(Labels::of(labels))
-            }
-        }
-
-        deserializer.deserialize_map(LabelsVisitor)
+        let labels = BTreeMap::<Box<str>, Option<Box<str>>>::deserialize(deserializer)?.into_iter();
+        Ok(Self(labels.map(|(key, value)| Property::new(key, value.unwrap_or_default())).collect()))
     }
 }
 
@@ -274,7 +232,7 @@ mod tests {
         assert_eq!(labels, Labels::from_iter([("a", ""), ("b", "1"), ("c", "3")]));
         assert_eq!(serde_json::to_string(&labels).expect("plain data"), r#"{"a":"","b":"1","c":"3"}"#);
         let error = serde_json::from_str::<Labels>("[]").expect_err("no map").to_string();
-        assert!(error.contains("expected a map of labels"), "{error}");
+        assert!(error.contains("expected a map"), "{error}");
     }
 
     #[test]
