@@ -5,7 +5,7 @@
 //! lower-case Unicode.
 
 use regex_lite::Regex;
-use serde::Serialize;
+use serde_json::json;
 
 use super::hostname::{self, is_below, is_within};
 
@@ -41,12 +41,8 @@ impl DomainFilter {
         exclude: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         fn names<'a>(entries: impl IntoIterator<Item = &'a str>) -> Vec<Box<str>> {
-            entries
-                .into_iter()
-                .map(hostname::normalize)
-                .filter(|name| !name.is_empty())
-                .map(String::into_boxed_str)
-                .collect()
+            let names = entries.into_iter().map(hostname::normalize).filter(|name| !name.is_empty());
+            names.map(Into::into).collect()
         }
         Self::Lists { include: names(include), exclude: names(exclude) }
     }
@@ -70,10 +66,8 @@ impl DomainFilter {
     /// True if every name below `domain` is served, as far as the filter tells.
     pub fn takes_all_below(&self, domain: &str) -> bool {
         let Self::Lists { include, exclude } = self else { return false };
-        let mut included = include.iter().map(|filter| bare(filter));
-        let is_included = include.is_empty() || included.any(|filter| is_within(domain, filter));
-        let touches = |filter: &str| is_within(filter, domain) || is_within(domain, filter);
-        is_included && !exclude.iter().any(|filter| touches(bare(filter)))
+        let is_included = include.is_empty() || include.iter().any(|filter| is_within(domain, bare(filter)));
+        is_included && !exclude.iter().any(|filter| touches(filter, domain))
     }
 
     /// True if some name in the zone called `zone` could be served. Expressions cannot tell, so they accept every zone.
@@ -82,42 +76,30 @@ impl DomainFilter {
             return true;
         };
         let zone = hostname::normalize(zone);
-        let included = include.is_empty()
-            || include.iter().any(|filter| {
-                let domain = bare(filter);
-                is_within(&zone, domain) || is_within(domain, &zone)
-            });
-        included && !exclude.iter().any(|filter| takes(filter, &zone))
+        let is_included = include.is_empty() || include.iter().any(|filter| touches(filter, &zone));
+        is_included && !exclude.iter().any(|filter| takes(filter, &zone))
     }
 
-    /// The body of `GET /`.
+    /// The body of `GET /`. ExternalDNS reads an empty list and `null` as it reads an absent member.
     pub fn to_json(&self) -> Box<str> {
-        let wire = match self {
-            Self::Lists { include, exclude } => WireFilter { include, exclude, ..WireFilter::default() },
-            Self::Expressions { include, exclude } => WireFilter {
-                regex_include: include.as_ref().map(Regex::as_str),
-                regex_exclude: exclude.as_ref().map(Regex::as_str),
-                ..WireFilter::default()
-            },
+        let text = |expression: &Option<Regex>| expression.as_ref().map(|regex| regex.as_str().to_owned());
+        let body = match self {
+            Self::Lists { include, exclude } => json!({"include": include, "exclude": exclude}),
+            Self::Expressions { include, exclude } => {
+                json!({"regexInclude": text(include), "regexExclude": text(exclude)})
+            }
         };
-        serde_json::to_string(&wire).expect("strings and lists always serialize").into()
+        body.to_string().into()
     }
-}
-
-#[derive(Default, Serialize)]
-struct WireFilter<'a> {
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    include: &'a [Box<str>],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    exclude: &'a [Box<str>],
-    #[serde(rename = "regexInclude", skip_serializing_if = "Option::is_none")]
-    regex_include: Option<&'a str>,
-    #[serde(rename = "regexExclude", skip_serializing_if = "Option::is_none")]
-    regex_exclude: Option<&'a str>,
 }
 
 fn bare(filter: &str) -> &str {
     filter.strip_prefix('.').unwrap_or(filter)
+}
+
+/// True if one of the two is within the other, so that they have names in common.
+fn touches(filter: &str, domain: &str) -> bool {
+    is_within(bare(filter), domain) || is_within(domain, bare(filter))
 }
 
 /// True if an entry of a list takes a name. Both are normalized.
@@ -211,12 +193,12 @@ mod tests {
 
     #[test]
     fn the_body_has_lists_or_expressions_and_never_both() {
-        assert_eq!(&*DomainFilter::default().to_json(), "{}");
+        assert_eq!(&*DomainFilter::default().to_json(), r#"{"exclude":[],"include":[]}"#);
         let lists = DomainFilter::lists(["example.com"], ["a.example.com"]);
-        assert_eq!(&*lists.to_json(), r#"{"include":["example.com"],"exclude":["a.example.com"]}"#);
+        assert_eq!(&*lists.to_json(), r#"{"exclude":["a.example.com"],"include":["example.com"]}"#);
         assert_eq!(
             &*expressions(r"\.com$", "^x").to_json(),
-            r#"{"regexInclude":"\\.com$","regexExclude":"^x"}"#
+            r#"{"regexExclude":"^x","regexInclude":"\\.com$"}"#
         );
     }
 }

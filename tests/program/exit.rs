@@ -298,7 +298,7 @@ fn the_start_says_what_will_be_managed() {
         ("tunnels", &*tunnels),
         ("account", &harness.cloudflare.account()),
         ("owner", "cluster"),
-        ("filter", r#"{"include":["example.com"]}"#),
+        ("filter", r#"{"exclude":[],"include":["example.com"]}"#),
     ] {
         assert_eq!(managing.get(key).map(String::as_str), Some(value), "{managing:?}");
     }
