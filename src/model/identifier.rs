@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! identifier {
     ($(#[$documentation:meta])* $name:ident) => {
         $(#[$documentation])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
         #[serde(transparent)]
         pub struct $name(Box<str>);
 
@@ -25,12 +25,6 @@ macro_rules! identifier {
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(formatter, concat!(stringify!($name), "({})"), self.0)
             }
         }
     };
