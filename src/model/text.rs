@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
-use std::mem::swap;
 
 use crate::secret::{REDACTED, redact};
 
@@ -150,37 +149,30 @@ pub(crate) fn nearest<'k>(
 /// The number of edits that turn `from` into `to`: characters omitted, added, replaced, or swapped with their neighbour
 /// (the optimal string alignment distance). It counts bytes, because names of properties and variables are ASCII.
 fn edit_distance(from: &str, to: &str) -> usize {
-    /// Never taken, as every row has a cell for each column.
+    /// Never taken, as every cell is there before it is asked for.
     const FAR: usize = 0xffff;
 
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    // The rows for one and for two characters less of `from`. A cell holds the distance to that much of `to`.
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    let mut above = row.clone();
-    let mut above_that = row.clone();
-    let mut previous = None;
-    for (index, &character) in from.iter().enumerate() {
-        swap(&mut above_that, &mut above);
-        swap(&mut above, &mut row);
-        row.clear();
-        row.push(index + 1);
-        for (column, &wanted) in to.iter().enumerate() {
-            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(FAR);
-            let mut edits = (at(&above, column) + usize::from(character != wanted))
-                .min(at(&above, column + 1) + 1)
-                .min(at(&row, column) + 1);
-            let before = column.checked_sub(1);
-            if let Some(before) = before
-                && previous == Some(wanted)
-                && to.get(before) == Some(&character)
-            {
-                edits = edits.min(at(&above_that, before) + 1);
-            }
-            row.push(edits);
+    let width = to.len() + 1;
+    // Row by row, the distances of the beginnings of `from` to those of `to`.
+    let mut cells: Vec<usize> = (0..width).collect();
+    let (mut above, mut left) = (None, None);
+    for (row, character) in (1..).zip(from) {
+        cells.push(row);
+        for wanted in to {
+            let back = |cells_back: usize| {
+                cells.len().checked_sub(cells_back).and_then(|place| cells.get(place)).copied().unwrap_or(FAR)
+            };
+            let replaced = back(width + 1) + usize::from(character != wanted);
+            let is_swapped = above == Some(wanted) && left == Some(character);
+            let swapped = if is_swapped { back(2 * (width + 1)) + 1 } else { FAR };
+            let edits = replaced.min(swapped).min(back(width) + 1).min(back(1) + 1);
+            cells.push(edits);
+            left = Some(wanted);
         }
-        previous = Some(character);
+        (above, left) = (Some(character), None);
     }
-    row.last().copied().unwrap_or_default()
+    cells.last().copied().unwrap_or_default()
 }
 
 /// The set of bytes that occur, by their last five bits.
