@@ -15,8 +15,9 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
 use crate::ordered::inserted;
 use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::access::words::is_of_access;
 use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, resource_of};
-use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
+use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::{Note, namespace, records, wildcard};
 
@@ -227,10 +228,6 @@ fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
     let text =
         format!("path {path:?} is not published: {name} has this hostname and path{unheld}; {WAY_OUT}");
     Note::of(loser, text)
-}
-
-fn is_of_access(property: &Property) -> bool {
-    property.name.starts_with(ACCESS_PREFIX)
 }
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {

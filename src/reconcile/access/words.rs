@@ -97,7 +97,7 @@ const KEPT: &str = "is protected although nothing asks for it: say webhook-acces
 const CUT_OFF: &str = "is protected although nothing asks for it, and its Access application is gone, so that all visitors \
      are refused: say webhook-access-policy with the policies, or none to open it";
 
-fn is_of_access(property: &Property) -> bool {
+pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 
