@@ -86,7 +86,7 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 /// So a rule that replaces a wider one stands where that one hid foreign rules, and nothing depends on the order of the
 /// edits.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let Owned { rules, mut list, mut hosts } = Owned::new(rules, own);
+    let Owned { mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
     sort_by(&mut sorted, |(_, one), (_, other)| one.in_order_of_list(other));
     let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
@@ -162,7 +162,6 @@ fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
 /// A document's rules, each marked as ours or not.
 #[derive(Clone, Debug)]
 pub struct Owned<'a> {
-    rules: &'a [Rule],
     list: Vec<Slot<'a>>,
     hosts: Hosts,
 }
@@ -170,7 +169,7 @@ pub struct Owned<'a> {
 impl<'a> Owned<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
         let slot = |rule| Slot { rule: Cow::Borrowed(rule), is_own: own(rule) };
-        Self { rules, list: rules.iter().map(slot).collect(), hosts: Hosts::of(rules) }
+        Self { list: rules.iter().map(slot).collect(), hosts: Hosts::of(rules) }
     }
 
     /// The same, with the rules that `own` names marked as ours as well.
@@ -224,11 +223,10 @@ impl<'a> Owned<'a> {
 
     /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
     /// `None` if there is no such rule.
-    pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&'a Rule> {
+    pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let (present, _) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule))?;
-        let (hiding, _) = near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule))?;
-        self.rules.get(hiding)
+        near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
     }
 
     fn near(&self, hostname: &Hostname) -> Near<'_, 'a> {

@@ -337,7 +337,8 @@ proptest! {
             prop_assert!(rules[0].equals(wanted));
             if *replaces {
                 prop_assert!(!edited.document.owned(&own).is_shadowed(hostname, path), "{}", edited.document.to_raw());
-                let hidden_by = edited.document.owned(&own).hidden_by(hostname, path);
+                let owned = edited.document.owned(&own);
+                let hidden_by = owned.hidden_by(hostname, path);
                 prop_assert!(hidden_by.is_none_or(own), "{:?} hides {}", hidden_by, rules[0].raw());
             }
         }
