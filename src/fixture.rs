@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ingress::{OriginRequest, RuleEdit, Service, WantedRule};
+use crate::ingress::{OriginOption, OriginRequest, RuleEdit, Service, WantedRule};
 use crate::model::{DomainFilter, Hostname, TunnelId};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::snapshot::Snapshot;
@@ -47,6 +47,13 @@ pub(crate) fn settings() -> Settings {
 /// Of an account in which nothing stands.
 pub(crate) fn snapshot() -> Snapshot {
     Snapshot::new(settings().into())
+}
+
+/// The options that these texts say.
+pub(crate) fn options(said: &[(OriginOption, &str)]) -> OriginRequest {
+    let text_of =
+        |property: &str| said.iter().find(|(one, _)| one.property() == property).map(|(_, text)| *text);
+    OriginRequest::read(&text_of, &OriginRequest::default()).expect("they are valid")
 }
 
 /// Publishes a service at all paths of a hostname.

@@ -10,6 +10,7 @@ use regex_lite::Regex;
 use super::proxy;
 use super::reader::Reader;
 use crate::cloudflare::{self, BaseUrl, Credentials, MAKE_TOKEN, Proxy};
+use crate::ingress::origin_option::{BadOption, check_absolute};
 use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service};
 use crate::limits;
 use crate::model::domain_filter::DomainFilter;
@@ -162,20 +163,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
-        let default = |option: OriginOption| {
-            let text = self.text(option.setting())?;
-            if option == OriginOption::CaPool
-                && let Err(problem) = check_absolute(text)
-            {
-                self.wrong(option.setting(), text, problem);
-                return None;
+        let text_of = |property: &str| self.text(OriginOption::of(property)?.setting());
+        OriginRequest::read(&text_of, &OriginRequest::default()).unwrap_or_else(|bad| {
+            for BadOption { property, problem } in bad {
+                let setting = OriginOption::of(property).map_or(property, OriginOption::setting);
+                self.mistake(setting, one_line(&problem, limits::ERROR_TEXT_MAX_CHARS));
             }
-            option.parse(text).unwrap_or_else(|problem| {
-                self.mistake(option.setting(), one_line(&problem, limits::ERROR_TEXT_MAX_CHARS));
-                None
-            })
-        };
-        OriginOption::all().filter_map(default).collect()
+            OriginRequest::default()
+        })
     }
 
     pub(super) fn adopt(&mut self) -> Adopt {
@@ -316,14 +311,4 @@ fn check_domain(text: &str, needs_dot: bool) -> Result<(), &'static str> {
 fn is_namespace(text: &str) -> bool {
     let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text == EVERY_NAMESPACE || !text.is_empty() && text.bytes().all(is_label)
-}
-
-/// A relative path would depend on where cloudflared was started.
-fn check_absolute(path: &str) -> Result<(), &'static str> {
-    let is_path = path.starts_with('/') && !path.chars().any(char::is_control);
-    if is_path {
-        Ok(())
-    } else {
-        Err("allowed are absolute paths such as /etc/ca.pem, without control characters")
-    }
 }

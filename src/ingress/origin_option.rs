@@ -54,7 +54,7 @@ origin_options! {
     HttpHostHeader: HostText, "http-host-header", "HTTP_HOST_HEADER", "httpHostHeader", "";
     ServerName: HostText, "server-name", "SERVER_NAME", "originServerName", "";
     MatchSniToHost: Flag, "match-sni-to-host", "MATCH_SNI_TO_HOST", "matchSNItoHost", "false";
-    CaPool: Text, "ca-pool", "CA_POOL", "caPool", "";
+    CaPool: Path, "ca-pool", "CA_POOL", "caPool", "";
     NoTlsVerify: Flag, "no-tls-verify", "NO_TLS_VERIFY", "noTLSVerify", "false";
     DisableChunkedEncoding: Flag, "disable-chunked-encoding", "DISABLE_CHUNKED_ENCODING", "disableChunkedEncoding", "false";
     Http2Origin: Flag, "http2-origin", "HTTP2_ORIGIN", "http2Origin", "false";
@@ -83,6 +83,8 @@ enum Kind {
     Port,
     Flag,
     Text,
+    /// The absolute path of a file.
+    Path,
     /// A text that goes into a header or a TLS extension.
     HostText,
     ProxyType,
@@ -164,7 +166,7 @@ impl OriginOption {
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {
             (_, Value::Null) => None,
-            (Kind::Text | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
+            (Kind::Text | Kind::Path | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
                 (!text.is_empty()).then(|| text.clone())
             }
             (Kind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
@@ -192,9 +194,20 @@ impl Kind {
             }
             Self::ProxyType if text != "socks" => Err(format!("is {text:?}; allowed is socks")),
             Self::Text | Self::HostText | Self::ProxyType => Ok(Value::from(text)),
+            Self::Path => check_absolute(text)
+                .map(|()| Value::from(text))
+                .map_err(|problem| format!("is {text:?}; {problem}")),
             Self::IpRules => parse_ip_rules(text),
         }
     }
+}
+
+/// A relative path would depend on where cloudflared was started.
+pub fn check_absolute(path: &str) -> Result<(), &'static str> {
+    if path.starts_with('/') && !path.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err("allowed are absolute paths such as /etc/ca.pem, without control characters")
 }
 
 /// Parses whole seconds, in Go's notation (`1m30s`) or as a plain number.
@@ -239,16 +252,12 @@ fn parse_ip_rules(text: &str) -> Result<Value, String> {
 
 /// True if the text is an address with a prefix length, such as `10.0.0.0/8`.
 fn is_address_range(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else {
-        return false;
-    };
-    let maximum = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    length.bytes().all(|byte| byte.is_ascii_digit())
-        && length.parse::<u8>().is_ok_and(|length| length <= maximum)
+    let Some((address, length)) = text.split_once('/') else { return false };
+    match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => whole_number(length, 32).is_ok(),
+        Ok(IpAddr::V6(_)) => whole_number(length, 128).is_ok(),
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]

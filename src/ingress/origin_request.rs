@@ -112,12 +112,6 @@ impl OriginRequest {
     }
 }
 
-impl FromIterator<OriginValue> for OriginRequest {
-    fn from_iter<I: IntoIterator<Item = OriginValue>>(values: I) -> Self {
-        Self { options: values.into_iter().collect(), access: None }
-    }
-}
-
 /// The canonical properties of an `originRequest` of any author.
 pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     let value = |field: &str| {

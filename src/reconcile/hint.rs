@@ -77,16 +77,15 @@ fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
 mod tests {
     use super::*;
     use crate::fixture;
-    use crate::ingress::{OriginRequest, Service};
+    use crate::ingress::Service;
     use crate::model::Hostname;
 
     fn hinted(path: &str, service: &str, option: Option<(OriginOption, &str)>, policy: &Policy) -> String {
-        let value = option.and_then(|(option, text)| option.parse(text).expect("a value"));
         let rule = WantedRule {
             hostname: Hostname::parse("a.example.com").expect("a hostname"),
             path: (!path.is_empty()).then(|| PathPattern::parse(path).expect("an expression")),
             service: Service::parse(service).expect("a service"),
-            origin_request: OriginRequest::from_iter(value),
+            origin_request: fixture::options(option.as_slice()),
         };
         hints(&rule, policy).collect::<Vec<_>>().join("\n")
     }
@@ -159,8 +158,7 @@ mod tests {
         let mut policy = fixture::policy("default");
         assert!(hinted("", "http://web", option, &policy).ends_with("is not https://"));
         assert_eq!(hinted("", "https://web.example.org", option, &policy), "");
-        policy.origin_defaults =
-            OriginOption::Http2Origin.parse("true").expect("a value").into_iter().collect();
+        policy.origin_defaults = fixture::options(option.as_slice());
         assert_eq!(hinted("", "http://web", option, &policy), "");
     }
 }

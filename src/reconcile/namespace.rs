@@ -191,7 +191,7 @@ pub fn digest_of(resource: &str) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::policy;
+    use crate::fixture::{options, policy};
     use crate::ingress::{OriginRequest, WantedRule};
     use crate::model::{Hostname, TunnelId};
 
@@ -252,8 +252,7 @@ mod tests {
             (OriginOption::CaPool, "/etc/ca.pem", true),
             (OriginOption::NoTlsVerify, "true", true),
         ] {
-            let value = option.parse(text).expect("it is valid");
-            let with = publication("http://web.shop.svc", value.into_iter().collect());
+            let with = publication("http://web.shop.svc", options(&[(option, text)]));
             assert_eq!(allows(&with), is_allowed, "{option:?}");
         }
     }

@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::foreign::{ForeignRule, foreign_rules};
 use serde_json::{Value, json};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, options, tunnel_id};
 
 const VECTORS: &str = include_str!("../emulator/vectors/cloudflared-ingress.jsonl");
 
@@ -178,15 +178,18 @@ fn what_is_said_of_foreign_rules_takes_them_over_and_no_request_is_answered_othe
     let values = || {
         OriginOption::all().filter_map(|option| {
             let texts = ["7s", "true", "7", "socks", r#"[{"prefix":"10.0.0.0/8","allow":true}]"#, "/ours"];
-            Some((option, texts.iter().find_map(|text| option.parse(text).ok().flatten())?))
+            Some((
+                option,
+                texts.into_iter().find(|text| option.parse(text).is_ok_and(|read| read.is_some()))?,
+            ))
         })
     };
-    let every_option: OriginRequest = values().map(|(_, value)| value).collect();
+    let every_option = options(&values().collect::<Vec<_>>());
     let cloudflareds = defaults();
     let can_be_unsaid =
         |option: OriginOption| !matches!(&cloudflareds[option.field()], Value::Null | Value::String(_));
-    let numbers_and_words: OriginRequest =
-        values().filter(|(option, _)| can_be_unsaid(*option)).map(|(_, value)| value).collect();
+    let numbers_and_words =
+        options(&values().filter(|(option, _)| can_be_unsaid(*option)).collect::<Vec<_>>());
     let of_tunnel = json!({"noTLSVerify": true, "httpHostHeader": "tunnel.local", "connectTimeout": 7, "proxyType": "socks"});
     let (mut said, mut named, mut changed) = (0, 0, 0);
     for document in &documents {

@@ -10,7 +10,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use proptest::prelude::*;
 
 use test_support::external_dns::{Registry, TXT, TXT_BELOW, TxtNames};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, WHOLE, adjust, tunnel_id};
+use test_support::fake_cloudflare::{
+    FakeCloudflare, HOME, INNER_ZONE, OFFICE, WHOLE, adjust, options, tunnel_id,
+};
 
 pub(crate) const HOSTS: [&str; 5] =
     ["a.example.com", "b.example.com", "x.a.example.com", "*.example.com", "*.a.example.com"];
@@ -146,9 +148,7 @@ fn any_defaults() -> impl Strategy<Value = OriginRequest> {
         (OriginOption::NoTlsVerify, "true"),
         (OriginOption::ProxyType, "socks"),
     ];
-    let defaults =
-        defaults.map(|(option, text)| option.parse(text).expect("it is valid").expect("it says something"));
-    prop::sample::subsequence(defaults.to_vec(), 0..=3).prop_map(|values| values.into_iter().collect())
+    prop::sample::subsequence(defaults.to_vec(), 0..=3).prop_map(|said| options(&said))
 }
 
 fn any_registry() -> impl Strategy<Value = Registry> {

@@ -5,7 +5,7 @@ use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, Service};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, options};
 use test_support::harness::endpoint_of;
 
 use crate::namespaces::{NAME, after_the_switch, guarded, of, rule, run, services};
@@ -110,8 +110,7 @@ fn on_a_shared_service_the_guard_refuses_what_chooses_a_host_behind_it() {
         assert_eq!(asked(&shared(), &own).is_ok(), is_host, "{option:?} of its own service");
     }
     let mut cloudflare = shared();
-    let default = OriginOption::ServerName.parse("gw.example.com").expect("a name");
-    cloudflare.origin_defaults = default.into_iter().collect();
+    cloudflare.origin_defaults = options(&[(OriginOption::ServerName, "gw.example.com")]);
     assert!(asked(&cloudflare, &[gateway]).is_ok(), "the operator's default");
     assert!(asked(&cloudflare, &[gateway, ("origin-server-name", "gw.example.com")]).is_ok(), "the same");
     assert!(asked(&cloudflare, &[gateway, ("origin-server-name", "bank.example.com")]).is_err());

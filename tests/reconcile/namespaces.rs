@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_digest};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, options, tunnel_id};
 use test_support::harness::endpoint_of;
 
 pub(crate) const NAME: &str = "a.example.com";
@@ -46,8 +46,7 @@ pub(crate) fn rule(path: &str, service: &str) -> (String, String) {
 #[test]
 fn a_default_of_the_operator_is_allowed() {
     let mut cloudflare = guarded();
-    let ca_pool = OriginOption::CaPool.parse("/etc/ca.pem").unwrap();
-    cloudflare.origin_defaults = ca_pool.into_iter().collect();
+    cloudflare.origin_defaults = options(&[(OriginOption::CaPool, "/etc/ca.pem")]);
     let plan = run(&mut cloudflare, &[of("ingress/shop/web", "", "https://web.shop.svc:443")]);
     assert_eq!(plan.refusals, []);
     assert_eq!(services(&cloudflare), [rule("", "https://web.shop.svc:443")]);

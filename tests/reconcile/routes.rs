@@ -3,7 +3,7 @@
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use test_support::fake_cloudflare::FakeCloudflare;
+use test_support::fake_cloudflare::{FakeCloudflare, options};
 use test_support::harness::endpoint_of;
 
 const HTTP: &str = "http://gw.infra.svc:80";
@@ -61,8 +61,7 @@ fn a_default_of_the_operator_counts_for_a_route_as_what_its_gateway_or_the_route
     for kind in ["tcproute", "udproute", "tlsroute"] {
         assert!(refused(&cloudflare, kind, "192.0.2.1", &said).is_some(), "{kind}");
     }
-    let sni = OriginOption::MatchSniToHost.parse("true").expect("a value");
-    cloudflare.origin_defaults = sni.into_iter().collect();
+    cloudflare.origin_defaults = options(&[(OriginOption::MatchSniToHost, "true")]);
     assert_eq!(refused(&cloudflare, "tlsroute", "192.0.2.1", &said), None);
     assert_eq!(refused(&cloudflare, "tlsroute", HTTPS, &[]), None);
 }

@@ -3,9 +3,8 @@ mod laws;
 mod size_limits;
 
 use super::*;
-use crate::fixture::policy;
+use crate::fixture::{options, policy};
 use crate::ingress::OriginOption;
-use crate::ingress::origin_option::OriginValue;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Labels, Property};
 use crate::reconcile::ConfiguredTunnel;
@@ -81,10 +80,6 @@ fn expected(target: &str, set_identifier: &str, properties: &[(&str, &str)]) -> 
         set_identifier.to_owned(),
         properties,
     ))
-}
-
-fn value(option: OriginOption, text: &str) -> OriginValue {
-    option.parse(text).expect("it is valid").expect("it says something")
 }
 
 #[test]
@@ -294,9 +289,7 @@ fn true_is_the_default_tunnel_unless_a_tunnel_is_called_so() {
 fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
     let mut settings = settings();
     settings.policy.origin_defaults =
-        [value(OriginOption::ConnectTimeout, "5s"), value(OriginOption::NoTlsVerify, "true")]
-            .into_iter()
-            .collect();
+        options(&[(OriginOption::ConnectTimeout, "5s"), (OriginOption::NoTlsVerify, "true")]);
     let service = ("webhook/tunnel-service", "https://web:443");
     let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");
     let table = [

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
-use external_dns_cloudflare_tunnel_webhook::ingress::OriginRequest;
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::ingress::Service;
+use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, OriginRequest};
 use external_dns_cloudflare_tunnel_webhook::model::access::{
     Application, ApplicationKind, AttachedPolicy, Destination, ReusablePolicy, TeamName,
 };
@@ -633,4 +633,11 @@ impl FakeCloudflare {
         let is_ours = |record: &Record| Stamp::parse(&record.comment).is_some();
         self.records.iter().filter(|record| !is_ours(record)).cloned().collect()
     }
+}
+
+/// The options that these texts say.
+pub fn options(said: &[(OriginOption, &str)]) -> OriginRequest {
+    let text_of =
+        |property: &str| said.iter().find(|(one, _)| one.property() == property).map(|(_, text)| *text);
+    OriginRequest::read(&text_of, &OriginRequest::default()).expect("they are valid")
 }

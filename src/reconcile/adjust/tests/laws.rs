@@ -94,14 +94,14 @@ proptest! {
         publish_all in any::<bool>(),
         origin_defaults in prop::sample::subsequence(
             vec![
-                value(OriginOption::ConnectTimeout, "5s"),
-                value(OriginOption::IpRules, r#"[{"prefix":"10.0.0.0/8","allow":true}]"#),
+                (OriginOption::ConnectTimeout, "5s"),
+                (OriginOption::IpRules, r#"[{"prefix":"10.0.0.0/8","allow":true}]"#),
             ],
             0..=2,
         ),
     ) {
         let mut settings = settings();
-        settings.policy.origin_defaults = origin_defaults.into_iter().collect();
+        settings.policy.origin_defaults = options(&origin_defaults);
         settings.policy.publish_all = publish_all;
         settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
         let once = adjust(&endpoints, &settings, None).endpoints;
