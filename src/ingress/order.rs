@@ -4,7 +4,7 @@
 //!
 //! 1. A rule of ours stands in front of every foreign rule that covers it, because no request would reach it otherwise.
 //! 2. Of two rules of ours that may match one request, the narrower one stands in front: exact hostnames, deeper
-//!    wildcards, shallower ones; then paths by [`PathRank`]; then by bytes. Foreign rules between them change nothing.
+//!    wildcards, shallower ones; then paths by [`shape::rank`]; then by bytes. Foreign rules between them change nothing.
 //! 3. A new rule stands behind every other foreign rule that may match one of its requests, so that this rule keeps it.
 //!
 //! Rules that share no request have no order; a new one is only sorted among those of ours around it. A rule that
@@ -100,7 +100,7 @@ impl<'a> Scope<'a> {
             HostScope::Suffix(suffix) => suffix.split('.').count(),
             HostScope::All => 0,
         };
-        (Reverse(labels), PathRank::of(self.path), self)
+        (Reverse(labels), shape::rank(self.path), self)
     }
 }
 

@@ -45,36 +45,29 @@ pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
 }
 
-/// The rank of an expression among those of one host: a smaller one stands in front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::ingress) struct PathRank {
-    class: PathClass,
-    /// Reversed, so that a longer one is smaller.
-    length: Reverse<usize>,
-}
+/// The rank of an expression among those of one host: a smaller one stands in front. The length is reversed, so that a
+/// longer one is smaller.
+pub(in crate::ingress) type PathRank = (PathClass, Reverse<usize>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PathClass {
+pub(in crate::ingress) enum PathClass {
     Anchored,
     Other,
     Everything,
     None,
 }
 
-impl PathRank {
-    /// Anchored expressions come first, by the length of their literal beginning; then the others, by their length;
-    /// then those that match everything, by their length (even if anchored, because nothing behind them would be
-    /// reached); then no expression.
-    pub(in crate::ingress) fn of(path: Option<&str>) -> Self {
-        let (class, length) = match path {
-            None => (PathClass::None, 0),
-            Some(text) if matches_everything(text) => (PathClass::Everything, text.len()),
-            Some(text) => match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
-                Some(literal) => (PathClass::Anchored, literal.len()),
-                None => (PathClass::Other, text.len()),
-            },
-        };
-        Self { class, length: Reverse(length) }
+/// Anchored expressions come first, by the length of their literal beginning; then the others, by their length; then those
+/// that match everything, by their length (even if anchored, because nothing behind them would be reached); then no
+/// expression.
+pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
+    let Some(text) = path else { return (PathClass::None, Reverse(0)) };
+    if matches_everything(text) {
+        return (PathClass::Everything, Reverse(text.len()));
+    }
+    match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
+        Some(literal) => (PathClass::Anchored, Reverse(literal.len())),
+        None => (PathClass::Other, Reverse(text.len())),
     }
 }
 
@@ -211,7 +204,7 @@ mod tests {
             None,
         ];
         for pair in ranked.windows(2) {
-            assert!(PathRank::of(pair[0]) < PathRank::of(pair[1]), "{pair:?}");
+            assert!(rank(pair[0]) < rank(pair[1]), "{pair:?}");
         }
     }
 
