@@ -344,7 +344,7 @@ impl Check<'_> {
         let team = self.client.access_team(account, self.deadline);
         match (team, self.client.access_applications(AccessScope::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {
-                let found = format!("the team is {team}, with {} applications", all.len());
+                let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
                 self.note(Status::Ok, "Access", found, "");
             }
             // What else is asked for is refused then, whatever the token may do.

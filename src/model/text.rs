@@ -111,19 +111,16 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
 /// The seconds in numbers with the units `h`, `m` and `s`: `24h`, `1h30m`.
 pub(crate) fn seconds_in(text: &str) -> Option<u64> {
     let mut seconds: u64 = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
-        let (number, behind) = rest.split_at_checked(digits)?;
-        let (unit, behind) = behind.split_at_checked(1)?;
+    for part in text.split_inclusive(['h', 'm', 's']) {
+        let (number, unit) = part.split_at_checked(part.len() - 1)?;
+        let number = number.parse::<u64>().ok().filter(|_| !number.starts_with('+'))?;
         let factor = match unit {
             "h" => 3_600,
             "m" => 60,
             "s" => 1,
             _ => return None,
         };
-        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(factor)?)?;
-        rest = behind;
+        seconds = seconds.checked_add(number.checked_mul(factor)?)?;
     }
     (!text.is_empty()).then_some(seconds)
 }
