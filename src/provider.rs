@@ -34,7 +34,6 @@ pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::Adjustments;
 use crate::provider::memory::{MarkedEndpoints, Said};
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
-use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
     FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, may_be_made, remedy,
     shared_account,
@@ -76,14 +75,21 @@ impl Provider {
         drop(values);
         let client = Arc::new(client);
         let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), &settings);
-        let readings = Readings::new(reader, Arc::clone(&clock), Arc::clone(&metrics));
-        let (is_dry_run, state) = (settings.dry_run, writer::State::default());
+        let writer = Writer {
+            client,
+            clock,
+            metrics,
+            reader,
+            is_dry_run: settings.dry_run,
+            last_snapshot: Mutex::default(),
+            state: writer::State::default(),
+        };
         Self {
             settings,
             health,
             resolved: Mutex::default(),
             adjustments: Adjustments::default(),
-            writer: Writer { client, clock, metrics, readings, is_dry_run, state },
+            writer,
             endpoints: Mutex::default(),
             said_notes: Mutex::default(),
             first_loop: Once::new(),
@@ -114,7 +120,7 @@ impl Service for Provider {
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
-        let snapshot = self.writer.readings.read(&resolved, false, deadline);
+        let snapshot = self.writer.read(&resolved, false, deadline);
         let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
         self.writer.begin_loop();
         let shown = records::records(&snapshot, settings);
@@ -135,7 +141,7 @@ impl Service for Provider {
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let last = self.writer.readings.last();
+        let last = lock(&self.writer.last_snapshot).of_any_age();
         let adjusted =
             self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
         lock(&self.endpoints).send(&adjusted.endpoints);

@@ -1,6 +1,7 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +11,11 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
-
 use crate::locks::lock;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId, Zone};
 use crate::ordered::{inserted, sort_by};
-use crate::provider::access::reader::{AccessReader, Source};
+use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::Newest;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::Settings;
@@ -51,12 +51,13 @@ impl fmt::Display for ReadError {
 /// Reads, and remembers what rarely changes: the list of zones, and whether foreign tunnels were deleted.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
-    client: Arc<Client>,
-    clock: Arc<dyn Clock>,
-    settings: ProviderSettings,
+    pub(super) client: Arc<Client>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
-    access: AccessReader,
+    /// What was read and written of Access.
+    pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
     foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
 }
@@ -68,7 +69,7 @@ impl SnapshotReader {
             clock,
             settings: settings.clone(),
             zones: Mutex::new(None),
-            access: AccessReader::default(),
+            access: AccessMemory::default(),
             newest: Mutex::default(),
             foreign_tunnels: Mutex::new(HashMap::new()),
         }
@@ -92,19 +93,9 @@ impl SnapshotReader {
         Ok(zones)
     }
 
-    /// What was read and written of Access.
-    pub(super) fn access(&self) -> &AccessReader {
-        &self.access
-    }
-
     /// What was seen and written of tunnels and records.
     pub(super) fn newest(&self) -> MutexGuard<'_, Newest> {
         lock(&self.newest)
-    }
-
-    /// The number of calls that may be under way at once.
-    pub(super) fn parallel_reads(&self) -> usize {
-        self.settings.parallel_reads
     }
 
     /// Makes the next use read the list of zones again.
@@ -131,7 +122,7 @@ impl SnapshotReader {
             .map(|zone| Task::Records(zone))
             .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
             .collect();
-        let parts = in_parallel(self.settings.parallel_reads, &tasks, |task| {
+        let parts = try_in_parallel(self.settings.parallel_reads, &tasks, |task| {
             let read = || self.part(task, account, settings, deadline);
             // Another server of Cloudflare may know better. Memory does not hold both answers.
             Some(read()?).filter(|part| part.old.is_empty()).map_or_else(read, Ok)
@@ -155,10 +146,8 @@ impl SnapshotReader {
         let policy = &settings.policy;
         let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked(settings);
         if is_access_wished || is_needed() {
-            let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.settings.parallel_reads);
             let zones = if policy.access_guard { served } else { Vec::new() };
-            let source = Source { client, account, owner: &policy.owner, zones, parallel_reads, clock };
-            snapshot.access = self.access.read(&source, deadline);
+            snapshot.access = self.read_access(account, &zones, deadline);
         }
         snapshot.date_unix_seconds = self.client.date_unix_seconds();
         Ok(snapshot)
@@ -287,14 +276,24 @@ impl fmt::Display for Task<'_> {
     }
 }
 
-/// The answers in the order of the tasks, or the first error. After an error no new task is begun.
-pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
+/// The answers in the order of the tasks, of which so many are under way at once.
+pub(super) fn in_parallel<T: Sync, A: Send>(
+    parallel_reads: usize,
+    tasks: &[T],
+    run: impl Fn(&T) -> A + Sync,
+) -> Vec<A> {
+    let Ok(answers) = try_in_parallel(parallel_reads, tasks, |task| Ok::<A, Infallible>(run(task)));
+    answers
+}
+
+/// The same, or the first error. After an error no new task is begun.
+fn try_in_parallel<T: Sync, A: Send, E: Send>(
     parallel_reads: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
     let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
-    side_by_side(parallel_reads.min(tasks.len()), &|index| {
+    on_threads(parallel_reads.min(tasks.len()), &|index| {
         let Some(task) = tasks.get(index) else { return false };
         let answer = run(task);
         let goes_on = answer.is_ok();
@@ -307,7 +306,7 @@ pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
 }
 
 /// Calls `run` with one number after the other, on so many threads, until it says no. It is compiled once for all tasks.
-fn side_by_side(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
+fn on_threads(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
     let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || {
         while !is_over.load(Ordering::Relaxed) {
@@ -350,7 +349,7 @@ mod tests {
     fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
         let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
         let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
-        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |task| {
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |task| {
             let mut count = waiting.lock().unwrap();
             *count += 1;
             arrived.notify_all();
@@ -368,7 +367,7 @@ mod tests {
     fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
         let tasks: Vec<usize> = (0..100).collect();
         let begun = AtomicUsize::new(0);
-        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |_| {
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |_| {
             begun.fetch_add(1, Ordering::SeqCst);
             Err::<(), _>(Error::OutOfTime)
         });

@@ -1,6 +1,5 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
 
-use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
@@ -91,7 +90,9 @@ impl Request<'_> {
         let is_enough = |snapshot: &Arc<Snapshot>| {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
-        let Some(snapshot) = self.writer.readings.recent().filter(is_enough) else {
+        let Some(snapshot) =
+            lock(&self.writer.last_snapshot).recent(self.writer.clock.now()).filter(is_enough)
+        else {
             return Ok(false);
         };
         let plan = self.plan(&snapshot)?;
@@ -177,7 +178,7 @@ impl Request<'_> {
     }
 
     fn read(&self) -> Result<Arc<Snapshot>, Failure> {
-        let read = self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline);
+        let read = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
         read.map_err(|error| failure::unread(&error))
     }
 
@@ -209,21 +210,21 @@ impl Request<'_> {
         tunnels: &[TunnelId],
         ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
     ) -> impl Iterator<Item = (TunnelId, A)> {
-        let Writer { clock, readings, .. } = self.writer;
-        let answers = in_parallel(readings.reader().parallel_reads(), tunnels, |tunnel| {
+        let Writer { clock, reader, .. } = self.writer;
+        let answers = in_parallel(reader.settings.parallel_reads, tunnels, |tunnel| {
             let deadline = look_deadline(&**clock, self.deadline);
-            Ok::<_, Infallible>((tunnel.clone(), ask(tunnel, deadline)))
+            (tunnel.clone(), ask(tunnel, deadline))
         });
-        answers.into_iter().flatten()
+        answers.into_iter()
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
-        let Writer { clock, readings, .. } = self.writer;
+        let Writer { clock, reader, .. } = self.writer;
         let Resolved { account, settings } = self.resolved;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
         let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
-            let was_deleted = readings.reader().was_deleted(account, tunnel, deadline);
+            let was_deleted = reader.was_deleted(account, tunnel, deadline);
             was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             })
@@ -266,15 +267,15 @@ impl Request<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
-        let Writer { clock, readings, .. } = self.writer;
+        let Writer { clock, last_snapshot, .. } = self.writer;
         // From the first write on, earlier readings are outdated.
-        readings.outdate();
+        lock(last_snapshot).outdate();
         let waiting_work = &mut *self.waiting_work;
         let execution =
             Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
         let result = execution.run();
         // So are readings made meanwhile.
-        readings.outdate();
+        lock(last_snapshot).outdate();
         self.waiting_work.tidy(clock.now());
         result
     }

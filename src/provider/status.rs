@@ -215,7 +215,7 @@ impl Provider {
         let what = match self.health.missing() {
             Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
             None if lock(&self.adjustments.sent).is_none() => NO_LOOP,
-            None if self.writer.readings.as_read().is_none() => NOT_READ,
+            None if lock(&self.writer.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
         Some(row("", WAITING, what.to_owned()))
@@ -223,7 +223,7 @@ impl Provider {
 
     /// What stands of a hostname, if it is known.
     fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
-        let (resolved, read) = (self.resolved().ok()?, self.writer.readings.as_read()?);
+        let (resolved, read) = (self.resolved().ok()?, lock(&self.writer.last_snapshot).as_read()?);
         let parsed = Hostname::parse(hostname).ok();
         Some(parsed.map(|parsed| published(&parsed, &read, &resolved.settings)).unwrap_or_default())
     }

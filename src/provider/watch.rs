@@ -108,7 +108,7 @@ impl Provider {
         let known = self.known();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
-        find_tunnels(&self.writer.client, self.writer.readings.reader(), &self.settings, account, deadline)
+        find_tunnels(&self.writer.client, &self.writer.reader, &self.settings, account, deadline)
     }
 
     fn known(&self) -> Option<Arc<Resolved>> {
@@ -121,10 +121,10 @@ impl Provider {
 
     fn take_over(&self, resolved: Resolved) {
         let deadline = Deadline::after(&*self.writer.clock, ANNOUNCE_TIMEOUT);
-        let zones = self.writer.readings.reader().zones(deadline);
+        let zones = self.writer.reader.zones(deadline);
         announce(&resolved, &self.settings, zones.as_deref());
         *lock(&self.resolved) = Some(Arc::new(resolved));
-        self.writer.readings.outdate();
+        lock(&self.writer.last_snapshot).outdate();
     }
 
     /// Logs why the check failed. A failure that may pass does not contradict what was found before.

@@ -19,8 +19,8 @@ use crate::ordered::inserted;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
 use crate::provider::failure;
-use crate::provider::memory::{Said, WaitingWork};
-use crate::provider::readings::Readings;
+use crate::provider::memory::{LastSnapshot, Said, WaitingWork};
+use crate::provider::reader::SnapshotReader;
 use crate::reconcile::Note;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::{Plan, Reason, Refusal};
@@ -31,9 +31,10 @@ pub(super) struct Writer {
     pub(super) client: Arc<Client>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) readings: Readings,
+    pub(super) reader: SnapshotReader,
     /// Writes are only logged.
     pub(super) is_dry_run: bool,
+    pub(super) last_snapshot: Mutex<LastSnapshot>,
     pub(super) state: State,
 }
 

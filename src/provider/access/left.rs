@@ -28,10 +28,10 @@ impl Writer {
         deadline: Deadline,
         time: Duration,
     ) -> Vec<Result<(), Reason>> {
-        self.readings.outdate();
+        lock(&self.last_snapshot).outdate();
         let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(work, time);
         // Readings made meanwhile are outdated, too.
-        self.readings.outdate();
+        lock(&self.last_snapshot).outdate();
         results
     }
 
@@ -63,7 +63,7 @@ impl Writer {
         is_such: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        match self.readings.read(resolved, true, deadline) {
+        match self.read(resolved, true, deadline) {
             Ok(snapshot) => {
                 let mut left = self.left_applications(&snapshot, &resolved.settings);
                 left.retain(is_such);

@@ -1,6 +1,5 @@
 //! Makes, replaces and deletes Access applications, side by side.
 
-use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -41,15 +40,15 @@ impl ApplicationWriter<'_> {
         {
             return vec![Err(reason); work.len()];
         }
-        let Writer { client, clock, readings, .. } = self.writer;
+        let Writer { client, clock, reader, .. } = self.writer;
         let end = Deadline::after(&**clock, time);
         // What the token may not do once, it may not do a hundred times.
         let forbidden = OnceLock::new();
         let (now, later) = work.split_at(fitting(work, client.calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
-        let results = in_parallel(readings.reader().parallel_reads(), now, |work| {
+        let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            let result = match forbidden.get() {
+            match forbidden.get() {
                 Some(reason) => Err(Reason::clone(reason)),
                 None if has_time => self.do_one(work).map_err(|error| {
                     let reason = told(&error);
@@ -59,17 +58,16 @@ impl ApplicationWriter<'_> {
                     reason
                 }),
                 None => Err(waiting()),
-            };
-            Ok::<_, Infallible>(result)
+            }
         });
         let left = || Err(forbidden.get().cloned().unwrap_or_else(waiting));
-        results.into_iter().flatten().chain(later.iter().map(|_| left())).collect()
+        results.into_iter().chain(later.iter().map(|_| left())).collect()
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
-        let Writer { clock, metrics, readings, .. } = self.writer;
+        let Writer { clock, metrics, reader, .. } = self.writer;
         let note = |id, application| {
-            readings.reader().access().note(&work.place, id, application, clock.now());
+            reader.access.note(&work.place, id, application, clock.now());
         };
         match self.write(work) {
             Ok((id, application)) => note(Some(id), application),

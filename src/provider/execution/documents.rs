@@ -114,7 +114,7 @@ impl<'a> Execution<'a> {
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
     /// an old answer. A failure concerns this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
-        let Writer { client, clock, readings, .. } = self.writer;
+        let Writer { client, clock, reader, .. } = self.writer;
         let mut problem = String::new();
         for _ in 0..2 {
             let configuration = match client.configuration(&self.resolved.account, tunnel, self.deadline) {
@@ -128,7 +128,7 @@ impl<'a> Execution<'a> {
                 Ok(document) => document,
                 Err(error) => return Ok(Err(unreadable(tunnel, &error))),
             };
-            let seen = readings.reader().newest().see(tunnel, &configuration, Some(&document), clock.now());
+            let seen = reader.newest().see(tunnel, &configuration, Some(&document), clock.now());
             match seen {
                 Ok(proves_absence) => {
                     if proves_absence {
@@ -150,7 +150,7 @@ impl<'a> Execution<'a> {
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { writer: Writer { client, clock, metrics, readings, .. }, resolved, .. } = self;
+        let Self { writer: Writer { client, clock, metrics, reader, .. }, resolved, .. } = self;
         let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
@@ -164,7 +164,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // A lower one says nothing against what was written.
-        let _ = readings.reader().newest().see(tunnel, &written, None, clock.now());
+        let _ = reader.newest().see(tunnel, &written, None, clock.now());
         Ok(())
     }
 }

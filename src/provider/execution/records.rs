@@ -37,7 +37,7 @@ impl Execution<'_> {
         match self.writer.client.batch(zone, &batch, self.deadline) {
             Ok(written) => {
                 let now = self.writer.clock.now();
-                self.writer.readings.reader().newest().note_batch(&batch.deletes, &written, now);
+                self.writer.reader.newest().note_batch(&batch.deletes, &written, now);
                 self.ledger.note_batch(stage, pieces, &written);
                 self.count_records(zone, pieces);
                 pieces.iter().for_each(|piece| self.report_records(piece));
