@@ -8,7 +8,6 @@ mod description;
 mod execution;
 mod failure;
 mod memory;
-mod moves;
 mod reader;
 mod readings;
 mod request;

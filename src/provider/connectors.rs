@@ -1,5 +1,5 @@
-//! Watches the connectors of the tunnels, now and then and beside all requests. Nothing waits for it and nothing
-//! depends on it; a look that fails shows nothing.
+//! Looks at the connectors of tunnels. The watch does so now and then, beside all requests: nothing waits for it and
+//! nothing depends on it, and a look that fails shows nothing. A request does so before a record is led to a tunnel.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId};
+use crate::model::{AccountId, LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::memory::Said;
 use crate::provider::resolution::Resolved;
@@ -93,5 +93,31 @@ impl ConnectorWatch {
         for line in self.said.news(lines.into_iter(), clock.unix_seconds()) {
             logging::log(Level::Warn, module_path!(), &line);
         }
+    }
+}
+
+/// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
+/// that report no version are not waited for.
+pub(super) fn look_at(
+    client: &Client,
+    account: &AccountId,
+    tunnel: &TunnelId,
+    version: i64,
+    deadline: Deadline,
+) -> Result<(), String> {
+    let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
+        format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
+    })?;
+    if connectors.is_empty() {
+        return Err(format!(
+            "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
+        ));
+    }
+    match Connector::slowest(&connectors) {
+        Some((applied, connector)) if applied < version => Err(format!(
+            "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
+             yet, so what is to move there stays where it is: its log says what keeps it"
+        )),
+        _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
@@ -14,12 +15,12 @@ use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::ordered::inserted;
 use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
+use crate::provider::connectors::look_at;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
 use crate::provider::execution::{Execution, ends_run};
 use crate::provider::failure;
 use crate::provider::memory::WaitingWork;
-use crate::provider::moves::{look_at, look_deadline, with_looks};
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{Writer, asked};
@@ -182,40 +183,47 @@ impl Request<'_> {
         read.map_err(|error| failure::unread(&error))
     }
 
-    /// The plan of a turn. A dry run tells all.
+    /// The plan of a turn. A dry run tells all. A hostname whose next tunnel does not serve yet what was read of it leaves its
+    /// place in the turn to others, which may be led to tunnels that were not looked at.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let settings = &self.resolved.settings;
-        let Writer { client, is_dry_run, .. } = self.writer;
         let turn = Turn {
             behind: self.waiting_work.turn_end.as_ref(),
-            most: if *is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
+            most: if self.writer.is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
         };
-        let plan = |earlier: &Earlier| {
-            plan::plan(self.changes, snapshot, earlier, &turn, settings)
-                .map_err(|error| failure::wrong_owner(&error))
-        };
-        let look = |tunnels: &[TunnelId]| {
-            let looks = self.side_by_side(tunnels, |tunnel, deadline| {
+        let mut earlier = self.earlier(snapshot);
+        let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
+        loop {
+            let plan = plan::plan(self.changes, snapshot, &earlier, &turn, settings)
+                .map_err(|error| failure::wrong_owner(&error))?;
+            let mut targets: Vec<TunnelId> =
+                plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
+            targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
+            let looks = self.ask_each(&targets, |tunnel, deadline| {
                 let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                look_at(client, &self.resolved.account, tunnel, version, deadline)
+                look_at(&self.writer.client, &self.resolved.account, tunnel, version, deadline)
             });
-            inserted(looks.filter_map(|(tunnel, look)| Some((tunnel, look.err()?))))
-        };
-        with_looks(self.earlier(snapshot), plan, look)
+            let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
+            let unready: Vec<(TunnelId, String)> = unready.collect();
+            if unready.is_empty() {
+                return Ok(plan);
+            }
+            earlier.unready.extend(unready);
+        }
     }
 
     /// Asks for each tunnel, each for a short time, so that those that are not answered leave time for all else.
-    fn side_by_side<A: Send>(
+    fn ask_each<A: Send>(
         &self,
         tunnels: &[TunnelId],
         ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
-    ) -> impl Iterator<Item = (TunnelId, A)> {
+    ) -> Vec<(TunnelId, A)> {
         let Writer { clock, reader, .. } = self.writer;
-        let answers = in_parallel(reader.settings.parallel_reads, tunnels, |tunnel| {
-            let deadline = look_deadline(&**clock, self.deadline);
+        in_parallel(reader.settings.parallel_reads, tunnels, |tunnel| {
+            let left = self.deadline.remaining(&**clock).saturating_sub(limits::STEP_MINIMUM);
+            let deadline = Deadline::after(&**clock, limits::MOVE_LOOK_TIMEOUT.min(left));
             (tunnel.clone(), ask(tunnel, deadline))
-        });
-        answers.into_iter()
+        })
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
@@ -223,7 +231,7 @@ impl Request<'_> {
         let Resolved { account, settings } = self.resolved;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot, settings);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
-        let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
+        let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
             let was_deleted = reader.was_deleted(account, tunnel, deadline);
             was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
