@@ -259,7 +259,7 @@ impl Request<'_> {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
                     self.waiting_work.forget(content);
-                    self.waiting_work.written(&Write { place: work.place_key(), content, what }, now);
+                    self.waiting_work.written(&Write { key: work.place_key(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.

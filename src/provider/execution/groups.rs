@@ -1,15 +1,27 @@
 //! Divides the pieces of one step into groups. A group that is refused is sent in halves, until the bad pieces stand
-//! alone. Nothing is sent here.
+//! alone or the search for them has used up its part of the request. Nothing is sent here.
 
 use std::cmp::Ordering;
+use std::mem;
+use std::time::Duration;
 
 use super::work::{Piece, batch_size};
 use crate::ingress::RuleEdit;
+use crate::limits;
 use crate::ordered::sort_by;
 
-/// Pieces that are sent together: those of one hostname, or each for itself once the hostname was refused alone.
+/// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
+/// and five loops in five minutes must not use more than half of `RATE_CALLS`.
+const SEARCH_WRITES_MAX: usize = 48;
+
+/// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
+/// is not the cause.
+const PAGES_MAX: usize = 2;
+
+/// Pieces of one hostname that are sent together: all of them, or each for itself once the hostname was refused alone.
 #[derive(Debug)]
 struct Unit<'a> {
+    hostname: &'a str,
     pieces: Vec<Piece<'a>>,
     /// A piece of it failed alone before, so the unit is sent alone and after all others.
     is_suspect: bool,
@@ -19,7 +31,7 @@ impl<'a> Unit<'a> {
     /// Each piece for itself.
     fn apart(mut self) -> impl Iterator<Item = Self> {
         sort_by(&mut self.pieces, in_turn);
-        self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], is_suspect: self.is_suspect })
+        self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], ..self })
     }
 }
 
@@ -32,6 +44,10 @@ pub(super) struct Groups<'a> {
     sent: Vec<Unit<'a>>,
     /// The number of hostnames to send together next; 0 for single pieces.
     size: usize,
+    /// The time that was left when the search for bad pieces began; `None` before there is one.
+    search_time: Option<Duration>,
+    /// Pages in a row.
+    pages: usize,
 }
 
 impl<'a> Groups<'a> {
@@ -40,23 +56,24 @@ impl<'a> Groups<'a> {
     pub(super) fn new(
         pieces: &[Piece<'a>],
         size: Option<usize>,
+        time_left: Duration,
         has_failed: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
-        let mut units: Vec<Unit<'a>> = Vec::new();
+        let (mut queue, mut suspects): (Vec<Unit<'a>>, Vec<Unit<'a>>) = Default::default();
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
+            let Some(Piece { hostname, .. }) = pieces.first() else { continue };
             let is_suspect = pieces.iter().any(&has_failed);
-            let unit = Unit { pieces: pieces.to_vec(), is_suspect };
-            if size == Some(0) || is_suspect { units.extend(unit.apart()) } else { units.push(unit) }
+            let unit = Unit { hostname, pieces: pieces.to_vec(), is_suspect };
+            match size {
+                _ if is_suspect => suspects.extend(unit.apart()),
+                Some(0) => queue.extend(unit.apart()),
+                _ => queue.push(unit),
+            }
         }
-        let (suspects, mut queue): (Vec<Unit<'a>>, Vec<Unit<'a>>) =
-            units.into_iter().partition(|unit| unit.is_suspect);
+        let is_search = size.is_some() || !suspects.is_empty();
         queue.extend(suspects);
-        Self { queue, sent: Vec::new(), size: size.unwrap_or(usize::MAX) }
-    }
-
-    /// True if a piece failed alone before.
-    pub(super) fn has_suspects(&self) -> bool {
-        self.queue.last().is_some_and(|unit| unit.is_suspect)
+        let search_time = is_search.then_some(time_left);
+        Self { queue, sent: Vec::new(), size: size.unwrap_or(usize::MAX), search_time, pages: 0 }
     }
 
     /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
@@ -64,14 +81,24 @@ impl<'a> Groups<'a> {
         Some(self.size).filter(|size| *size < usize::MAX)
     }
 
-    /// Takes off what is not to be written any more.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(&Piece<'a>) -> bool) {
-        for units in [&mut self.queue, &mut self.sent] {
-            units.retain_mut(|unit| {
-                unit.pieces.retain(&is_kept);
-                !unit.pieces.is_empty()
-            });
-        }
+    /// True if what is sent looks for bad pieces.
+    pub(super) fn is_search(&self) -> bool {
+        self.search_time.is_some()
+    }
+
+    /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
+    /// later steps need time.
+    pub(super) fn is_used_up(&self, writes: usize, calls_left: u32, time_left: Duration) -> bool {
+        self.search_time.is_some_and(|time| {
+            writes >= SEARCH_WRITES_MAX
+                || calls_left < limits::SHARED_CALLS_LEFT_MIN
+                || time_left < limits::STEP_MINIMUM.max(time / 2)
+        })
+    }
+
+    /// True if something answers in place of the target, whatever is sent.
+    pub(super) fn is_intercepted(&self) -> bool {
+        self.pages >= PAGES_MAX
     }
 
     /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
@@ -90,15 +117,29 @@ impl<'a> Groups<'a> {
     /// The group that was sent is done.
     pub(super) fn passed(&mut self) {
         self.size = self.size.saturating_mul(2).max(1);
+        self.pages = 0;
     }
 
-    /// The group that was sent is refused. Returns the bad piece if it stood alone; otherwise the group is divided.
-    pub(super) fn refused(&mut self) -> Option<Piece<'a>> {
-        let mut group = std::mem::take(&mut self.sent);
+    /// The group that was sent is refused, by Cloudflare or by a page. Returns the bad piece if it stood alone, with which its
+    /// hostname is left out; otherwise the group is divided. Nothing more is sent of hostnames that are left out.
+    pub(super) fn refused(
+        &mut self,
+        is_page: bool,
+        time_left: Duration,
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Option<Piece<'a>> {
+        self.search_time.get_or_insert(time_left);
+        self.pages = if is_page { self.pages } else { 0 };
+        let mut group = mem::take(&mut self.sent);
+        for units in [&mut self.queue, &mut group] {
+            units.retain(|unit| !is_left_out(unit.hostname));
+        }
         match &*group {
             [] => {}
             [unit] => {
                 if let [piece] = *unit.pieces {
+                    self.pages += usize::from(is_page);
+                    self.queue.retain(|unit| unit.hostname != piece.hostname);
                     return Some(piece);
                 }
                 group = group.into_iter().flat_map(Unit::apart).collect();
@@ -111,8 +152,8 @@ impl<'a> Groups<'a> {
     }
 
     /// Gives up, and returns what is not decided.
-    pub(super) fn give_up(&mut self) -> Vec<Piece<'a>> {
-        pieces_of(&std::mem::take(&mut self.queue))
+    pub(super) fn give_up(self) -> Vec<Piece<'a>> {
+        pieces_of(&self.queue)
     }
 }
 
@@ -144,6 +185,8 @@ mod tests {
     use crate::model::{Hostname, RecordId};
     use crate::provider::execution::work::Work;
     use crate::reconcile::plan::{RecordOperation, Subject};
+
+    const TIME: Duration = Duration::from_secs(9);
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
@@ -181,10 +224,44 @@ mod tests {
         let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
             .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Groups::new(&pieces, None, |_| false).next(limit);
+            let sent = Groups::new(&pieces, None, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Groups::new(&[], None, |_| false).next(9), []);
+        assert_eq!(Groups::new(&[], None, TIME, |_| false).next(9), []);
+    }
+
+    #[test]
+    fn groups_are_sent_while_there_are_calls_for_everybody_and_half_of_the_time() {
+        let seconds = Duration::from_secs_f64;
+        for (label, writes, calls_left, time, time_left, expected) in [
+            ("just enough of everything", 47, 400, 9.0, 4.5, false),
+            ("one write too many", 48, 400, 9.0, 4.5, true),
+            ("others need the calls", 47, 399, 9.0, 4.5, true),
+            ("half of the time is gone", 47, 400, 9.1, 4.5, true),
+            ("a write has time", 47, 400, 2.0, 1.5, false),
+            ("a write has no time", 47, 400, 2.0, 1.499, true),
+        ] {
+            let search = Groups::new(&[], Some(1), seconds(time), |_| false);
+            assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
+            let no_search = Groups::new(&[], None, seconds(time), |_| false);
+            assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
+        }
+    }
+
+    #[test]
+    fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
+        let operations = [[delete()], [delete()], [delete()], [delete()]];
+        let pieces: Vec<Piece<'_>> = NAMES
+            .iter()
+            .zip(&operations)
+            .map(|(hostname, one)| Piece { hostname, work: Work::Operations(one) })
+            .collect();
+        let mut groups = Groups::new(&pieces, Some(0), TIME, |_| false);
+        for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
+            groups.next(9);
+            assert!(groups.refused(page, TIME, |_| false).is_some());
+            assert_eq!(groups.is_intercepted(), is_intercepted);
+        }
     }
 
     proptest! {
@@ -202,16 +279,16 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname);
-            let mut groups = Groups::new(&pieces, size, |piece| piece.hostname == "b");
+            let mut groups = Groups::new(&pieces, size, TIME, |piece| piece.hostname == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
-                groups.retain(|piece| !refused.contains(piece.hostname));
                 let sent = groups.next(2);
                 if sent.is_empty() {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    refused.extend(groups.refused().map(|piece| piece.hostname));
+                    let bad = groups.refused(false, TIME, |_| false);
+                    refused.extend(bad.map(|piece| piece.hostname));
                 } else {
                     groups.passed();
                     passed.extend(sent.iter().map(|piece| piece.hostname));
