@@ -7,6 +7,7 @@ mod connectors;
 mod description;
 mod execution;
 mod failure;
+mod last_loop;
 mod memory;
 mod reader;
 mod readings;
@@ -17,21 +18,16 @@ mod status;
 mod watch;
 mod writer;
 
-use std::sync::{Arc, Mutex, Once};
-
-use log::Level;
+use std::sync::{Arc, Mutex};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
-use crate::logging;
-use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
-pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::{MarkedEndpoints, Said};
+pub use crate::provider::adjustments::adjust;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 pub(crate) use crate::provider::resolution::{
     FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, may_be_made, remedy,
@@ -41,7 +37,7 @@ pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
-use crate::reconcile::{Note, Settings, plan, records};
+use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Arrived, Body};
 use crate::webhook::{Failure, Service};
 
@@ -52,11 +48,7 @@ pub struct Provider {
     health: Arc<Health>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    adjustments: Adjustments,
     writer: Writer,
-    endpoints: Mutex<MarkedEndpoints>,
-    said_notes: Mutex<Said<LogLine>>,
-    first_loop: Once,
 }
 
 impl Provider {
@@ -81,18 +73,11 @@ impl Provider {
             reader,
             is_dry_run: settings.dry_run,
             last_snapshot: Mutex::default(),
-            state: writer::State::default(),
+            last_loop: Mutex::default(),
+            waiting_work: Mutex::default(),
+            left_applications: Mutex::default(),
         };
-        Self {
-            settings,
-            health,
-            resolved: Mutex::default(),
-            adjustments: Adjustments::default(),
-            writer,
-            endpoints: Mutex::default(),
-            said_notes: Mutex::default(),
-            first_loop: Once::new(),
-        }
+        Self { settings, health, resolved: Mutex::default(), writer }
     }
 
     /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
@@ -121,38 +106,27 @@ impl Service for Provider {
         let settings = &resolved.settings;
         let snapshot = self.writer.read(&resolved, false, deadline);
         let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
-        self.writer.begin_loop();
         let shown = records::records(&snapshot, settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
-        let notes = shown.notes.iter().map(Note::line);
-        let news = lock(&self.said_notes).news(notes, self.writer.clock.unix_seconds());
-        for line in news {
-            logging::log(Level::Warn, module_path!(), &line);
-        }
-        lock(&self.endpoints).show(&shown.endpoints, self.writer.clock.unix_seconds());
-        self.say_first_loop();
+        self.writer.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let last = lock(&self.writer.last_snapshot).of_any_age();
-        let adjusted =
-            self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
-        lock(&self.endpoints).send(&adjusted.endpoints);
+        let Writer { clock, metrics, last_snapshot, last_loop, .. } = &self.writer;
+        let last = lock(last_snapshot).of_any_age();
+        let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), &**clock, deadline)?;
+        lock(last_loop).adjust(&adjusted, sent, clock.unix_seconds());
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last, settings);
         }
-        self.writer.metrics.update().set(
-            Family::UnaskedProtections,
-            &[],
-            adjusted.unasked_protections as i64,
-        );
+        metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
     }
 
@@ -161,7 +135,7 @@ impl Service for Provider {
         let outcome = planned_changes(changes, &resolved.settings)
             .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            lock(&self.writer.state.last_request).failure =
+            lock(&self.writer.last_loop).request.failure =
                 Some(format!("the last request failed: {failure}"));
         }
         outcome

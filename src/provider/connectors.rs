@@ -12,7 +12,7 @@ use crate::limits;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId};
 use crate::observe::metrics::{Family, Metrics};
-use crate::provider::memory::Said;
+use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
 use crate::reconcile::ConfiguredTunnel;
 
@@ -21,14 +21,14 @@ pub(super) struct ConnectorWatch {
     next_at: Instant,
     /// The versions that were written before the last look, where a connector had not applied them yet.
     awaited: BTreeMap<TunnelId, i64>,
-    said: Said<LogLine>,
+    logged: Logged<LogLine>,
 }
 
 impl ConnectorWatch {
     /// The state before the first look. `now` is the program's start.
     pub(super) fn new(now: Instant) -> Self {
         let next_at = now + limits::CONNECTORS_PERIOD;
-        Self { next_at, awaited: BTreeMap::new(), said: Said::default() }
+        Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }
     }
 
     /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if no visitor reaches a
@@ -90,9 +90,7 @@ impl ConnectorWatch {
             self.awaited
                 .extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
         }
-        for line in self.said.news(lines.into_iter(), clock.unix_seconds()) {
-            logging::log(Level::Warn, module_path!(), &line);
-        }
+        self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
 }
 

@@ -1,7 +1,6 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use log::warn;
@@ -53,17 +52,15 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        self.state.was_asked.store(true, Ordering::Relaxed);
-        let asked = asked(changes);
-        lock(&self.state.last_request).asked.retain(|hostname| !asked.contains(hostname));
-        let waiting_work = lock(&self.state.waiting_work);
+        lock(&self.last_loop).request.begin(&asked(changes));
+        let waiting_work = lock(&self.waiting_work);
         let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
         self.client.set_writing(true);
         let outcome = request.carry_out();
         self.client.set_writing(false);
         if outcome.is_err() {
             // A rule that this request was to write may need them.
-            lock(&self.state.left_applications).clear();
+            lock(&self.left_applications).clear();
         }
         outcome
     }

@@ -38,7 +38,7 @@ impl Writer {
     /// Looks for applications of ours that can go, once in each loop.
     pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
-        let mut known = lock(&self.state.left_applications);
+        let mut known = lock(&self.left_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
@@ -46,12 +46,12 @@ impl Writer {
     /// and is still wanted was asked for between the two. Nothing else is written meanwhile, and ExternalDNS may wait for
     /// it, so it takes two seconds at most.
     pub(in crate::provider) fn delete_left_applications(&self, resolved: &Resolved) {
-        if !lock(&self.state.left_applications).values().any(|again| *again) {
+        if !lock(&self.left_applications).values().any(|again| *again) {
             return;
         }
-        let _turn = lock(&self.state.waiting_work);
-        let known = lock(&self.state.left_applications).clone();
-        lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
+        let _turn = lock(&self.waiting_work);
+        let known = lock(&self.left_applications).clone();
+        lock(&self.left_applications).values_mut().for_each(|again| *again = false);
         let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
         self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
     }
@@ -76,7 +76,7 @@ impl Writer {
                 for (work, result) in left.into_iter().zip(results) {
                     let Err(reason) = result else { continue };
                     // It is seen a second time in the next loop.
-                    lock(&self.state.left_applications).insert(work.place, false);
+                    lock(&self.left_applications).insert(work.place, false);
                     logging::debug(module_path!(), || {
                         LogLine::default()
                             .text(format!("an Access application that is left stays for now: {reason}"))
@@ -97,8 +97,10 @@ impl Writer {
             return Vec::new();
         }
         let mut left = answering::removable(snapshot, settings);
-        let refusals = lock(&self.state.refusals);
-        left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));
+        let last = lock(&self.last_loop);
+        left.retain(|left| {
+            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())
+        });
         left
     }
 }
