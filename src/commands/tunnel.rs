@@ -14,9 +14,7 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{
-    FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account,
-};
+use crate::provider::{ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account};
 use crate::regular_file;
 
 /// The time for a tunnel to show up that is known, or suspected, to have been made a moment ago.
@@ -133,10 +131,9 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 /// # Errors
 /// The reason why it can neither be used nor made.
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
-    match find_tunnel(present, wanted) {
-        Ok(tunnel) => suitable(tunnel.clone()).map(Some),
-        Err(problem @ FindTunnelError::Ambiguous { .. }) => Err(problem.to_string()),
-        Err(FindTunnelError::Missing { .. }) => may_be_made(present, wanted).map(|()| None),
+    match find_tunnel(present, wanted)? {
+        Some(tunnel) => suitable(tunnel.clone()).map(Some),
+        None => may_be_made(present, wanted).map(|()| None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,9 +18,9 @@ use crate::ordered::{inserted, sort_by};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::Newest;
 use crate::provider::settings::ProviderSettings;
-use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
+use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
@@ -28,23 +28,18 @@ const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 /// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
-/// The reason why a snapshot could not be read.
+/// The reason why a snapshot could not be read. A configuration that does not have the form that cloudflared knows is an
+/// answer that cannot be read.
 #[derive(Debug)]
-pub(crate) enum ReadError {
-    /// Cloudflare does not show something; the text names it.
-    Cloudflare(String, Error),
-    /// A tunnel's configuration does not have the form that cloudflared knows.
-    Document(TunnelId, &'static str),
+pub(crate) struct ReadError {
+    /// What Cloudflare does not show.
+    pub(super) what: String,
+    pub(super) error: Error,
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cloudflare(what, error) => write!(formatter, "reading {what} failed: {error}"),
-            Self::Document(tunnel, error) => {
-                write!(formatter, "the configuration of tunnel {tunnel} cannot be read: {error}")
-            }
-        }
+        write!(formatter, "reading {} failed: {}", self.what, self.error)
     }
 }
 
@@ -112,24 +107,22 @@ impl SnapshotReader {
         is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self
-            .zones(deadline)
-            .map_err(|error| ReadError::Cloudflare("the list of zones".to_owned(), error))?;
+        let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
             zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.takes(zone));
-        let tasks: Vec<Task<'_>> = served
-            .iter()
-            .map(|zone| Task::Records(zone))
-            .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
-            .collect();
-        let parts = try_in_parallel(self.settings.parallel_reads, &tasks, |task| {
-            let read = || self.part(task, account, settings, deadline);
+        let zones = served.iter().map(|zone| Part::Zone(zone));
+        let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
+        let parts = try_in_parallel(self.settings.parallel_reads, &parts, |part| {
+            let read = || match part {
+                Part::Zone(zone) => self.zone(zone, deadline),
+                Part::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
+            };
             // Another server of Cloudflare may know better. Memory does not hold both answers.
             Some(read()?).filter(|part| part.old.is_empty()).map_or_else(read, Ok)
         });
-        let parts = parts.inspect_err(|error| {
+        let parts = parts.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
-            if matches!(error, ReadError::Cloudflare(_, Error::NotFound(_) | Error::Credentials(_))) {
+            if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                 self.doubt_zones();
             }
         })?;
@@ -153,49 +146,45 @@ impl SnapshotReader {
         Ok(snapshot)
     }
 
-    /// Reads one zone or tunnel.
-    fn part(
+    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Snapshot, ReadError> {
+        let what = format!("the records of zone {}", zone.name);
+        let records = self.client.records(&zone.id, deadline).map_err(failed(what.clone()))?;
+        let old = self.newest().look_at(&records, self.clock.now()).err();
+        Ok(Snapshot {
+            zones: vec![ZoneSnapshot::new(zone.clone(), records)],
+            old: old_answer(zone.id.as_str(), &what, old),
+            ..Snapshot::default()
+        })
+    }
+
+    fn tunnel(
         &self,
-        task: &Task<'_>,
+        ConfiguredTunnel { id, is_local, .. }: &ConfiguredTunnel,
         account: &AccountId,
-        settings: &Settings,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let failed = |error| ReadError::Cloudflare(task.to_string(), error);
-        let mut part = Snapshot::default();
-        let (id, old) = match task {
-            Task::Records(zone) => {
-                let records = self.client.records(&zone.id, deadline).map_err(failed)?;
-                let old = self.newest().look_at(&records, self.clock.now()).err();
-                part.zones.push(ZoneSnapshot::new((*zone).clone(), records));
-                (zone.id.as_str(), old)
+        let what = format!("the configuration of tunnel {id}");
+        let failed = failed(what.clone());
+        let unmade = id.is_unmade().then(|| Ok(Configuration::default()));
+        let read = || self.client.configuration(account, id, deadline);
+        let configuration = match unmade.unwrap_or_else(read) {
+            Err(error @ Error::NotFound(_)) => {
+                let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
+                let is_gone = found.is_none_or(|found| found.deleted);
+                return if is_gone { Ok(Snapshot::default()) } else { Err(failed(error)) };
             }
-            Task::Configuration(id) => {
-                let unmade = id.is_unmade().then(|| Ok(Configuration::default()));
-                let read = || self.client.configuration(account, id, deadline);
-                let configuration = match unmade.unwrap_or_else(read) {
-                    Err(error @ Error::NotFound(_)) => {
-                        let found = self.client.tunnel(account, id, deadline).map_err(failed)?;
-                        let is_gone = found.is_none_or(|found| found.deleted);
-                        return if is_gone { Ok(part) } else { Err(failed(error)) };
-                    }
-                    read => read.map_err(failed)?,
-                };
-                let document = Document::parse(configuration.config.as_deref())
-                    .map_err(|error| ReadError::Document((*id).clone(), error))?;
-                let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
-                let mut tunnels = settings.tunnels().iter();
-                let is_local_tunnel = tunnels.any(|tunnel| tunnel.id == **id && tunnel.is_local);
-                let writable = self.settings.allow_local_config || !configuration.is_local(is_local_tunnel);
-                let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
-                part.tunnels.insert((*id).clone(), tunnel);
-                (id.as_str(), old)
-            }
+            read => read.map_err(&failed)?,
         };
-        if let Some(problem) = old {
-            part.old.insert(id.into(), format!("{task} cannot be read: {problem}").into());
-        }
-        Ok(part)
+        let document = Document::parse(configuration.config.as_deref())
+            .map_err(|problem| failed(Error::Unreadable { status: 200, reason: problem.into() }))?;
+        let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
+        let writable = self.settings.allow_local_config || !configuration.is_local(*is_local);
+        let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
+        Ok(Snapshot {
+            tunnels: [(id.clone(), tunnel)].into(),
+            old: old_answer(id.as_str(), &what, old),
+            ..Snapshot::default()
+        })
     }
 
     /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
@@ -219,9 +208,7 @@ impl SnapshotReader {
         let mut live = BTreeSet::new();
         for tunnel in candidates {
             let was_deleted = self.was_deleted(account, &tunnel, deadline);
-            let was_deleted =
-                was_deleted.map_err(|error| ReadError::Cloudflare(format!("tunnel {tunnel}"), error))?;
-            if was_deleted == Some(false) {
+            if was_deleted.map_err(failed(format!("tunnel {tunnel}")))? == Some(false) {
                 live.insert(tunnel);
             }
         }
@@ -261,19 +248,19 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
 
-enum Task<'a> {
-    Records(&'a Zone),
-    Configuration(&'a TunnelId),
+/// What is read by one call.
+enum Part<'a> {
+    Zone(&'a Zone),
+    Tunnel(&'a ConfiguredTunnel),
 }
 
-/// What the task reads.
-impl fmt::Display for Task<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Records(zone) => write!(formatter, "the records of zone {}", zone.name),
-            Self::Configuration(tunnel) => write!(formatter, "the configuration of tunnel {tunnel}"),
-        }
-    }
+fn failed(what: String) -> impl Fn(Error) -> ReadError {
+    move |error| ReadError { what: what.clone(), error }
+}
+
+/// What shows that the answer about a zone or a tunnel is old, by its id.
+fn old_answer(id: &str, what: &str, problem: Option<String>) -> BTreeMap<Box<str>, Box<str>> {
+    inserted(problem.map(|problem| (id.into(), format!("{what} cannot be read: {problem}").into())))
 }
 
 /// The answers in the order of the tasks, of which so many are under way at once.
@@ -334,15 +321,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fixture::tunnel;
     use crate::limits;
-
-    #[test]
-    fn what_could_not_be_read_is_named() {
-        let tunnel = tunnel();
-        let said = Task::Configuration(&tunnel).to_string();
-        assert_eq!(said, format!("the configuration of tunnel {tunnel}"));
-    }
 
     /// A server that answers a call only when enough calls are waiting.
     #[test]
