@@ -18,30 +18,16 @@ const SEARCH_WRITES_MAX: usize = 48;
 /// is not the cause.
 const PAGES_MAX: usize = 2;
 
-/// Pieces of one hostname that are sent together: all of them, or each for itself once the hostname was refused alone.
-#[derive(Debug)]
-struct Unit<'a> {
-    hostname: &'a str,
-    pieces: Vec<Piece<'a>>,
-    /// A piece of it failed alone before, so the unit is sent alone and after all others.
-    is_suspect: bool,
-}
-
-impl<'a> Unit<'a> {
-    /// Each piece for itself.
-    fn apart(mut self) -> impl Iterator<Item = Self> {
-        sort_by(&mut self.pieces, in_turn);
-        self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], ..self })
-    }
-}
-
 /// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
 /// a success.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
-    queue: Vec<Unit<'a>>,
+    /// The pieces of each hostname, or each piece for itself once the hostname was refused alone.
+    queue: Vec<Vec<Piece<'a>>>,
+    /// Those of hostnames of which a piece failed alone before. Each is sent alone, after all others.
+    suspects: Vec<Piece<'a>>,
     /// The group that is sent now.
-    sent: Vec<Unit<'a>>,
+    sent: Vec<Vec<Piece<'a>>>,
     /// The number of hostnames to send together next; 0 for single pieces.
     size: usize,
     /// The time that was left when the search for bad pieces began; `None` before there is one.
@@ -59,21 +45,16 @@ impl<'a> Groups<'a> {
         time_left: Duration,
         has_failed: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
-        let (mut queue, mut suspects): (Vec<Unit<'a>>, Vec<Unit<'a>>) = Default::default();
+        let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
-            let Some(Piece { hostname, .. }) = pieces.first() else { continue };
-            let is_suspect = pieces.iter().any(&has_failed);
-            let unit = Unit { hostname, pieces: pieces.to_vec(), is_suspect };
             match size {
-                _ if is_suspect => suspects.extend(unit.apart()),
-                Some(0) => queue.extend(unit.apart()),
-                _ => queue.push(unit),
+                _ if pieces.iter().any(&has_failed) => suspects.extend(in_turn(pieces)),
+                Some(0) => queue.extend(in_turn(pieces).into_iter().map(|piece| vec![piece])),
+                _ => queue.push(pieces.to_vec()),
             }
         }
-        let is_search = size.is_some() || !suspects.is_empty();
-        queue.extend(suspects);
-        let search_time = is_search.then_some(time_left);
-        Self { queue, sent: Vec::new(), size: size.unwrap_or(usize::MAX), search_time, pages: 0 }
+        let search_time = (size.is_some() || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), size: size.unwrap_or(usize::MAX), search_time, pages: 0 }
     }
 
     /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
@@ -103,15 +84,17 @@ impl<'a> Groups<'a> {
 
     /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
-        let alike = self.queue.iter().take_while(|unit| !unit.is_suspect).count().max(1);
         let mut operations = 0;
-        let fitting = self.queue.iter().take(alike.min(self.size.max(1))).take_while(|unit| {
-            operations += batch_size(&unit.pieces);
+        let fitting = self.queue.iter().take(self.size.max(1)).take_while(|pieces| {
+            operations += batch_size(pieces);
             operations <= operations_max
         });
         let length = fitting.count().max(1).min(self.queue.len());
         self.sent = self.queue.drain(..length).collect();
-        pieces_of(&self.sent)
+        if self.sent.is_empty() && !self.suspects.is_empty() {
+            self.sent.push(vec![self.suspects.remove(0)]);
+        }
+        self.sent.concat()
     }
 
     /// The group that was sent is done.
@@ -131,18 +114,17 @@ impl<'a> Groups<'a> {
         self.search_time.get_or_insert(time_left);
         self.pages = if is_page { self.pages } else { 0 };
         let mut group = mem::take(&mut self.sent);
-        for units in [&mut self.queue, &mut group] {
-            units.retain(|unit| !is_left_out(unit.hostname));
-        }
+        group.retain(|pieces| !is_of(pieces, &is_left_out));
+        self.leave_out(&is_left_out);
         match &*group {
             [] => {}
-            [unit] => {
-                if let [piece] = *unit.pieces {
+            [pieces] => {
+                if let [piece] = **pieces {
                     self.pages += usize::from(is_page);
-                    self.queue.retain(|unit| unit.hostname != piece.hostname);
+                    self.leave_out(&|hostname| hostname == piece.hostname);
                     return Some(piece);
                 }
-                group = group.into_iter().flat_map(Unit::apart).collect();
+                group = in_turn(pieces).into_iter().map(|piece| vec![piece]).collect();
                 self.size = 0;
             }
             _ => self.size = group.len() / 2,
@@ -151,26 +133,36 @@ impl<'a> Groups<'a> {
         None
     }
 
+    fn leave_out(&mut self, is_left_out: &dyn Fn(&str) -> bool) {
+        self.queue.retain(|pieces| !is_of(pieces, is_left_out));
+        self.suspects.retain(|piece| !is_left_out(piece.hostname));
+    }
+
     /// Gives up, and returns what is not decided.
     pub(super) fn give_up(self) -> Vec<Piece<'a>> {
-        pieces_of(&self.queue)
+        [self.queue.concat(), self.suspects].concat()
     }
 }
 
-fn pieces_of<'a>(units: &[Unit<'a>]) -> Vec<Piece<'a>> {
-    units.iter().flat_map(|unit| &unit.pieces).copied().collect()
+/// True if pieces are of such a hostname. They are of one.
+fn is_of(pieces: &[Piece<'_>], is_such: &dyn Fn(&str) -> bool) -> bool {
+    pieces.iter().any(|piece| is_such(piece.hostname))
 }
 
-/// The order of one hostname's pieces. A wider rule would get the requests of a narrower one that is refused after it or
-/// goes before it, and deletions wait for additions.
-fn in_turn(one: &Piece<'_>, other: &Piece<'_>) -> Ordering {
-    let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
-        return Ordering::Equal;
-    };
-    let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
-    let narrower_first = one.in_order_of_list(other);
-    let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
-    goes(one).cmp(&goes(other)).then(in_turn)
+/// The pieces of one hostname in the order in which they are sent one by one. A wider rule would get the requests of a
+/// narrower one that is refused after it or goes before it, and deletions wait for additions.
+fn in_turn<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
+    let mut pieces = pieces.to_vec();
+    sort_by(&mut pieces, |one, other| {
+        let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
+            return Ordering::Equal;
+        };
+        let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
+        let narrower_first = one.in_order_of_list(other);
+        let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
+        goes(one).cmp(&goes(other)).then(in_turn)
+    });
+    pieces
 }
 
 #[cfg(test)]
@@ -211,10 +203,9 @@ mod tests {
             edit => edit,
         };
         let edits = [remove(Some("^/x")), put(name, "http://a:80"), remove(None), with_path("^/y")];
-        let mut pieces: Vec<Piece<'_>> =
+        let pieces: Vec<Piece<'_>> =
             edits.iter().map(|edit| Piece { hostname: name, work: Work::Edit(&tunnel, edit) }).collect();
-        pieces.sort_by(in_turn);
-        let sent: Vec<&RuleEdit> = pieces.iter().filter_map(Piece::edit).collect();
+        let sent: Vec<&RuleEdit> = in_turn(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [&edits[3], &edits[1], &edits[2], &edits[0]]);
     }
 
