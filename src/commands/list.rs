@@ -41,7 +41,7 @@ pub(super) fn read(
     let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
     let Resolved { account, settings } = check_token(client, settings, deadline)
         .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
-        .map_err(|problem| problem.to_string())?;
+        .map_err(|problem| problem.why)?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // Without it everything would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {

@@ -90,12 +90,12 @@ pub(super) fn tunnel(
     Ok(Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
 }
 
-fn explained(problem: Unresolved) -> String {
-    format!("{problem}; {}", problem.remedy())
+fn explained(Unresolved { why, remedy, .. }: Unresolved) -> String {
+    format!("{why}; {remedy}")
 }
 
 fn failed(error: Error) -> String {
-    explained(Unresolved::Cloudflare(error))
+    explained(error.into())
 }
 
 /// Refuses a path that holds anything but nothing or an earlier token, such as the API token's own file.

@@ -2,7 +2,6 @@
 //! configured tunnel.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
@@ -33,38 +32,24 @@ pub(crate) struct Resolved {
 
 /// The reason why they are not known.
 #[derive(Debug)]
-pub(crate) enum Unresolved {
-    Cloudflare(Error),
-    Configuration(String),
-}
-
-impl Unresolved {
-    /// True if it does not contradict what was found before.
-    pub(super) fn may_pass(&self) -> bool {
-        match self {
-            Self::Cloudflare(error) => error.is_retryable(),
-            Self::Configuration(_) => false,
-        }
-    }
-
+pub(crate) struct Unresolved {
+    pub(crate) why: String,
     /// The operator's remedy.
-    pub(crate) fn remedy(&self) -> &'static str {
-        match self {
-            Self::Cloudflare(error) => remedy(error),
-            Self::Configuration(_) => {
-                "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing"
-            }
-        }
+    pub(crate) remedy: &'static str,
+    /// It does not contradict what was found before.
+    pub(super) may_pass: bool,
+}
+
+impl From<Error> for Unresolved {
+    fn from(error: Error) -> Self {
+        Self { why: error.to_string(), remedy: remedy(&error), may_pass: error.is_retryable() }
     }
 }
 
-impl fmt::Display for Unresolved {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cloudflare(error) => error.fmt(formatter),
-            Self::Configuration(text) => formatter.write_str(text),
-        }
-    }
+/// The settings do not fit what Cloudflare has.
+fn unfitting(why: String) -> Unresolved {
+    let remedy = "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing";
+    Unresolved { why, remedy, may_pass: false }
 }
 
 /// Asks Cloudflare if the token is valid.
@@ -73,7 +58,8 @@ pub(crate) fn check_token(
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<(), Unresolved> {
-    client.verify_token(settings.account.as_ref(), deadline).map(drop).map_err(Unresolved::Cloudflare)
+    client.verify_token(settings.account.as_ref(), deadline)?;
+    Ok(())
 }
 
 /// Finds the account, unless it is already known, and its tunnels.
@@ -88,19 +74,17 @@ pub(crate) fn find_tunnels(
         Some(account) => account.clone(),
         None => account_of_zones(reader, settings, deadline)?,
     };
-    let present = client.tunnels(&account, deadline).map_err(Unresolved::Cloudflare)?;
+    let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
     for wanted in &settings.tunnels {
-        let configured = configured(&present, wanted, settings.dry_run).map_err(|problem| {
-            Unresolved::Configuration(format!("CF_TUNNEL_ID: {problem} in account {account}"))
-        })?;
+        let configured = configured(&present, wanted, settings.dry_run)
+            .map_err(|problem| unfitting(format!("CF_TUNNEL_ID: {problem} in account {account}")))?;
         if !found.contains(&configured) {
             found.push(configured);
         }
     }
     let mut found = found.into_iter();
-    let default =
-        found.next().ok_or_else(|| Unresolved::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
+    let default = found.next().ok_or_else(|| unfitting("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.policy.clone(), default, found.collect());
     Ok(Resolved { account, settings })
 }
@@ -123,11 +107,11 @@ fn account_of_zones(
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<AccountId, Unresolved> {
-    let zones = reader.zones(deadline).map_err(Unresolved::Cloudflare)?;
+    let zones = reader.zones(deadline)?;
     shared_account(&zones, settings).map_err(|problem| {
         // The token may be corrected while this waits.
         reader.doubt_zones();
-        Unresolved::Configuration(problem.to_owned())
+        unfitting(problem.to_owned())
     })
 }
 
@@ -312,15 +296,15 @@ mod tests {
     #[test]
     fn a_start_without_tunnels_is_told_with_what_to_do() {
         for (unresolved, remedy) in [
-            (Unresolved::Configuration("x".to_owned()), "correct the setting"),
-            (Unresolved::Cloudflare(Error::OutOfTime), "cloudflarestatus.com"),
-            (Unresolved::Cloudflare(Error::Limited { retry_after: Default::default() }), "wait; the limit"),
+            (unfitting("x".to_owned()), "correct the setting"),
+            (Error::OutOfTime.into(), "cloudflarestatus.com"),
+            (Error::Limited { retry_after: Default::default() }.into(), "wait; the limit"),
             (
-                Unresolved::Cloudflare(Error::Unreadable { status: 200, reason: "x".into() }),
+                Error::Unreadable { status: 200, reason: "x".into() }.into(),
                 "see that the address in CF_API_BASE_URL can be reached",
             ),
         ] {
-            assert!(unresolved.remedy().contains(remedy), "{unresolved}: {}", unresolved.remedy());
+            assert!(unresolved.remedy.contains(remedy), "{unresolved:?}");
         }
     }
 }
