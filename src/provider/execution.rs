@@ -22,7 +22,6 @@ use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
-use crate::observe::metrics::Family;
 use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
 use crate::provider::resolution::Resolved;
@@ -136,7 +135,9 @@ impl<'a> Execution<'a> {
         failing.retain(|tunnel| self.waiting_work.is_failing(tunnel.as_str()));
         for tunnel in failing {
             let mut edited = hosts.to_vec();
-            edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
+            edited.retain(|host| {
+                host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_dropped(&host.hostname)
+            });
             let paused = self.waiting_work.paused_edits(tunnel.as_str(), self.writer.clock.now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
@@ -189,14 +190,12 @@ impl<'a> Execution<'a> {
     /// Before digests without a rule come off, leaves out hostnames with a rule that was not read.
     fn leave_out_missed(&mut self, hosts: &[&'a HostPlan]) {
         let mut hosts = hosts.to_vec();
-        hosts.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty() && !self.is_dropped(host));
+        hosts.retain(|host| {
+            !host.dead.is_empty() && !host.unstamp.is_empty() && !self.ledger.is_dropped(&host.hostname)
+        });
         for (host, reason) in self.missed(&hosts) {
             self.ledger.leave_out(&host.hostname, reason);
         }
-    }
-
-    fn is_dropped(&self, host: &HostPlan) -> bool {
-        self.ledger.is_dropped(&host.hostname)
     }
 
     /// A write failed, whatever it was to write.
@@ -222,10 +221,11 @@ impl<'a> Execution<'a> {
     }
 
     /// The reason why nothing was written, once it is logged.
-    fn failed(&self, target: Target<'_>, hostnames: usize, error: &Error) -> Reason {
+    fn failed(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-        let text = format!("a write to {} {outcome}: {error}", self.name_of(target));
-        let line = self.line_of(target).word("hostnames", &hostnames).text(&*text);
+        let (kind, name) = self.name_of(target);
+        let text = format!("a write to {kind} {name} {outcome}: {error}");
+        let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&*text);
         let level = if self.waiting_work.is_failing(target.id()) { Level::Debug } else { Level::Warn };
         logging::log(level, module_path!(), &line);
         Reason::Failed(text)
@@ -298,11 +298,11 @@ impl<'a> Execution<'a> {
             },
         }?;
         if let Verdict::Refused(answer) = &sent {
-            let line = self
-                .line_of(target)
-                .word("hostnames", &pieces.len())
-                .text(format!("a write to {} was refused: {answer}", self.name_of(target)));
-            logging::log(Level::Debug, module_path!(), &line);
+            let (kind, name) = self.name_of(target);
+            logging::debug(module_path!(), || {
+                let text = format!("a write to {kind} {name} was refused: {answer}");
+                LogLine::default().word(kind, &name).word("hostnames", &pieces.len()).text(text)
+            });
         }
         Ok(sent)
     }
@@ -358,32 +358,12 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A line that names the target.
-    fn line_of(&self, target: Target<'_>) -> LogLine {
+    /// The word for the target, and its name.
+    fn name_of(&self, target: Target<'a>) -> (&'static str, &'a str) {
         match target {
-            Target::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
-            Target::Zone(id) => {
-                let name = self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name);
-                LogLine::default().word("zone", &name)
-            }
+            Target::Tunnel(tunnel) => ("tunnel", tunnel.as_str()),
+            Target::Zone(id) => ("zone", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name)),
         }
-    }
-
-    fn name_of(&self, target: Target<'_>) -> String {
-        match target {
-            Target::Tunnel(tunnel) => format!("tunnel {tunnel}"),
-            Target::Zone(id) => {
-                format!("zone {}", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
-            }
-        }
-    }
-
-    /// Logs and counts a change.
-    fn report(&self, kind: &str, line: &LogLine) {
-        logging::log(Level::Info, module_path!(), line);
-        let mut values = self.writer.metrics.update();
-        values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.writer.clock.unix_seconds());
     }
 
     fn time_left(&self) -> Duration {

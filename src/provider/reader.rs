@@ -1,6 +1,6 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ pub(crate) struct SnapshotReader {
     /// What was read and written of Access.
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
+    foreign_tunnels: Mutex<BTreeMap<TunnelId, (Option<bool>, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -63,10 +63,10 @@ impl SnapshotReader {
             client,
             clock,
             settings: settings.clone(),
-            zones: Mutex::new(None),
+            zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            foreign_tunnels: Mutex::new(HashMap::new()),
+            foreign_tunnels: Mutex::default(),
         }
     }
 

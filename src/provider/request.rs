@@ -14,6 +14,7 @@ use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::ordered::inserted;
 use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
+use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::look_at;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
@@ -110,7 +111,8 @@ impl Request<'_> {
 
     /// Reads, plans and writes once. Returns true if that has to be done again.
     fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
-        let snapshot = self.read()?;
+        let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
+        let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
             self.waiting_work.unfinished.clear();
@@ -173,11 +175,6 @@ impl Request<'_> {
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
         };
         places.filter(is_removed).cloned().collect()
-    }
-
-    fn read(&self) -> Result<Arc<Snapshot>, Failure> {
-        let read = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
-        read.map_err(|error| failure::unread(&error))
     }
 
     /// The plan of a turn. A dry run tells all. A hostname whose next tunnel does not serve yet what was read of it leaves its
@@ -248,7 +245,8 @@ impl Request<'_> {
         }
         let remaining = self.deadline.remaining(&*self.writer.clock);
         let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
-        let results = self.writer.carry_out(&plan.work, self.resolved, self.deadline, time);
+        let &mut Self { writer, resolved, deadline, .. } = self;
+        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work, time);
         let now = self.writer.clock.now();
         for (work, result) in plan.work.iter().zip(results) {
             let content = work.content_key();

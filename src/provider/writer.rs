@@ -111,6 +111,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Logs and counts a change that was made.
+    pub(super) fn log_change(&self, kind: &str, line: &LogLine) {
+        logging::log(Level::Info, module_path!(), line);
+        let mut values = self.metrics.update();
+        values.add(Family::Changes, &[kind], 1);
+        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+    }
+
     fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
         let mut values = self.metrics.update();
         values.reset(Family::Refusals);

@@ -13,28 +13,12 @@ use crate::provider::writer::Writer;
 use crate::reconcile::Settings;
 use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
-use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time for looking at, and deleting, what is left of Access applications.
 pub(in crate::provider) const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Writer {
-    /// Does work on applications, for `time` at most.
-    pub(in crate::provider) fn carry_out(
-        &self,
-        work: &[ApplicationWork],
-        resolved: &Resolved,
-        deadline: Deadline,
-        time: Duration,
-    ) -> Vec<Result<(), Reason>> {
-        lock(&self.last_snapshot).outdate();
-        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(work, time);
-        // Readings made meanwhile are outdated, too.
-        lock(&self.last_snapshot).outdate();
-        results
-    }
-
     /// Looks for applications of ours that can go, once in each loop.
     pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot, settings: &Settings) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot, settings) };
@@ -72,7 +56,7 @@ impl Writer {
                     .map(|left| ApplicationWork::delete(left.place.clone(), left.application))
                     .collect();
                 let time = deadline.remaining(&*self.clock);
-                let results = self.carry_out(&left, resolved, deadline, time);
+                let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left, time);
                 for (work, result) in left.into_iter().zip(results) {
                     let Err(reason) = result else { continue };
                     // It is seen a second time in the next loop.

@@ -3,15 +3,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use log::Level;
 use serde_json::{Map, Value};
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
-use crate::logging;
+use crate::locks::lock;
 use crate::model::access::Application;
-use crate::observe::metrics::Family;
 use crate::provider::description::describe_application;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
@@ -40,12 +38,13 @@ impl ApplicationWriter<'_> {
         {
             return vec![Err(reason); work.len()];
         }
-        let Writer { client, clock, reader, .. } = self.writer;
+        let Writer { client, clock, reader, last_snapshot, .. } = self.writer;
         let end = Deadline::after(&**clock, time);
         // What the token may not do once, it may not do a hundred times.
         let forbidden = OnceLock::new();
         let (now, later) = work.split_at(fitting(work, client.calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
+        lock(last_snapshot).outdate();
         let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
             match forbidden.get() {
@@ -60,29 +59,29 @@ impl ApplicationWriter<'_> {
                 None => Err(waiting()),
             }
         });
+        // Readings made meanwhile are outdated, too.
+        lock(last_snapshot).outdate();
         let left = || Err(forbidden.get().cloned().unwrap_or_else(waiting));
         results.into_iter().chain(later.iter().map(|_| left())).collect()
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
-        let Writer { clock, metrics, reader, .. } = self.writer;
         let note = |id, application| {
-            reader.access.note(&work.place, id, application, clock.now());
+            self.writer.reader.access.note(&work.place, id, application, self.writer.clock.now());
         };
         match self.write(work) {
-            Ok((id, application)) => note(Some(id), application),
+            Ok((id, application)) => {
+                note(Some(id), application);
+                self.writer.log_change(work.operation.label(), &describe_application(work));
+                Ok(())
+            }
             Err(error) => {
                 if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
                     note(None, None);
                 }
-                return Err(error);
+                Err(error)
             }
         }
-        logging::log(Level::Info, module_path!(), &describe_application(work));
-        let mut values = metrics.update();
-        values.add(Family::Changes, &[work.operation.label()], 1);
-        values.set(Family::LastWrite, &[], clock.unix_seconds());
-        Ok(())
     }
 
     /// Returns the id and the application as it stands then.

@@ -28,7 +28,7 @@ impl<'a> Execution<'a> {
             Err(reason) => return Ok(Verdict::Barred(reason)),
         };
         let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
-        let own = self.ledger.own();
+        let own = &self.ledger.own;
         let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some(piece) = pieces.get(*index) {
@@ -52,14 +52,14 @@ impl<'a> Execution<'a> {
                 self.ledger.note_edited(tunnel, &done);
                 for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
                     if let Some(edit) = piece.edit() {
-                        self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                        self.writer.log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
                 Ok(Verdict::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
-                    self.ledger.note_uncertain(&done);
+                    self.ledger.uncertain.extend(done.iter().map(|piece| piece.hostname));
                 }
                 Ok(match self.verdict(error.clone())? {
                     Verdict::Barred(_) => Verdict::Barred(self.failed(step.1, pieces.len(), &error)),
@@ -73,7 +73,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// The reason why it cannot.
-    pub(super) fn rewrite(&mut self, tunnel: &TunnelId, hostnames: usize) -> Result<(), Reason> {
+    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
             |execution: &Self, error: &Error| execution.failed(Target::Tunnel(tunnel), hostnames, error);
         let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;

@@ -44,13 +44,13 @@ pub(super) struct Ledger<'a> {
     plan: &'a Plan,
     pub(super) done: Done,
     /// The rules that are ours by the stamps that were read and written so far.
-    own: OwnRules,
+    pub(super) own: OwnRules,
     /// The contents of the pieces that are written.
     written: BTreeSet<u64>,
     /// The hostnames with a new stamp, and its records.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
     /// Hostnames of which nothing tells whether their rules were written.
-    uncertain: BTreeSet<&'a str>,
+    pub(super) uncertain: BTreeSet<&'a str>,
 }
 
 impl<'a> Ledger<'a> {
@@ -63,10 +63,6 @@ impl<'a> Ledger<'a> {
             stamped: BTreeMap::new(),
             uncertain: BTreeSet::new(),
         }
-    }
-
-    pub(super) fn own(&self) -> &OwnRules {
-        &self.own
     }
 
     pub(super) fn is_dropped(&self, hostname: &str) -> bool {
@@ -114,11 +110,6 @@ impl<'a> Ledger<'a> {
             }
             self.written.insert(piece.content());
         }
-    }
-
-    /// Nothing tells whether the rules were written.
-    pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'a>]) {
-        self.uncertain.extend(pieces.iter().map(|piece| piece.hostname));
     }
 
     /// The operations on records are done, and with their stamps the rules that are taken over are ours.
