@@ -165,9 +165,7 @@ impl SnapshotReader {
     ) -> Result<Snapshot, ReadError> {
         let what = format!("the configuration of tunnel {id}");
         let failed = failed(what.clone());
-        let unmade = id.is_unmade().then(|| Ok(Configuration::default()));
-        let read = || self.client.configuration(account, id, deadline);
-        let configuration = match unmade.unwrap_or_else(read) {
+        let (document, configuration, seen) = match self.configuration(account, id, deadline) {
             Err(error @ Error::NotFound(_)) => {
                 let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
                 let is_gone = found.is_none_or(|found| found.deleted);
@@ -175,16 +173,31 @@ impl SnapshotReader {
             }
             read => read.map_err(&failed)?,
         };
-        let document = Document::parse(configuration.config.as_deref())
-            .map_err(|problem| failed(Error::Unreadable { status: 200, reason: problem.into() }))?;
-        let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
         let writable = self.settings.allow_local_config || !configuration.is_local(*is_local);
         let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
         Ok(Snapshot {
             tunnels: [(id.clone(), tunnel)].into(),
-            old: old_answer(id.as_str(), &what, old),
+            old: old_answer(id.as_str(), &what, seen.err()),
             ..Snapshot::default()
         })
+    }
+
+    /// Reads a tunnel's configuration. The third is what shows that the answer is old, or whether it proves that the tunnel
+    /// has no other rule.
+    pub(super) fn configuration(
+        &self,
+        account: &AccountId,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<(Document, Configuration, Result<bool, String>), Error> {
+        let configuration = match tunnel.is_unmade() {
+            true => Configuration::default(),
+            false => self.client.configuration(account, tunnel, deadline)?,
+        };
+        let document = Document::parse(configuration.config.as_deref())
+            .map_err(|problem| Error::Unreadable { status: 200, reason: problem.into() })?;
+        let seen = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
+        Ok((document, configuration, seen))
     }
 
     /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
@@ -279,30 +292,19 @@ fn try_in_parallel<T: Sync, A: Send, E: Send>(
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
-    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
-    on_threads(parallel_reads.min(tasks.len()), &|index| {
-        let Some(task) = tasks.get(index) else { return false };
-        let answer = run(task);
-        let goes_on = answer.is_ok();
-        lock(&answers).push((index, answer));
-        goes_on
-    });
-    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-/// Calls `run` with one number after the other, on so many threads, until it says no. It is compiled once for all tasks.
-fn on_threads(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
     let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
     let work = || {
         while !is_over.load(Ordering::Relaxed) {
-            let goes_on = run(next.fetch_add(1, Ordering::Relaxed));
-            is_over.fetch_or(!goes_on, Ordering::Relaxed);
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(index) else { return };
+            let answer = run(task);
+            is_over.fetch_or(answer.is_err(), Ordering::Relaxed);
+            lock(&answers).push((index, answer));
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads {
+        for _ in 1..parallel_reads.min(tasks.len()) {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
@@ -313,6 +315,9 @@ fn on_threads(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
         }
         work();
     });
+    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use log::warn;
 use super::work::{Piece, Step, Target};
 use super::{Execution, Verdict};
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -95,7 +95,7 @@ impl<'a> Execution<'a> {
     pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
-            let mut reason = missed_in(tunnel);
+            let mut reason = has_new_rule(tunnel);
             if !self.missed.contains_key(tunnel) {
                 match self.read_document(tunnel) {
                     Ok(Ok(_)) if self.missed.contains_key(tunnel) => {}
@@ -114,29 +114,21 @@ impl<'a> Execution<'a> {
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
     /// an old answer. A failure concerns this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
-        let Writer { client, clock, reader, .. } = self.writer;
         let mut problem = String::new();
         for _ in 0..2 {
-            let configuration = match client.configuration(&self.resolved.account, tunnel, self.deadline) {
-                Ok(configuration) => configuration,
+            let read = self.writer.reader.configuration(&self.resolved.account, tunnel, self.deadline);
+            match read {
+                Ok((document, Configuration { version, .. }, Ok(proves_absence))) => {
+                    if proves_absence {
+                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                    }
+                    return Ok(Ok((document, version)));
+                }
+                Ok((.., Err(old))) => problem = old,
                 Err(error) => {
                     let reason = unreadable(tunnel, &error);
                     return self.verdict(error).map(|_| Err(reason));
                 }
-            };
-            let document = match Document::parse(configuration.config.as_deref()) {
-                Ok(document) => document,
-                Err(error) => return Ok(Err(unreadable(tunnel, &error))),
-            };
-            let seen = reader.newest().see(tunnel, &configuration, Some(&document), clock.now());
-            match seen {
-                Ok(proves_absence) => {
-                    if proves_absence {
-                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-                    }
-                    return Ok(Ok((document, configuration.version)));
-                }
-                Err(old) => problem = old,
             }
         }
         Ok(Err(unreadable(tunnel, &problem)))
@@ -180,7 +172,7 @@ fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
     ))
 }
 
-fn missed_in(tunnel: &TunnelId) -> Reason {
+fn has_new_rule(tunnel: &TunnelId) -> Reason {
     Reason::Undecided(format!(
         "tunnel {tunnel} has a rule of it that was not there when the change was planned: its record and comment stay, \
          and the next loop plans anew"
