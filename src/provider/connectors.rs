@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use log::Level;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::Deadline;
 use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId};
-use crate::observe::metrics::{Family, Metrics};
+use crate::observe::metrics::Family;
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
+use crate::provider::writer::Writer;
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -34,13 +35,8 @@ impl ConnectorWatch {
     /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if no visitor reaches a
     /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
     /// holds nothing that a request needs.
-    pub(super) fn look(
-        &mut self,
-        client: &Client,
-        Resolved { account, settings }: &Resolved,
-        metrics: &Metrics,
-        clock: &dyn Clock,
-    ) {
+    pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
+        let Writer { client, clock, metrics, .. } = writer;
         if clock.now() < self.next_at {
             return;
         }
@@ -57,7 +53,7 @@ impl ConnectorWatch {
         for ConfiguredTunnel { id, name, is_local: _ } in made {
             // Read before the look, because no connector can have applied what is written meanwhile.
             let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
-            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
+            let deadline = Deadline::after(&**clock, limits::CONNECTORS_TIMEOUT);
             let connectors = client.connectors(account, id, deadline);
             let mut values = metrics.update();
             values.clear(Family::Connectors, &[name]);

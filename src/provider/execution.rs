@@ -34,7 +34,7 @@ const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
 /// One run over a plan: it sends. What to send next is decided by `Groups`, and what became of it is kept in `Ledger`.
-pub(super) struct Execution<'a> {
+struct Execution<'a> {
     writer: &'a Writer,
     waiting_work: &'a mut WaitingWork,
     resolved: &'a Resolved,
@@ -68,65 +68,62 @@ enum Verdict {
     Barred(Reason),
 }
 
+/// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all others, because
+/// a target that does not answer can use up a request's time.
+pub(super) fn run<'a>(
+    writer: &'a Writer,
+    waiting_work: &'a mut WaitingWork,
+    resolved: &'a Resolved,
+    plan: &'a Plan,
+    snapshot: &'a Snapshot,
+    deadline: Deadline,
+) -> (Done, Result<(), Error>) {
+    let is_failing =
+        |host: &&HostPlan| steps(host).any(|((_, target), _)| waiting_work.is_failing(target.id()));
+    let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
+    let mut execution = Execution {
+        writer,
+        waiting_work,
+        resolved,
+        deadline,
+        plan,
+        snapshot,
+        ledger: Ledger::new(plan),
+        missed: BTreeMap::new(),
+        tried: BTreeSet::new(),
+        unwritable: Vec::new(),
+        targets: BTreeMap::new(),
+        search_writes: 0,
+        full_zones: BTreeMap::new(),
+        record_counts: inserted(
+            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())),
+        ),
+    };
+    let mut outcome = Ok(());
+    for hosts in [others, failing] {
+        execution.leave_out_unwritable(&hosts);
+        let ran = execution.run_stages(&hosts);
+        if ran.as_ref().is_err_and(ends_run) {
+            outcome = ran;
+            break;
+        }
+        outcome = outcome.and(ran);
+    }
+    execution.correct_stamps();
+    let Execution { waiting_work, mut ledger, targets, search_writes, .. } = execution;
+    if let Err(error) = &outcome {
+        let is_as_usual = ledger.done.dropped.is_empty() && search_writes == 0;
+        ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
+        ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
+    }
+    waiting_work.unfinished = ledger.unfinished(&waiting_work.unfinished);
+    for (target, _) in targets.iter().filter(|(_, is_decided)| **is_decided) {
+        waiting_work.forget_target(target.id());
+    }
+    (ledger.done, outcome)
+}
+
 impl<'a> Execution<'a> {
-    pub(super) fn new(
-        writer: &'a Writer,
-        waiting_work: &'a mut WaitingWork,
-        resolved: &'a Resolved,
-        plan: &'a Plan,
-        snapshot: &'a Snapshot,
-        deadline: Deadline,
-    ) -> Self {
-        let record_counts =
-            inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
-        Self {
-            writer,
-            waiting_work,
-            resolved,
-            deadline,
-            plan,
-            snapshot,
-            ledger: Ledger::new(plan),
-            missed: BTreeMap::new(),
-            tried: BTreeSet::new(),
-            unwritable: Vec::new(),
-            targets: BTreeMap::new(),
-            search_writes: 0,
-            full_zones: BTreeMap::new(),
-            record_counts,
-        }
-    }
-
-    /// Carries out every stage. Hostnames with work at a target whose last write failed come after all others, because a
-    /// target that does not answer can use up a request's time.
-    pub(super) fn run(mut self) -> (Done, Result<(), Error>) {
-        let is_failing =
-            |host: &&HostPlan| steps(host).any(|((_, target), _)| self.waiting_work.is_failing(target.id()));
-        let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
-            self.plan.hosts.iter().partition(is_failing);
-        let mut outcome = Ok(());
-        for hosts in [others, failing] {
-            self.leave_out_unwritable(&hosts);
-            let ran = self.run_stages(&hosts);
-            if ran.as_ref().is_err_and(ends_run) {
-                outcome = ran;
-                break;
-            }
-            outcome = outcome.and(ran);
-        }
-        self.correct_stamps();
-        if let Err(error) = &outcome {
-            let is_as_usual = self.ledger.done.dropped.is_empty() && self.search_writes == 0;
-            self.ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
-            self.ledger.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
-        }
-        self.waiting_work.unfinished = self.ledger.unfinished(&self.waiting_work.unfinished);
-        for (target, _) in self.targets.iter().filter(|(_, is_decided)| **is_decided) {
-            self.waiting_work.forget_target(target.id());
-        }
-        (self.ledger.done, outcome)
-    }
-
     /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. A new hostname has
     /// its record before its rule, and would take its name from a wildcard's record for nothing.
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
@@ -333,7 +330,7 @@ impl<'a> Execution<'a> {
         if let Some(reason) = no_verdict(answer) {
             // The next request begins with the others, because something in between may let them through.
             for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
-                self.waiting_work.leave_unanswered(piece.content(), now);
+                self.waiting_work.leave_unanswered(piece.content(), reason.clone(), now);
             }
             return self.ledger.leave_out_all(pieces, &reason);
         }

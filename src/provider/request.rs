@@ -18,7 +18,7 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::look_at;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
-use crate::provider::execution::{Execution, ends_run};
+use crate::provider::execution::{self, ends_run};
 use crate::provider::failure;
 use crate::provider::memory::WaitingWork;
 use crate::provider::reader::in_parallel;
@@ -273,10 +273,8 @@ impl Request<'_> {
         let Writer { clock, last_snapshot, .. } = self.writer;
         // From the first write on, earlier readings are outdated.
         lock(last_snapshot).outdate();
-        let waiting_work = &mut *self.waiting_work;
-        let execution =
-            Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
-        let result = execution.run();
+        let Self { writer, waiting_work, resolved, deadline, .. } = self;
+        let result = execution::run(writer, waiting_work, resolved, plan, snapshot, *deadline);
         // So are readings made meanwhile.
         lock(last_snapshot).outdate();
         self.waiting_work.tidy(clock.now());

@@ -78,7 +78,7 @@ impl Provider {
                 }
             }
             if let Ok(resolved) = self.resolved() {
-                connectors.look(&self.writer.client, &resolved, &self.writer.metrics, &*self.writer.clock);
+                connectors.look(&self.writer, &resolved);
                 self.writer.delete_left_applications(&resolved);
             }
             self.writer.clock.sleep(CHECK_PAUSE);

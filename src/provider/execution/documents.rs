@@ -59,7 +59,7 @@ impl<'a> Execution<'a> {
             }
             Err(error) => {
                 if error.may_have_been_done() {
-                    self.ledger.uncertain.extend(done.iter().map(|piece| piece.hostname));
+                    self.ledger.note_uncertain(&done);
                 }
                 Ok(match self.verdict(error.clone())? {
                     Verdict::Barred(_) => Verdict::Barred(self.failed(step.1, pieces.len(), &error)),

@@ -50,8 +50,6 @@ struct Work {
 enum State {
     /// The work with this content is not sent before the pause is over.
     Held { content: u64, quota: Option<Quota>, pause: Pause },
-    /// Something else than Cloudflare answered when the work was sent alone.
-    Unanswered,
     /// The content that was written lately.
     Written { content: u64 },
 }
@@ -104,7 +102,7 @@ impl WaitingWork {
                 let is_held = now < pause.retry_at && !has_room(quota.as_ref(), snapshot);
                 is_held.then(|| (*content, pause.reason.clone()))
             }
-            State::Unanswered | State::Written { .. } => None,
+            State::Written { .. } => None,
         }))
     }
 
@@ -118,10 +116,12 @@ impl WaitingWork {
         self.hold(content, content, reason, quota, now);
     }
 
-    /// Something else answered in Cloudflare's place when the work was sent alone.
-    pub(crate) fn leave_unanswered(&mut self, content: u64, now: Instant) {
+    /// Something else answered in Cloudflare's place when the work was sent alone. It failed, and does not wait.
+    pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
+        let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
+        let state = State::Held { content, quota: None, pause };
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        self.work.entry(content).or_insert(Work { state: State::Unanswered, forget_at });
+        self.work.entry(content).or_insert(Work { state, forget_at });
     }
 
     /// The work went through.
@@ -134,7 +134,6 @@ impl WaitingWork {
         let is_repeated = self.work.get(&write.key).is_some_and(|work| match work.state {
             State::Written { content } => content == write.content && now < work.forget_at,
             State::Held { content, .. } => content == write.content,
-            State::Unanswered => false,
         });
         if is_repeated {
             return self.hold(write.key, write.content, write.not_kept(), None, now);
@@ -222,7 +221,7 @@ impl Pause {
         (shortest, longest): (Duration, Duration),
         now: Instant,
     ) -> Self {
-        let length = earlier.map_or(shortest, |earlier| longest.min(earlier.length * 2));
+        let length = earlier.map_or(shortest, |earlier| (earlier.length * 2).clamp(shortest, longest));
         Self { reason, length, retry_at: now + length }
     }
 }
@@ -329,10 +328,10 @@ mod tests {
     #[test]
     fn a_page_in_place_of_an_answer_holds_nothing_and_takes_nothing_back() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        waiting.leave_unanswered(1, now);
+        waiting.leave_unanswered(1, no(), now);
         assert!(waiting.has_failed(1) && waiting.reasons(&Snapshot::default(), now).is_empty());
         waiting.refuse(2, no(), None, now);
-        waiting.leave_unanswered(2, now);
+        waiting.leave_unanswered(2, no(), now);
         assert_eq!(waiting.reasons(&Snapshot::default(), now), [(2, no())].into());
     }
 
@@ -398,7 +397,7 @@ mod tests {
         let mut waiting = WaitingWork::default();
         for (number, now) in year::loops() {
             waiting.refuse(3 * number, no(), None, now);
-            waiting.leave_unanswered(3 * number + 1, now);
+            waiting.leave_unanswered(3 * number + 1, no(), now);
             waiting.written(&write(3 * number + 2, 1), now);
             waiting.set_group(&number.to_string(), 1, now);
             waiting.tidy(now);
