@@ -14,7 +14,7 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, ConfigSource, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account};
+use crate::provider::{ProviderSettings, Unresolved, find_tunnel, may_be_made, shared_account};
 use crate::regular_file;
 
 /// The time for a tunnel to show up that is known, or suspected, to have been made a moment ago.
@@ -67,7 +67,7 @@ pub(super) fn tunnel(
     if let Some(path) = token_file {
         may_be_replaced(path)?;
     }
-    check_token(client, settings, deadline).map_err(explained)?;
+    client.verify_token(settings.account.as_ref(), deadline).map_err(failed)?;
     let account = match &settings.account {
         Some(account) => account.clone(),
         None => shared_account(&client.zones(deadline).map_err(failed)?, settings)?,

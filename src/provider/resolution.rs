@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{Client, ConfigSource, Error, MAKE_TOKEN, Tunnel};
+use crate::cloudflare::{ConfigSource, Error, MAKE_TOKEN, Tunnel};
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
@@ -52,27 +52,20 @@ fn unfitting(why: String) -> Unresolved {
     Unresolved { why, remedy, may_pass: false }
 }
 
-/// Asks Cloudflare if the token is valid.
-pub(crate) fn check_token(
-    client: &Client,
-    settings: &ProviderSettings,
-    deadline: Deadline,
-) -> Result<(), Unresolved> {
-    client.verify_token(settings.account.as_ref(), deadline)?;
-    Ok(())
-}
-
-/// Finds the account, unless it is already known, and its tunnels.
+/// Checks the token, and finds the account, unless it is already known, and its tunnels.
 pub(crate) fn find_tunnels(
-    client: &Client,
     reader: &SnapshotReader,
-    settings: &ProviderSettings,
     known: Option<&AccountId>,
     deadline: Deadline,
 ) -> Result<Resolved, Unresolved> {
+    let SnapshotReader { client, settings, .. } = reader;
+    client.verify_token(settings.account.as_ref(), deadline)?;
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
-        None => account_of_zones(reader, settings, deadline)?,
+        // The token may be corrected while this waits.
+        None => shared_account(&*reader.zones(deadline)?, settings)
+            .inspect_err(|_| reader.doubt_zones())
+            .map_err(|problem| unfitting(problem.to_owned()))?,
     };
     let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
@@ -100,19 +93,6 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
         None => return Err(missing(present, wanted)),
     };
     Ok(ConfiguredTunnel { id, name: name.into(), is_local })
-}
-
-fn account_of_zones(
-    reader: &SnapshotReader,
-    settings: &ProviderSettings,
-    deadline: Deadline,
-) -> Result<AccountId, Unresolved> {
-    let zones = reader.zones(deadline)?;
-    shared_account(&zones, settings).map_err(|problem| {
-        // The token may be corrected while this waits.
-        reader.doubt_zones();
-        unfitting(problem.to_owned())
-    })
 }
 
 /// The account that all zones in scope share, or else the remedy.

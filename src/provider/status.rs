@@ -162,7 +162,7 @@ impl Provider {
             status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
             let left_out = lines(&last.left_out, None, LEFT_OUT);
             let count = rows.len() + status.refused + status.waiting + left_out.len();
-            let names = last.endpoints.unpublished().iter();
+            let names = last.endpoints.unpublished.iter();
             let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
             let refused = last.refusals().map(refused);
             status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));

@@ -19,7 +19,7 @@ use crate::observe::health::Missing;
 use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::resolution::{Unresolved, check_token, find_tunnels};
+use crate::provider::resolution::{Unresolved, find_tunnels};
 use crate::provider::writer::Writer;
 use crate::shutdown::Shutdown;
 
@@ -87,14 +87,12 @@ impl Provider {
 
     /// Checks the token and finds the tunnels. Returns true if both succeeded, and none may be made later.
     fn check(&self) -> bool {
-        let Writer { client, clock, reader, last_snapshot, .. } = &self.writer;
+        let Writer { clock, reader, last_snapshot, .. } = &self.writer;
         let known = lock(&self.resolved).clone();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
         let deadline = Deadline::after(&**clock, START_TIMEOUT);
-        let found = check_token(client, &self.settings, deadline)
-            .and_then(|()| find_tunnels(client, reader, &self.settings, account, deadline));
-        let resolved = match found {
+        let resolved = match find_tunnels(reader, account, deadline) {
             Ok(resolved) => resolved,
             Err(problem) => {
                 self.report_missing(problem, known.is_some());
