@@ -1,6 +1,5 @@
 //! Makes, replaces and deletes Access applications, side by side.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -40,29 +39,16 @@ impl ApplicationWriter<'_> {
         }
         let Writer { client, clock, reader, last_snapshot, .. } = self.writer;
         let end = Deadline::after(&**clock, time);
-        // What the token may not do once, it may not do a hundred times.
-        let forbidden = OnceLock::new();
         let (now, later) = work.split_at(fitting(work, client.calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
         lock(last_snapshot).outdate();
         let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            match forbidden.get() {
-                Some(reason) => Err(Reason::clone(reason)),
-                None if has_time => self.do_one(work).map_err(|error| {
-                    let reason = told(&error);
-                    if matches!(error, Error::Credentials(_)) {
-                        let _ = forbidden.set(reason.clone());
-                    }
-                    reason
-                }),
-                None => Err(waiting()),
-            }
+            if has_time { self.do_one(work).map_err(|error| told(&error)) } else { Err(waiting()) }
         });
         // Readings made meanwhile are outdated, too.
         lock(last_snapshot).outdate();
-        let left = || Err(forbidden.get().cloned().unwrap_or_else(waiting));
-        results.into_iter().chain(later.iter().map(|_| left())).collect()
+        results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
