@@ -43,7 +43,6 @@ use crate::webhook::{Failure, Service};
 /// Serves ExternalDNS through the webhook.
 #[derive(Debug)]
 pub struct Provider {
-    settings: ProviderSettings,
     health: Arc<Health>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
@@ -64,19 +63,20 @@ impl Provider {
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
         let client = Arc::new(client);
-        let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), &settings);
+        let is_dry_run = settings.dry_run;
+        let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), settings);
         let writer = Writer {
             client,
             clock,
             metrics,
             reader,
-            is_dry_run: settings.dry_run,
+            is_dry_run,
             last_snapshot: Mutex::default(),
             last_loop: Mutex::default(),
             waiting_work: Mutex::default(),
             left_applications: Mutex::default(),
         };
-        Self { settings, health, resolved: Mutex::default(), writer }
+        Self { health, resolved: Mutex::default(), writer }
     }
 
     /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
@@ -97,14 +97,13 @@ impl Provider {
 
 impl Service for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.settings.policy.filter.to_json()
+        self.writer.reader.settings.policy.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
         let settings = &resolved.settings;
-        let snapshot = self.writer.read(&resolved, false, deadline);
-        let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
+        let snapshot = self.writer.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot, settings);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.metrics.update();

@@ -38,7 +38,7 @@ pub(super) fn read(
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<(Snapshot, Settings), String> {
-    let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
+    let reader = SnapshotReader::new(Arc::clone(client), clock, settings.clone());
     let Resolved { account, settings } =
         find_tunnels(&reader, None, deadline).map_err(|problem| problem.why)?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;

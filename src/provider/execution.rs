@@ -154,7 +154,13 @@ impl<'a> Execution<'a> {
         let mut outcome = Ok(());
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
-                self.leave_out_missed(hosts);
+                // Digests without a rule come off, unless there is one that was not read.
+                let mut bare = hosts.to_vec();
+                bare.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty());
+                bare.retain(|host| !self.ledger.is_dropped(&host.hostname));
+                for (host, reason) in self.missed(&bare) {
+                    self.ledger.leave_out(&host.hostname, reason);
+                }
             }
             let mut by_target: BTreeMap<Target<'a>, Vec<Piece<'a>>> = BTreeMap::new();
             for ((at, target), piece) in hosts.iter().copied().flat_map(steps) {
@@ -182,17 +188,6 @@ impl<'a> Execution<'a> {
             }
         }
         outcome
-    }
-
-    /// Before digests without a rule come off, leaves out hostnames with a rule that was not read.
-    fn leave_out_missed(&mut self, hosts: &[&'a HostPlan]) {
-        let mut hosts = hosts.to_vec();
-        hosts.retain(|host| {
-            !host.dead.is_empty() && !host.unstamp.is_empty() && !self.ledger.is_dropped(&host.hostname)
-        });
-        for (host, reason) in self.missed(&hosts) {
-            self.ledger.leave_out(&host.hostname, reason);
-        }
     }
 
     /// A write failed, whatever it was to write.

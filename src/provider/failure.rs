@@ -31,12 +31,12 @@ pub(super) fn too_long(dns_name: &str) -> Failure {
 }
 
 /// The request is another owner's.
-pub(super) fn wrong_owner(error: &WrongOwner) -> Failure {
+pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
     warned(Failure::internal(error.to_string()))
 }
 
 /// Cloudflare was not read, so nothing was planned.
-pub(super) fn unread(error: &ReadError) -> Failure {
+pub(super) fn unread(error: ReadError) -> Failure {
     warned(failure(error.error.is_retryable(), error.to_string()))
 }
 
@@ -85,9 +85,9 @@ mod tests {
             (not_ready(), Unavailable503, "not ready: "),
             (too_much(), Unavailable503, "the request asks for more hostnames"),
             (too_long("a.test"), Unavailable503, "\"a.test\" comes with more"),
-            (wrong_owner(&wrong), Internal500, "the changes are labelled"),
-            (unread(&timeout), Unavailable503, "reading the list of zones failed: "),
-            (unread(&document), Internal500, "reading the configuration of tunnel f7 failed: "),
+            (wrong_owner(wrong), Internal500, "the changes are labelled"),
+            (unread(timeout), Unavailable503, "reading the list of zones failed: "),
+            (unread(document), Internal500, "reading the configuration of tunnel f7 failed: "),
             (unwritten(&Error::OutOfTime), Unavailable503, "out of time; "),
             (forbidden(), Unavailable503, "Cloudflare accepts the token for none"),
             (unfinished(2), Unavailable503, "2 changes are left to do"),

@@ -69,11 +69,10 @@ impl LastLoop {
     /// Begins a new loop, in which ExternalDNS is shown these endpoints. True if it did not ask for changes in the one before:
     /// what was refused then is no longer asked for.
     pub(super) fn begin(&mut self, shown: &Shown, now: i64) -> bool {
-        let is_quiet = !self.request.was_asked;
+        let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             self.request = LastRequest::default();
         }
-        self.request.was_asked = false;
         self.request.asked.clear();
         self.notes_of_shown.log(Level::Warn, shown.notes.iter().map(Note::line), now);
         self.endpoints.show(&shown.endpoints, now);

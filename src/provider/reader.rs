@@ -58,11 +58,11 @@ pub(crate) struct SnapshotReader {
 }
 
 impl SnapshotReader {
-    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: &ProviderSettings) -> Self {
+    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: ProviderSettings) -> Self {
         Self {
             client,
             clock,
-            settings: settings.clone(),
+            settings,
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),

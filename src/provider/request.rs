@@ -112,7 +112,7 @@ impl Request<'_> {
     /// Reads, plans and writes once. Returns true if that has to be done again.
     fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
         let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
-        let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
+        let snapshot = snapshot.map_err(failure::unread)?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
             self.waiting_work.unfinished.clear();
@@ -126,7 +126,13 @@ impl Request<'_> {
         let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
         if done.is_out_of_time {
             // The next turn begins where this one did, because it may have written records that have no rules yet.
-            self.shorten_turns(plan.hosts.len());
+            let hostnames = plan.hosts.len();
+            if self.waiting_work.shorten_turns(hostnames) {
+                warn!(
+                    "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless \
+                     Cloudflare answers slowly, this container has too little CPU; give it more CPU"
+                );
+            }
         } else if outcome.as_ref().is_err_and(may_help) {
             // Without time to write, the next request goes on with the same turn.
             if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
@@ -156,15 +162,6 @@ impl Request<'_> {
         concluded.map(|()| false)
     }
 
-    fn shorten_turns(&mut self, hostnames: usize) {
-        if self.waiting_work.shorten_turns(hostnames) {
-            warn!(
-                "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless Cloudflare \
-                 answers slowly, this container has too little CPU; give it more CPU"
-            );
-        }
-    }
-
     /// The places of our applications whose rules this request removed.
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
         let places = snapshot.protections(&self.resolved.settings).ours().map(|(place, _)| place);
@@ -189,7 +186,7 @@ impl Request<'_> {
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = plan::plan(self.changes, snapshot, &earlier, &turn, settings)
-                .map_err(|error| failure::wrong_owner(&error))?;
+                .map_err(failure::wrong_owner)?;
             let mut targets: Vec<TunnelId> =
                 plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
             targets.retain(|tunnel| looked_at.insert(tunnel.clone()));

@@ -217,7 +217,7 @@ impl Provider {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem.to_string());
         }
-        if !self.settings.policy.filter.matches(hostname) {
+        if !self.writer.reader.settings.policy.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
         let is_without = sent.is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));

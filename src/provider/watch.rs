@@ -103,7 +103,7 @@ impl Provider {
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
         if !is_known || !self.health.is_ready() {
             let zones = reader.zones(Deadline::after(&**clock, ANNOUNCE_TIMEOUT));
-            announce(&resolved, &self.settings, zones.as_deref());
+            announce(&resolved, &reader.settings, zones.as_deref());
             *lock(&self.resolved) = Some(Arc::new(resolved));
             lock(last_snapshot).outdate();
         }

@@ -113,13 +113,12 @@ impl ApplicationWriter<'_> {
 /// The number of first pieces that a request does, so that each loop goes on: a third of the calls above
 /// `SHARED_CALLS_LEFT_MIN` is left to the next ones, and one piece is done whatever is left.
 fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
-    let mut calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
+    let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
+    let mut needed = 0;
     let fitting = work.iter().take_while(|work| {
         // An application is read before it is replaced.
-        let needed = if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
-        let is_within = needed <= calls;
-        calls = calls.saturating_sub(needed);
-        is_within
+        needed += if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
+        needed <= calls
     });
     fitting.count().max(1).min(work.len())
 }

@@ -113,9 +113,8 @@ impl<'a> Groups<'a> {
     ) -> Option<Piece<'a>> {
         self.search_time.get_or_insert(time_left);
         self.pages = if is_page { self.pages } else { 0 };
-        let mut group = mem::take(&mut self.sent);
-        group.retain(|pieces| !is_of(pieces, &is_left_out));
         self.leave_out(&is_left_out);
+        let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
             [pieces] => {
@@ -134,7 +133,9 @@ impl<'a> Groups<'a> {
     }
 
     fn leave_out(&mut self, is_left_out: &dyn Fn(&str) -> bool) {
-        self.queue.retain(|pieces| !is_of(pieces, is_left_out));
+        for list in [&mut self.queue, &mut self.sent] {
+            list.retain(|pieces| !pieces.iter().any(|piece| is_left_out(piece.hostname)));
+        }
         self.suspects.retain(|piece| !is_left_out(piece.hostname));
     }
 
@@ -142,11 +143,6 @@ impl<'a> Groups<'a> {
     pub(super) fn give_up(self) -> Vec<Piece<'a>> {
         [self.queue.concat(), self.suspects].concat()
     }
-}
-
-/// True if pieces are of such a hostname. They are of one.
-fn is_of(pieces: &[Piece<'_>], is_such: &dyn Fn(&str) -> bool) -> bool {
-    pieces.iter().any(|piece| is_such(piece.hostname))
 }
 
 /// The pieces of one hostname in the order in which they are sent one by one. A wider rule would get the requests of a

@@ -155,9 +155,6 @@ impl<'a> Ledger<'a> {
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
         let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(&host.hostname));
-        inserted(dropped.map(|host| {
-            let unfinished = host.unfinished(before.get(&host.hostname));
-            (host.hostname.clone(), unfinished)
-        }))
+        inserted(dropped.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
     }
 }
