@@ -63,7 +63,7 @@ pub(crate) fn find_tunnels(
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
         // The token may be corrected while this waits.
-        None => shared_account(&*reader.zones(deadline)?, settings)
+        None => shared_account(&reader.zones(deadline)?, settings)
             .inspect_err(|_| reader.doubt_zones())
             .map_err(|problem| unfitting(problem.to_owned()))?,
     };

@@ -49,12 +49,10 @@ impl Writer {
     ) {
         match self.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let mut left = self.left_applications(&snapshot, &resolved.settings);
-                left.retain(is_such);
-                let left: Vec<ApplicationWork> = left
-                    .into_iter()
-                    .map(|left| ApplicationWork::delete(left.place.clone(), left.application))
-                    .collect();
+                let left = self.left_applications(&snapshot, &resolved.settings);
+                let left = left.iter().filter(|left| is_such(left));
+                let left = left.map(|left| ApplicationWork::delete(left.place.clone(), left.application));
+                let left: Vec<ApplicationWork> = left.collect();
                 let time = deadline.remaining(&*self.clock);
                 let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left, time);
                 for (work, result) in left.into_iter().zip(results) {

@@ -125,6 +125,7 @@ impl<'a> Execution<'a> {
                     return Ok(Ok((document, version)));
                 }
                 Ok((.., Err(old))) => problem = old,
+                Err(error @ Error::Unreadable { .. }) => return Ok(Err(unreadable(tunnel, &error))),
                 Err(error) => {
                     let reason = unreadable(tunnel, &error);
                     return self.verdict(error).map(|_| Err(reason));
