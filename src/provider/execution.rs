@@ -235,7 +235,7 @@ impl<'a> Execution<'a> {
             if sent.is_empty() {
                 return Ok(());
             }
-            self.search_writes += usize::from(groups.is_search());
+            self.search_writes += usize::from(groups.search_time.is_some());
             let mut end = None;
             match self.send(step, &sent)? {
                 Verdict::Done => groups.passed(),

@@ -136,9 +136,8 @@ impl SnapshotReader {
             snapshot.old.extend(old);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
-        let policy = &settings.policy;
-        let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked(settings);
-        if is_access_wished || is_needed() {
+        let (policy, had_ours) = (&settings.policy, self.access.has_ours.load(Ordering::Relaxed));
+        if is_access_wished || had_ours || policy.needs_access() || snapshot.is_marked(settings) {
             let zones = if policy.access_guard { served } else { Vec::new() };
             snapshot.access = self.read_access(account, &zones, deadline);
         }
@@ -303,8 +302,16 @@ fn try_in_parallel<T: Sync, A: Send, E: Send>(
             lock(&answers).push((index, answer));
         }
     };
+    on_threads(parallel_reads.min(tasks.len()), &work);
+    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Does the work on so many threads. It is compiled once for all tasks.
+fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
-        for _ in 1..parallel_reads.min(tasks.len()) {
+        for _ in 1..threads {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
             // Without the thread, reading only takes longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
@@ -315,9 +322,6 @@ fn try_in_parallel<T: Sync, A: Send, E: Send>(
         }
         work();
     });
-    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
-    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ struct Written {
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<Written>>,
     /// The last reading showed applications of ours. No comment may say so any more once what they protect is withdrawn.
-    has_ours: AtomicBool,
+    pub(in crate::provider) has_ours: AtomicBool,
 }
 
 impl AccessMemory {
@@ -65,11 +65,6 @@ impl AccessMemory {
         let mut written = lock(&self.written);
         written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
         written.clone()
-    }
-
-    /// True if the last reading showed applications of ours.
-    pub(crate) fn has_ours(&self) -> bool {
-        self.has_ours.load(Ordering::Relaxed)
     }
 }
 

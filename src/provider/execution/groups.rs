@@ -31,7 +31,7 @@ pub(super) struct Groups<'a> {
     /// The number of hostnames to send together next; 0 for single pieces.
     size: usize,
     /// The time that was left when the search for bad pieces began; `None` before there is one.
-    search_time: Option<Duration>,
+    pub(super) search_time: Option<Duration>,
     /// Pages in a row.
     pages: usize,
 }
@@ -60,11 +60,6 @@ impl<'a> Groups<'a> {
     /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
     pub(super) fn size(&self) -> Option<usize> {
         Some(self.size).filter(|size| *size < usize::MAX)
-    }
-
-    /// True if what is sent looks for bad pieces.
-    pub(super) fn is_search(&self) -> bool {
-        self.search_time.is_some()
     }
 
     /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
