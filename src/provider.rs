@@ -7,8 +7,8 @@ mod connectors;
 mod description;
 mod execution;
 mod failure;
+mod last_loop;
 mod memory;
-mod moves;
 mod reader;
 mod readings;
 mod request;
@@ -18,47 +18,35 @@ mod status;
 mod watch;
 mod writer;
 
-use std::sync::{Arc, Mutex, Once};
-
-use log::Level;
+use std::sync::{Arc, Mutex};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
-use crate::logging;
-use crate::model::LogLine;
 use crate::model::endpoint::{Changes, Endpoint, List};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
-pub use crate::provider::adjustments::Adjustments;
-use crate::provider::memory::{MarkedEndpoints, Said};
+pub use crate::provider::adjustments::adjust;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
-use crate::provider::readings::Readings;
 pub(crate) use crate::provider::resolution::{
-    FindTunnelError, Resolved, Unresolved, check_token, find_tunnel, find_tunnels, may_be_made, remedy,
-    shared_account,
+    Resolved, Unresolved, find_tunnel, find_tunnels, may_be_made, missing, remedy, shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
-use crate::reconcile::{Note, Settings, plan, records};
+use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Arrived, Body};
 use crate::webhook::{Failure, Service};
 
 /// Serves ExternalDNS through the webhook.
 #[derive(Debug)]
 pub struct Provider {
-    settings: ProviderSettings,
     health: Arc<Health>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    adjustments: Adjustments,
     writer: Writer,
-    endpoints: Mutex<MarkedEndpoints>,
-    said_notes: Mutex<Said<LogLine>>,
-    first_loop: Once,
 }
 
 impl Provider {
@@ -75,19 +63,20 @@ impl Provider {
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
         let client = Arc::new(client);
-        let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), &settings);
-        let readings = Readings::new(reader, Arc::clone(&clock), Arc::clone(&metrics));
-        let (is_dry_run, state) = (settings.dry_run, writer::State::default());
-        Self {
-            settings,
-            health,
-            resolved: Mutex::default(),
-            adjustments: Adjustments::default(),
-            writer: Writer { client, clock, metrics, readings, is_dry_run, state },
-            endpoints: Mutex::default(),
-            said_notes: Mutex::default(),
-            first_loop: Once::new(),
-        }
+        let is_dry_run = settings.dry_run;
+        let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), settings);
+        let writer = Writer {
+            client,
+            clock,
+            metrics,
+            reader,
+            is_dry_run,
+            last_snapshot: Mutex::default(),
+            last_loop: Mutex::default(),
+            waiting_work: Mutex::default(),
+            left_applications: Mutex::default(),
+        };
+        Self { health, resolved: Mutex::default(), writer }
     }
 
     /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
@@ -108,45 +97,33 @@ impl Provider {
 
 impl Service for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.settings.policy.filter.to_json()
+        self.writer.reader.settings.policy.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.writer.readings.read(&resolved, false, deadline);
-        let snapshot = snapshot.map_err(|error| failure::unread(&error))?;
-        self.writer.begin_loop();
+        let snapshot = self.writer.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
-        let notes = shown.notes.iter().map(Note::line);
-        let news = lock(&self.said_notes).news(notes, self.writer.clock.unix_seconds());
-        for line in news {
-            logging::log(Level::Warn, module_path!(), &line);
-        }
-        lock(&self.endpoints).show(&shown.endpoints, self.writer.clock.unix_seconds());
-        self.say_first_loop();
+        self.writer.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let last = self.writer.readings.last();
-        let adjusted =
-            self.adjustments.adjust(wanted, settings, last.as_deref(), &*self.writer.clock, deadline)?;
-        lock(&self.endpoints).send(&adjusted.endpoints);
+        let Writer { clock, metrics, last_snapshot, last_loop, .. } = &self.writer;
+        let last = lock(last_snapshot).of_any_age();
+        let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), &**clock, deadline)?;
+        lock(last_loop).adjust(&adjusted, sent, clock.unix_seconds());
         // Not before: the reading that deletes them drops this one.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last);
         }
-        self.writer.metrics.update().set(
-            Family::UnaskedProtections,
-            &[],
-            adjusted.unasked_protections as i64,
-        );
+        metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
     }
 
@@ -155,7 +132,7 @@ impl Service for Provider {
         let outcome = planned_changes(changes, &resolved.settings)
             .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            lock(&self.writer.state.last_request).failure =
+            lock(&self.writer.last_loop).request.failure =
                 Some(format!("the last request failed: {failure}"));
         }
         outcome

@@ -14,7 +14,7 @@ use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::ordered::inserted;
-use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, remedy, shared_account};
+use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
 use crate::reconcile::Policy;
 use crate::reconcile::access::wish::usable_policy;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
@@ -176,7 +176,8 @@ impl Check<'_> {
             Err(error) => return self.failed("tunnels", &error, TUNNEL_EDIT),
         };
         for wanted in &self.config.provider.tunnels {
-            match find_tunnel(&present, wanted) {
+            let found = find_tunnel(&present, wanted);
+            match found.and_then(|found| found.ok_or_else(|| missing(&present, wanted))) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");

@@ -11,7 +11,7 @@ use crate::cloudflare::Client;
 use crate::model::Endpoint;
 use crate::model::endpoint::annotation_of;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
-use crate::provider::{ProviderSettings, Resolved, SnapshotReader, check_token, find_tunnels};
+use crate::provider::{ProviderSettings, Resolved, SnapshotReader, find_tunnels};
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
 use crate::reconcile::listing::{Entry, Relation};
 use crate::reconcile::snapshot::Snapshot;
@@ -37,10 +37,9 @@ pub(super) fn read(
     settings: &ProviderSettings,
     deadline: Deadline,
 ) -> Result<Snapshot, String> {
-    let reader = SnapshotReader::new(Arc::clone(client), clock, settings);
-    let Resolved { account, settings } = check_token(client, settings, deadline)
-        .and_then(|()| find_tunnels(client, &reader, settings, None, deadline))
-        .map_err(|problem| problem.to_string())?;
+    let reader = SnapshotReader::new(Arc::clone(client), clock, settings.clone());
+    let Resolved { account, settings } =
+        find_tunnels(&reader, None, deadline).map_err(|problem| problem.why)?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // Without it everything would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {

@@ -14,9 +14,7 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{
-    FindTunnelError, ProviderSettings, Unresolved, check_token, find_tunnel, may_be_made, shared_account,
-};
+use crate::provider::{ProviderSettings, Unresolved, find_tunnel, may_be_made, shared_account};
 use crate::regular_file;
 
 /// The time for a tunnel to show up that is known, or suspected, to have been made a moment ago.
@@ -69,7 +67,7 @@ pub(super) fn tunnel(
     if let Some(path) = token_file {
         may_be_replaced(path)?;
     }
-    check_token(client, settings, deadline).map_err(explained)?;
+    client.verify_token(settings.account.as_ref(), deadline).map_err(failed)?;
     let account = match &settings.account {
         Some(account) => account.clone(),
         None => shared_account(&client.zones(deadline).map_err(failed)?, settings)?,
@@ -92,12 +90,12 @@ pub(super) fn tunnel(
     Ok(Ok(Outcome { id: tunnel.id.to_string(), name: tunnel.name.into(), new, token_file }))
 }
 
-fn explained(problem: Unresolved) -> String {
-    format!("{problem}; {}", problem.remedy())
+fn explained(Unresolved { why, remedy, .. }: Unresolved) -> String {
+    format!("{why}; {remedy}")
 }
 
 fn failed(error: Error) -> String {
-    explained(Unresolved::Cloudflare(error))
+    explained(error.into())
 }
 
 /// Refuses a path that holds anything but nothing or an earlier token, such as the API token's own file.
@@ -133,10 +131,9 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 /// # Errors
 /// The reason why it can neither be used nor made.
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
-    match find_tunnel(present, wanted) {
-        Ok(tunnel) => suitable(tunnel.clone()).map(Some),
-        Err(problem @ FindTunnelError::Ambiguous { .. }) => Err(problem.to_string()),
-        Err(FindTunnelError::Missing { .. }) => may_be_made(present, wanted).map(|()| None),
+    match find_tunnel(present, wanted)? {
+        Some(tunnel) => suitable(tunnel.clone()).map(Some),
+        None => may_be_made(present, wanted).map(|()| None),
     }
 }
 

@@ -1,19 +1,20 @@
-//! Watches the connectors of the tunnels, now and then and beside all requests. Nothing waits for it and nothing
-//! depends on it; a look that fails shows nothing.
+//! Looks at the connectors of tunnels. The watch does so now and then, beside all requests: nothing waits for it and
+//! nothing depends on it, and a look that fails shows nothing. A request does so before a record is led to a tunnel.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use log::Level;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::Deadline;
 use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId};
-use crate::observe::metrics::{Family, Metrics};
-use crate::provider::memory::Said;
+use crate::model::{AccountId, LogLine, TunnelId};
+use crate::observe::metrics::Family;
+use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
+use crate::provider::writer::Writer;
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -21,26 +22,21 @@ pub(super) struct ConnectorWatch {
     next_at: Instant,
     /// The versions that were written before the last look, where a connector had not applied them yet.
     awaited: BTreeMap<TunnelId, i64>,
-    said: Said<LogLine>,
+    logged: Logged<LogLine>,
 }
 
 impl ConnectorWatch {
     /// The state before the first look. `now` is the program's start.
     pub(super) fn new(now: Instant) -> Self {
         let next_at = now + limits::CONNECTORS_PERIOD;
-        Self { next_at, awaited: BTreeMap::new(), said: Said::default() }
+        Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }
     }
 
     /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if no visitor reaches a
     /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
     /// holds nothing that a request needs.
-    pub(super) fn look(
-        &mut self,
-        client: &Client,
-        Resolved { account, settings }: &Resolved,
-        metrics: &Metrics,
-        clock: &dyn Clock,
-    ) {
+    pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
+        let Writer { client, clock, metrics, .. } = writer;
         if clock.now() < self.next_at {
             return;
         }
@@ -57,7 +53,7 @@ impl ConnectorWatch {
         for ConfiguredTunnel { id, name, is_local: _ } in made {
             // Read before the look, because no connector can have applied what is written meanwhile.
             let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
-            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
+            let deadline = Deadline::after(&**clock, limits::CONNECTORS_TIMEOUT);
             let connectors = client.connectors(account, id, deadline);
             let mut values = metrics.update();
             values.clear(Family::Connectors, &[name]);
@@ -90,8 +86,32 @@ impl ConnectorWatch {
             self.awaited
                 .extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
         }
-        for line in self.said.news(lines.into_iter(), clock.unix_seconds()) {
-            logging::log(Level::Warn, module_path!(), &line);
-        }
+        self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
+    }
+}
+
+/// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
+/// that report no version are not waited for.
+pub(super) fn look_at(
+    client: &Client,
+    account: &AccountId,
+    tunnel: &TunnelId,
+    version: i64,
+    deadline: Deadline,
+) -> Result<(), String> {
+    let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
+        format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
+    })?;
+    if connectors.is_empty() {
+        return Err(format!(
+            "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
+        ));
+    }
+    match Connector::slowest(&connectors) {
+        Some((applied, connector)) if applied < version => Err(format!(
+            "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
+             yet, so what is to move there stays where it is: its log says what keeps it"
+        )),
+        _ => Ok(()),
     }
 }

@@ -22,7 +22,6 @@ use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
-use crate::observe::metrics::Family;
 use crate::ordered::inserted;
 use crate::provider::memory::WaitingWork;
 use crate::provider::resolution::Resolved;
@@ -34,16 +33,8 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
-/// and five loops in five minutes must not use more than half of `RATE_CALLS`.
-const HALVING_WRITES_MAX: usize = 48;
-
-/// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
-/// is not the cause.
-const PAGES_MAX: usize = 2;
-
 /// One run over a plan: it sends. What to send next is decided by `Groups`, and what became of it is kept in `Ledger`.
-pub(super) struct Execution<'a> {
+struct Execution<'a> {
     writer: &'a Writer,
     waiting_work: &'a mut WaitingWork,
     resolved: &'a Resolved,
@@ -61,7 +52,7 @@ pub(super) struct Execution<'a> {
     /// The targets to which something was sent; false if their work is not decided.
     targets: BTreeMap<Target<'a>, bool>,
     /// The writes that looked for the bad pieces of a refused group.
-    halving_writes: usize,
+    search_writes: usize,
     /// The zones whose quota is used up, with the answer that said so.
     full_zones: BTreeMap<ZoneId, ApiRejection>,
     record_counts: BTreeMap<ZoneId, usize>,
@@ -77,77 +68,74 @@ enum Verdict {
     Barred(Reason),
 }
 
+/// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all others, because
+/// a target that does not answer can use up a request's time.
+pub(super) fn run<'a>(
+    writer: &'a Writer,
+    waiting_work: &'a mut WaitingWork,
+    resolved: &'a Resolved,
+    plan: &'a Plan,
+    snapshot: &'a Snapshot,
+    deadline: Deadline,
+) -> (Done, Result<(), Error>) {
+    let is_failing =
+        |host: &&HostPlan| steps(host).any(|((_, target), _)| waiting_work.is_failing(target.id()));
+    let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
+    let mut execution = Execution {
+        writer,
+        waiting_work,
+        resolved,
+        deadline,
+        plan,
+        snapshot,
+        ledger: Ledger::new(plan),
+        missed: BTreeMap::new(),
+        tried: BTreeSet::new(),
+        unwritable: Vec::new(),
+        targets: BTreeMap::new(),
+        search_writes: 0,
+        full_zones: BTreeMap::new(),
+        record_counts: inserted(
+            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())),
+        ),
+    };
+    let mut outcome = Ok(());
+    for hosts in [others, failing] {
+        execution.leave_out_unwritable(&hosts);
+        let ran = execution.run_stages(&hosts);
+        if ran.as_ref().is_err_and(ends_run) {
+            outcome = ran;
+            break;
+        }
+        outcome = outcome.and(ran);
+    }
+    execution.correct_stamps();
+    let Execution { waiting_work, mut ledger, targets, search_writes, .. } = execution;
+    if let Err(error) = &outcome {
+        let is_as_usual = ledger.done.dropped.is_empty() && search_writes == 0;
+        ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
+        ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
+    }
+    waiting_work.unfinished = ledger.unfinished(&waiting_work.unfinished);
+    for (target, _) in targets.iter().filter(|(_, is_decided)| **is_decided) {
+        waiting_work.forget_target(target.id());
+    }
+    (ledger.done, outcome)
+}
+
 impl<'a> Execution<'a> {
-    pub(super) fn new(
-        writer: &'a Writer,
-        waiting_work: &'a mut WaitingWork,
-        resolved: &'a Resolved,
-        plan: &'a Plan,
-        snapshot: &'a Snapshot,
-        deadline: Deadline,
-    ) -> Self {
-        let record_counts =
-            inserted(snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())));
-        Self {
-            writer,
-            waiting_work,
-            resolved,
-            deadline,
-            plan,
-            snapshot,
-            ledger: Ledger::new(plan),
-            missed: BTreeMap::new(),
-            tried: BTreeSet::new(),
-            unwritable: Vec::new(),
-            targets: BTreeMap::new(),
-            halving_writes: 0,
-            full_zones: BTreeMap::new(),
-            record_counts,
-        }
-    }
-
-    /// Carries out every stage. Hostnames with work at a target whose last write failed come after all others, because a
-    /// target that does not answer can use up a request's time.
-    pub(super) fn run(mut self) -> (Done, Result<(), Error>) {
-        let is_failing =
-            |host: &&HostPlan| steps(host).any(|((_, target), _)| self.waiting_work.is_failing(target.key()));
-        let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) =
-            self.plan.hosts.iter().partition(is_failing);
-        let mut outcome = Ok(());
-        for hosts in [others, failing] {
-            self.leave_out_unwritable(&hosts);
-            let ran = self.run_stages(&hosts);
-            if ran.as_ref().is_err_and(ends_run) {
-                outcome = ran;
-                break;
-            }
-            outcome = outcome.and(ran);
-        }
-        self.correct_stamps();
-        if let Err(error) = &outcome {
-            let is_as_usual = self.ledger.done.dropped.is_empty() && self.halving_writes == 0;
-            self.ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
-            self.ledger.leave_unwritten(&self.plan.hosts, &Reason::Failed(error.to_string()));
-        }
-        self.waiting_work.unfinished = self.ledger.unfinished(&self.waiting_work.unfinished);
-        for (target, _) in self.targets.iter().filter(|(_, is_decided)| **is_decided) {
-            self.waiting_work.forget(target.key());
-            self.waiting_work.forget(target.edits_key());
-        }
-        (self.ledger.done, outcome)
-    }
-
     /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. A new hostname has
     /// its record before its rule, and would take its name from a wildcard's record for nothing.
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
-        failing.retain(|tunnel| self.waiting_work.is_failing(Target::Tunnel(tunnel).key()));
+        failing.retain(|tunnel| self.waiting_work.is_failing(tunnel.as_str()));
         for tunnel in failing {
             let mut edited = hosts.to_vec();
-            edited.retain(|host| host.edits.iter().any(|(one, _)| one == tunnel) && !self.is_dropped(host));
-            let key = Target::Tunnel(tunnel).edits_key();
-            let paused = self.waiting_work.reason(key, self.snapshot, self.writer.clock.now());
+            edited.retain(|host| {
+                host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_dropped(&host.hostname)
+            });
+            let paused = self.waiting_work.paused_edits(tunnel.as_str(), self.writer.clock.now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
                 continue;
@@ -166,7 +154,13 @@ impl<'a> Execution<'a> {
         let mut outcome = Ok(());
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
-                self.leave_out_missed(hosts);
+                // Digests without a rule come off, unless there is one that was not read.
+                let mut bare = hosts.to_vec();
+                bare.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty());
+                bare.retain(|host| !self.ledger.is_dropped(&host.hostname));
+                for (host, reason) in self.missed(&bare) {
+                    self.ledger.leave_out(&host.hostname, reason);
+                }
             }
             let mut by_target: BTreeMap<Target<'a>, Vec<Piece<'a>>> = BTreeMap::new();
             for ((at, target), piece) in hosts.iter().copied().flat_map(steps) {
@@ -196,19 +190,6 @@ impl<'a> Execution<'a> {
         outcome
     }
 
-    /// Before digests without a rule come off, leaves out hostnames with a rule that was not read.
-    fn leave_out_missed(&mut self, hosts: &[&'a HostPlan]) {
-        let mut hosts = hosts.to_vec();
-        hosts.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty() && !self.is_dropped(host));
-        for (host, reason) in self.missed(&hosts) {
-            self.ledger.leave_out(&host.hostname, reason);
-        }
-    }
-
-    fn is_dropped(&self, host: &HostPlan) -> bool {
-        self.ledger.is_dropped(&host.hostname)
-    }
-
     /// A write failed, whatever it was to write.
     fn leave_failing(&mut self, target: Target<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
@@ -217,7 +198,7 @@ impl<'a> Execution<'a> {
         self.ledger.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
         // Another attempt helps where an answer was lost. At a target that failed before, it would cost the calls of all.
         let memory = &mut *self.waiting_work;
-        self.ledger.done.fails_anew |= !memory.is_failing(target.key());
+        self.ledger.done.fails_anew |= !memory.is_failing(target.id());
         self.set_failing(target, reason);
     }
 
@@ -225,18 +206,19 @@ impl<'a> Execution<'a> {
     fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
         let now = self.writer.clock.now();
         self.targets.insert(target, false);
-        self.waiting_work.set_failing(target.key(), now);
+        self.waiting_work.set_failing(target.id(), now);
         if matches!(target, Target::Tunnel(tunnel) if self.tried.contains(tunnel)) {
-            self.waiting_work.pause(target.edits_key(), reason, now);
+            self.waiting_work.pause_edits(target.id(), reason, now);
         }
     }
 
     /// The reason why nothing was written, once it is logged.
-    fn failed(&self, target: Target<'_>, hostnames: usize, error: &Error) -> Reason {
+    fn failed(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-        let text = format!("a write to {} {outcome}: {error}", self.name_of(target));
-        let line = self.line_of(target).word("hostnames", &hostnames).text(&*text);
-        let level = if self.waiting_work.is_failing(target.key()) { Level::Debug } else { Level::Warn };
+        let (kind, name) = self.name_of(target);
+        let text = format!("a write to {kind} {name} {outcome}: {error}");
+        let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&*text);
+        let level = if self.waiting_work.is_failing(target.id()) { Level::Debug } else { Level::Warn };
         logging::log(level, module_path!(), &line);
         Reason::Failed(text)
     }
@@ -244,61 +226,46 @@ impl<'a> Execution<'a> {
     /// Writes all pieces with as few calls as possible. Each request sends at least one group, which has half the size in
     /// the next request if it is refused, so each loop decides something.
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let key = step.1.key();
-        let memory = &*self.waiting_work;
-        let size = memory.group(key);
-        let mut groups = Groups::new(pieces, size, |piece| memory.has_failed(piece.content()));
-        // The time that was left when the search for bad pieces began.
-        let mut search = (size.is_some() || groups.has_suspects()).then(|| self.time_left());
-        let mut pages = 0;
+        let target = step.1;
+        let (memory, size) = (&*self.waiting_work, self.waiting_work.group(target.id()));
+        let has_failed = |piece: &Piece<'a>| memory.has_failed(piece.content());
+        let mut groups = Groups::new(pieces, size, self.time_left(), has_failed);
         loop {
-            let sent = groups.next(self.operations_max(step.1));
+            let sent = groups.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
             }
-            self.halving_writes += usize::from(search.is_some());
-            let mut ends = None;
+            self.search_writes += usize::from(groups.search_time.is_some());
+            let mut end = None;
             match self.send(step, &sent)? {
-                Verdict::Done => {
-                    pages = 0;
-                    groups.passed();
-                }
+                Verdict::Done => groups.passed(),
                 Verdict::Refused(answer) => {
-                    search = search.or_else(|| Some(self.time_left()));
-                    pages = if answer.is_of_cloudflare() { 0 } else { pages };
-                    groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
-                    if let Some(piece) = groups.refused() {
+                    let is_page = !answer.is_of_cloudflare();
+                    let is_left_out = |hostname: &str| self.ledger.is_dropped(hostname);
+                    if let Some(piece) = groups.refused(is_page, self.time_left(), is_left_out) {
                         self.reject_all(step, &[piece], &answer);
-                        if !answer.is_of_cloudflare() {
-                            pages += 1;
-                            // The next request begins with the others, because they may be let through.
-                            let now = self.writer.clock.now();
-                            self.waiting_work.leave_unanswered(piece.content(), now);
-                            ends = (pages == PAGES_MAX).then(|| in_between(answer));
-                        }
                     }
-                    groups.retain(|piece| !self.ledger.is_dropped(piece.hostname));
+                    end = groups.is_intercepted().then(|| in_between(answer));
                 }
                 Verdict::Barred(reason) => {
                     self.ledger.leave_out_all(&sent, &reason);
-                    ends = Some(reason);
+                    end = Some(reason);
                 }
             }
-            if let Some(time) = search {
-                if let Some(size) = groups.size() {
-                    let now = self.writer.clock.now();
-                    self.waiting_work.set_group(key, size, now);
-                }
-                let calls_left = self.writer.client.calls_left();
-                if !may_halve(self.halving_writes, calls_left, time, self.time_left()) {
-                    ends = ends.or_else(|| Some(undecided()));
-                }
+            if let Some(size) = groups.size() {
+                self.waiting_work.set_group(target.id(), size, self.writer.clock.now());
             }
-            let Some(reason) = ends else { continue };
-            let rest = groups.give_up();
-            if !rest.is_empty() {
-                self.ledger.leave_out_all(&rest, &reason);
-                self.targets.insert(step.1, false);
+            let calls_left = self.writer.client.calls_left();
+            if groups.is_used_up(self.search_writes, calls_left, self.time_left()) {
+                end = end.or_else(|| Some(undecided()));
+            }
+            if let Some(reason) = end {
+                let rest = groups.give_up();
+                if !rest.is_empty() {
+                    self.ledger.leave_out_all(&rest, &reason);
+                    self.targets.insert(target, false);
+                }
+                return Ok(());
             }
         }
     }
@@ -323,11 +290,11 @@ impl<'a> Execution<'a> {
             },
         }?;
         if let Verdict::Refused(answer) = &sent {
-            let line = self
-                .line_of(target)
-                .word("hostnames", &pieces.len())
-                .text(format!("a write to {} was refused: {answer}", self.name_of(target)));
-            logging::log(Level::Debug, module_path!(), &line);
+            let (kind, name) = self.name_of(target);
+            logging::debug(module_path!(), || {
+                let text = format!("a write to {kind} {name} was refused: {answer}");
+                LogLine::default().word(kind, &name).word("hostnames", &pieces.len()).text(text)
+            });
         }
         Ok(sent)
     }
@@ -354,7 +321,12 @@ impl<'a> Execution<'a> {
 
     /// Notes that each piece was refused.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
+        let now = self.writer.clock.now();
         if let Some(reason) = no_verdict(answer) {
+            // The next request begins with the others, because something in between may let them through.
+            for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
+                self.waiting_work.leave_unanswered(piece.content(), reason.clone(), now);
+            }
             return self.ledger.leave_out_all(pieces, &reason);
         }
         let mut text = answer.to_string();
@@ -374,37 +346,16 @@ impl<'a> Execution<'a> {
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.ledger.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
-            let now = self.writer.clock.now();
             self.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }
     }
 
-    /// A line that names the target.
-    fn line_of(&self, target: Target<'_>) -> LogLine {
+    /// The word for the target, and its name.
+    fn name_of(&self, target: Target<'a>) -> (&'static str, &'a str) {
         match target {
-            Target::Tunnel(tunnel) => LogLine::default().word("tunnel", tunnel),
-            Target::Zone(id) => {
-                let name = self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name);
-                LogLine::default().word("zone", &name)
-            }
+            Target::Tunnel(tunnel) => ("tunnel", tunnel.as_str()),
+            Target::Zone(id) => ("zone", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name)),
         }
-    }
-
-    fn name_of(&self, target: Target<'_>) -> String {
-        match target {
-            Target::Tunnel(tunnel) => format!("tunnel {tunnel}"),
-            Target::Zone(id) => {
-                format!("zone {}", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
-            }
-        }
-    }
-
-    /// Logs and counts a change.
-    fn report(&self, kind: &str, line: &LogLine) {
-        logging::log(Level::Info, module_path!(), line);
-        let mut values = self.writer.metrics.update();
-        values.add(Family::Changes, &[kind], 1);
-        values.set(Family::LastWrite, &[], self.writer.clock.unix_seconds());
     }
 
     fn time_left(&self) -> Duration {
@@ -414,14 +365,6 @@ impl<'a> Execution<'a> {
     fn check_time(&self) -> Result<(), Error> {
         if self.time_left() < limits::STEP_MINIMUM { Err(Error::OutOfTime) } else { Ok(()) }
     }
-}
-
-/// True if another group may be sent, of which `writes` were since there was `time`. All requests share the calls, and
-/// the later steps need time.
-fn may_halve(writes: usize, calls_left: u32, time: Duration, time_left: Duration) -> bool {
-    writes < HALVING_WRITES_MAX
-        && calls_left >= limits::SHARED_CALLS_LEFT_MIN
-        && time_left >= limits::STEP_MINIMUM.max(time / 2)
 }
 
 fn undecided() -> Reason {
@@ -450,25 +393,4 @@ fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
 /// The reason given when an answer is not Cloudflare's.
 fn in_between(answer: ApiRejection) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_are_sent_while_there_are_calls_for_all_and_half_of_the_time() {
-        let seconds = Duration::from_secs_f64;
-        for (label, writes, calls_left, time, time_left, expected) in [
-            ("just enough of everything", 47, 400, 9.0, 4.5, true),
-            ("one write too many", 48, 400, 9.0, 4.5, false),
-            ("others need the calls", 47, 399, 9.0, 4.5, false),
-            ("half of the time is gone", 47, 400, 9.1, 4.5, false),
-            ("a write has time", 47, 400, 2.0, 1.5, true),
-            ("a write has no time", 47, 400, 2.0, 1.499, false),
-        ] {
-            let may = may_halve(writes, calls_left, seconds(time), seconds(time_left));
-            assert_eq!(may, expected, "{label}");
-        }
-    }
 }

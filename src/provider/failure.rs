@@ -31,17 +31,13 @@ pub(super) fn too_long(dns_name: &str) -> Failure {
 }
 
 /// The request is another owner's.
-pub(super) fn wrong_owner(error: &WrongOwner) -> Failure {
+pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
     warned(Failure::internal(error.to_string()))
 }
 
 /// Cloudflare was not read, so nothing was planned.
-pub(super) fn unread(error: &ReadError) -> Failure {
-    let may_pass = match error {
-        ReadError::Document(..) => false,
-        ReadError::Cloudflare(_, error) => error.is_retryable(),
-    };
-    warned(failure(may_pass, error.to_string()))
+pub(super) fn unread(error: ReadError) -> Failure {
+    warned(failure(error.error.is_retryable(), error.to_string()))
 }
 
 /// A write failed. What it was to write is logged where it fails.
@@ -77,26 +73,20 @@ fn warned(failure: Failure) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingress::Document;
-    use crate::model::TunnelId;
-
-    fn document_error() -> ReadError {
-        let tunnel = TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id");
-        let config = serde_json::value::to_raw_value(&7).expect("JSON");
-        ReadError::Document(tunnel, Document::parse(Some(&config)).expect_err("a configuration is an object"))
-    }
 
     #[test]
     fn what_may_pass_by_itself_is_503_and_what_may_not_is_500() {
         let wrong = WrongOwner { found: "a".into(), expected: "b".into() };
-        let timeout = ReadError::Cloudflare("the list of zones".to_owned(), Error::OutOfTime);
+        let timeout = ReadError { what: "the list of zones".to_owned(), error: Error::OutOfTime };
+        let another_form = Error::Unreadable("no object".into());
+        let document = ReadError { what: "the configuration of tunnel f7".to_owned(), error: another_form };
         let cases: [(Failure, u16, &str); 9] = [
             (not_ready(), 503, "not ready: "),
             (too_much(), 503, "the request asks for more hostnames"),
             (too_long("a.test"), 503, "\"a.test\" comes with more"),
-            (wrong_owner(&wrong), 500, "the changes are labelled"),
-            (unread(&timeout), 503, "reading the list of zones failed: "),
-            (unread(&document_error()), 500, "the configuration of tunnel f70ff985"),
+            (wrong_owner(wrong), 500, "the changes are labelled"),
+            (unread(timeout), 503, "reading the list of zones failed: "),
+            (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
             (unwritten(&Error::OutOfTime), 503, "out of time; "),
             (forbidden(), 503, "Cloudflare accepts the token for none"),
             (unfinished(2), 503, "2 changes are left to do"),

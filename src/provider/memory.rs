@@ -2,16 +2,16 @@
 //! process lives: nothing here grows with the number of loops.
 
 mod last_snapshot;
+mod logged;
 mod marked_endpoints;
 mod newest;
-mod said;
 mod taking_turns;
 mod waiting_work;
 
 pub(super) use self::last_snapshot::LastSnapshot;
+pub(super) use self::logged::Logged;
 pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::Newest;
-pub(super) use self::said::Said;
 pub(super) use self::taking_turns::TakingTurns;
 pub(super) use self::waiting_work::WaitingWork;
 

@@ -1,6 +1,7 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,17 +11,16 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
-
 use crate::locks::lock;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId, Zone};
 use crate::ordered::{inserted, sort_by};
-use crate::provider::access::reader::{AccessReader, Source};
+use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::Newest;
 use crate::provider::settings::ProviderSettings;
-use crate::reconcile::Settings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
+use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
@@ -28,49 +28,45 @@ const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 /// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
-/// The reason why a snapshot could not be read.
+/// The reason why a snapshot could not be read. A configuration that does not have the form that cloudflared knows is an
+/// answer that cannot be read.
 #[derive(Debug)]
-pub(crate) enum ReadError {
-    /// Cloudflare does not show something; the text names it.
-    Cloudflare(String, Error),
-    /// A tunnel's configuration does not have the form that cloudflared knows.
-    Document(TunnelId, &'static str),
+pub(crate) struct ReadError {
+    /// What Cloudflare does not show.
+    pub(super) what: String,
+    pub(super) error: Error,
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cloudflare(what, error) => write!(formatter, "reading {what} failed: {error}"),
-            Self::Document(tunnel, error) => {
-                write!(formatter, "the configuration of tunnel {tunnel} cannot be read: {error}")
-            }
-        }
+        write!(formatter, "reading {} failed: {}", self.what, self.error)
     }
 }
 
 /// Reads, and remembers what rarely changes: the list of zones, and whether foreign tunnels were deleted.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
-    client: Arc<Client>,
-    clock: Arc<dyn Clock>,
-    settings: ProviderSettings,
+    pub(super) client: Arc<Client>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
-    access: AccessReader,
+    /// What was read and written of Access.
+    pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    foreign_tunnels: Mutex<HashMap<TunnelId, (Option<bool>, Instant)>>,
+    foreign_tunnels: Mutex<BTreeMap<TunnelId, (Option<bool>, Instant)>>,
 }
 
 impl SnapshotReader {
-    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: &ProviderSettings) -> Self {
+    pub(crate) fn new(client: Arc<Client>, clock: Arc<dyn Clock>, settings: ProviderSettings) -> Self {
         Self {
             client,
             clock,
-            settings: settings.clone(),
-            zones: Mutex::new(None),
-            access: AccessReader::default(),
+            settings,
+            zones: Mutex::default(),
+            access: AccessMemory::default(),
             newest: Mutex::default(),
-            foreign_tunnels: Mutex::new(HashMap::new()),
+            foreign_tunnels: Mutex::default(),
         }
     }
 
@@ -92,19 +88,9 @@ impl SnapshotReader {
         Ok(zones)
     }
 
-    /// What was read and written of Access.
-    pub(super) fn access(&self) -> &AccessReader {
-        &self.access
-    }
-
     /// What was seen and written of tunnels and records.
     pub(super) fn newest(&self) -> MutexGuard<'_, Newest> {
         lock(&self.newest)
-    }
-
-    /// The number of calls that may be under way at once.
-    pub(super) fn parallel_reads(&self) -> usize {
-        self.settings.parallel_reads
     }
 
     /// Makes the next use read the list of zones again.
@@ -121,24 +107,22 @@ impl SnapshotReader {
         is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let zones = self
-            .zones(deadline)
-            .map_err(|error| ReadError::Cloudflare("the list of zones".to_owned(), error))?;
+        let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
             zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.takes(zone));
-        let tasks: Vec<Task<'_>> = served
-            .iter()
-            .map(|zone| Task::Records(zone))
-            .chain(settings.tunnels().iter().map(|tunnel| Task::Configuration(&tunnel.id)))
-            .collect();
-        let parts = in_parallel(self.settings.parallel_reads, &tasks, |task| {
-            let read = || self.part(task, account, settings, deadline);
+        let zones = served.iter().map(|zone| Part::Zone(zone));
+        let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
+        let parts = try_in_parallel(self.settings.parallel_reads, &parts, |part| {
+            let read = || match part {
+                Part::Zone(zone) => self.zone(zone, settings, deadline),
+                Part::Tunnel(tunnel) => self.tunnel(tunnel, account, settings, deadline),
+            };
             // Another server of Cloudflare may know better. Memory does not hold both answers.
             Some(read()?).filter(|part| part.old.is_empty()).map_or_else(read, Ok)
         });
-        let parts = parts.inspect_err(|error| {
+        let parts = parts.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
-            if matches!(error, ReadError::Cloudflare(_, Error::NotFound(_) | Error::Credentials(_))) {
+            if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
                 self.doubt_zones();
             }
         })?;
@@ -151,70 +135,75 @@ impl SnapshotReader {
             snapshot.tunnels.extend(tunnels);
             snapshot.old.extend(old);
         }
-        snapshot.live_elsewhere = self.live_elsewhere(account, settings, &snapshot, deadline)?;
-        let policy = &settings.policy;
-        let is_needed = || policy.needs_access() || self.access.has_ours() || snapshot.is_marked();
-        if is_access_wished || is_needed() {
-            let (client, clock, parallel_reads) = (&*self.client, &*self.clock, self.settings.parallel_reads);
+        snapshot.live_elsewhere = self.live_elsewhere(account, &snapshot, deadline)?;
+        let (policy, had_ours) = (&settings.policy, self.access.has_ours.load(Ordering::Relaxed));
+        if is_access_wished || had_ours || policy.needs_access() || snapshot.is_marked() {
             let zones = if policy.access_guard { served } else { Vec::new() };
-            let source = Source { client, account, owner: &policy.owner, zones, parallel_reads, clock };
-            snapshot.access = self.access.read(&source, deadline);
+            snapshot.access = self.read_access(account, &zones, deadline);
         }
         snapshot.date_unix_seconds = self.client.date_unix_seconds();
         Ok(snapshot)
     }
 
-    /// Reads one zone or tunnel.
-    fn part(
+    fn zone(&self, zone: &Zone, settings: &Arc<Settings>, deadline: Deadline) -> Result<Snapshot, ReadError> {
+        let what = format!("the records of zone {}", zone.name);
+        let records = self.client.records(&zone.id, deadline).map_err(failed(what.clone()))?;
+        let old = self.newest().look_at(&records, self.clock.now()).err();
+        Ok(Snapshot {
+            zones: vec![ZoneSnapshot::new(zone.clone(), records)],
+            old: old_answer(zone.id.as_str(), &what, old),
+            ..Snapshot::new(Arc::clone(settings))
+        })
+    }
+
+    fn tunnel(
         &self,
-        task: &Task<'_>,
+        ConfiguredTunnel { id, is_local, .. }: &ConfiguredTunnel,
         account: &AccountId,
         settings: &Arc<Settings>,
         deadline: Deadline,
     ) -> Result<Snapshot, ReadError> {
-        let failed = |error| ReadError::Cloudflare(task.to_string(), error);
-        let mut part = Snapshot::new(Arc::clone(settings));
-        let (id, old) = match task {
-            Task::Records(zone) => {
-                let records = self.client.records(&zone.id, deadline).map_err(failed)?;
-                let old = self.newest().look_at(&records, self.clock.now()).err();
-                part.zones.push(ZoneSnapshot::new((*zone).clone(), records));
-                (zone.id.as_str(), old)
+        let what = format!("the configuration of tunnel {id}");
+        let failed = failed(what.clone());
+        let (document, configuration, seen) = match self.configuration(account, id, deadline) {
+            Err(error @ Error::NotFound(_)) => {
+                let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
+                let is_gone = found.is_none_or(|found| found.deleted);
+                return if is_gone { Ok(Snapshot::new(Arc::clone(settings))) } else { Err(failed(error)) };
             }
-            Task::Configuration(id) => {
-                let unmade = id.is_unmade().then(|| Ok(Configuration::default()));
-                let read = || self.client.configuration(account, id, deadline);
-                let configuration = match unmade.unwrap_or_else(read) {
-                    Err(error @ Error::NotFound(_)) => {
-                        let found = self.client.tunnel(account, id, deadline).map_err(failed)?;
-                        let is_gone = found.is_none_or(|found| found.deleted);
-                        return if is_gone { Ok(part) } else { Err(failed(error)) };
-                    }
-                    read => read.map_err(failed)?,
-                };
-                let document = Document::parse(configuration.config.as_deref())
-                    .map_err(|error| ReadError::Document((*id).clone(), error))?;
-                let old = self.newest().see(id, &configuration, Some(&document), self.clock.now()).err();
-                let mut tunnels = settings.tunnels().iter();
-                let is_local_tunnel = tunnels.any(|tunnel| tunnel.id == **id && tunnel.is_local);
-                let writable =
-                    self.settings.allow_local_config || !configuration.is_local.unwrap_or(is_local_tunnel);
-                let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
-                part.tunnels.insert((*id).clone(), tunnel);
-                (id.as_str(), old)
-            }
+            read => read.map_err(&failed)?,
         };
-        if let Some(problem) = old {
-            part.old.insert(id.into(), format!("{task} cannot be read: {problem}").into());
-        }
-        Ok(part)
+        let writable = self.settings.allow_local_config || !configuration.is_local.unwrap_or(*is_local);
+        let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
+        Ok(Snapshot {
+            tunnels: [(id.clone(), tunnel)].into(),
+            old: old_answer(id.as_str(), &what, seen.err()),
+            ..Snapshot::new(Arc::clone(settings))
+        })
+    }
+
+    /// Reads a tunnel's configuration. The third is what shows that the answer is old, or whether it proves that the tunnel
+    /// has no other rule.
+    pub(super) fn configuration(
+        &self,
+        account: &AccountId,
+        tunnel: &TunnelId,
+        deadline: Deadline,
+    ) -> Result<(Document, Configuration, Result<bool, String>), Error> {
+        let configuration = match tunnel.is_unmade() {
+            true => Configuration::default(),
+            false => self.client.configuration(account, tunnel, deadline)?,
+        };
+        let document = Document::parse(configuration.config.as_deref())
+            .map_err(|problem| Error::Unreadable(problem.into()))?;
+        let seen = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
+        Ok((document, configuration, seen))
     }
 
     /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
     fn live_elsewhere(
         &self,
         account: &AccountId,
-        settings: &Settings,
         snapshot: &Snapshot,
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, ReadError> {
@@ -222,18 +211,16 @@ impl SnapshotReader {
         let candidates: BTreeSet<TunnelId> = inserted(
             records
                 .filter_map(|record| Some((record, TunnelId::from_hostname(&record.content)?)))
-                .filter(|(_, tunnel)| !settings.is_configured(tunnel))
+                .filter(|(_, tunnel)| !snapshot.settings.is_configured(tunnel))
                 .filter(|(record, _)| {
-                    Stamp::of(record).is_some_and(|stamp| stamp.owner == settings.policy.owner)
+                    Stamp::of(record).is_some_and(|stamp| stamp.owner == self.settings.policy.owner)
                 })
                 .map(|(_, tunnel)| tunnel),
         );
         let mut live = BTreeSet::new();
         for tunnel in candidates {
             let was_deleted = self.was_deleted(account, &tunnel, deadline);
-            let was_deleted =
-                was_deleted.map_err(|error| ReadError::Cloudflare(format!("tunnel {tunnel}"), error))?;
-            if was_deleted == Some(false) {
+            if was_deleted.map_err(failed(format!("tunnel {tunnel}")))? == Some(false) {
                 live.insert(tunnel);
             }
         }
@@ -273,49 +260,56 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
 
-enum Task<'a> {
-    Records(&'a Zone),
-    Configuration(&'a TunnelId),
+/// What is read by one call.
+enum Part<'a> {
+    Zone(&'a Zone),
+    Tunnel(&'a ConfiguredTunnel),
 }
 
-/// What the task reads.
-impl fmt::Display for Task<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Records(zone) => write!(formatter, "the records of zone {}", zone.name),
-            Self::Configuration(tunnel) => write!(formatter, "the configuration of tunnel {tunnel}"),
-        }
-    }
+fn failed(what: String) -> impl Fn(Error) -> ReadError {
+    move |error| ReadError { what: what.clone(), error }
 }
 
-/// The answers in the order of the tasks, or the first error. After an error no new task is begun.
-pub(super) fn in_parallel<T: Sync, A: Send, E: Send>(
+/// What shows that the answer about a zone or a tunnel is old, by its id.
+fn old_answer(id: &str, what: &str, problem: Option<String>) -> BTreeMap<Box<str>, Box<str>> {
+    inserted(problem.map(|problem| (id.into(), format!("{what} cannot be read: {problem}").into())))
+}
+
+/// The answers in the order of the tasks, of which so many are under way at once.
+pub(super) fn in_parallel<T: Sync, A: Send>(
+    parallel_reads: usize,
+    tasks: &[T],
+    run: impl Fn(&T) -> A + Sync,
+) -> Vec<A> {
+    let Ok(answers) = try_in_parallel(parallel_reads, tasks, |task| Ok::<A, Infallible>(run(task)));
+    answers
+}
+
+/// The same, or the first error. After an error no new task is begun.
+fn try_in_parallel<T: Sync, A: Send, E: Send>(
     parallel_reads: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
-    side_by_side(parallel_reads.min(tasks.len()), &|index| {
-        let Some(task) = tasks.get(index) else { return false };
-        let answer = run(task);
-        let goes_on = answer.is_ok();
-        lock(&answers).push((index, answer));
-        goes_on
-    });
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(index) else { return };
+            let answer = run(task);
+            is_over.fetch_or(answer.is_err(), Ordering::Relaxed);
+            lock(&answers).push((index, answer));
+        }
+    };
+    on_threads(parallel_reads.min(tasks.len()), &work);
     let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
     sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Calls `run` with one number after the other, on so many threads, until it says no. It is compiled once for all tasks.
-fn side_by_side(threads: usize, run: &(dyn Fn(usize) -> bool + Sync)) {
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = || {
-        while !is_over.load(Ordering::Relaxed) {
-            let goes_on = run(next.fetch_add(1, Ordering::Relaxed));
-            is_over.fetch_or(!goes_on, Ordering::Relaxed);
-        }
-    };
+/// Does the work on so many threads. It is compiled once for all tasks.
+fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
@@ -336,22 +330,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::fixture::tunnel;
     use crate::limits;
-
-    #[test]
-    fn what_could_not_be_read_is_named() {
-        let tunnel = tunnel();
-        let said = Task::Configuration(&tunnel).to_string();
-        assert_eq!(said, format!("the configuration of tunnel {tunnel}"));
-    }
 
     /// A server that answers a call only when enough calls are waiting.
     #[test]
     fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
         let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
         let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
-        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |task| {
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |task| {
             let mut count = waiting.lock().unwrap();
             *count += 1;
             arrived.notify_all();
@@ -369,7 +355,7 @@ mod tests {
     fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
         let tasks: Vec<usize> = (0..100).collect();
         let begun = AtomicUsize::new(0);
-        let answers = in_parallel(limits::PARALLEL_READS, &tasks, |_| {
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |_| {
             begun.fetch_add(1, Ordering::SeqCst);
             Err::<(), _>(Error::OutOfTime)
         });

@@ -1,7 +1,6 @@
 //! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
 
-use std::convert::Infallible;
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 
 use log::warn;
@@ -15,12 +14,13 @@ use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::ordered::inserted;
 use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
+use crate::provider::access::writer::ApplicationWriter;
+use crate::provider::connectors::look_at;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
-use crate::provider::execution::{Execution, ends_run};
+use crate::provider::execution::{self, ends_run};
 use crate::provider::failure;
 use crate::provider::memory::WaitingWork;
-use crate::provider::moves::{look_at, look_deadline, with_looks};
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{Writer, asked};
@@ -53,17 +53,15 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        self.state.was_asked.store(true, Ordering::Relaxed);
-        let asked = asked(changes);
-        lock(&self.state.last_request).asked.retain(|hostname| !asked.contains(hostname));
-        let waiting_work = lock(&self.state.waiting_work);
+        lock(&self.last_loop).request.begin(&asked(changes));
+        let waiting_work = lock(&self.waiting_work);
         let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
         self.client.set_writing(true);
         let outcome = request.carry_out();
         self.client.set_writing(false);
         if outcome.is_err() {
             // A rule that this request was to write may need them.
-            lock(&self.state.left_applications).clear();
+            lock(&self.left_applications).clear();
         }
         outcome
     }
@@ -91,7 +89,9 @@ impl Request<'_> {
         let is_enough = |snapshot: &Arc<Snapshot>| {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
-        let Some(snapshot) = self.writer.readings.recent().filter(is_enough) else {
+        let Some(snapshot) =
+            lock(&self.writer.last_snapshot).recent(self.writer.clock.now()).filter(is_enough)
+        else {
             return Ok(false);
         };
         let plan = self.plan(&snapshot)?;
@@ -111,7 +111,8 @@ impl Request<'_> {
 
     /// Reads, plans and writes once. Returns true if that has to be done again.
     fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
-        let snapshot = self.read()?;
+        let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
+        let snapshot = snapshot.map_err(failure::unread)?;
         let mut plan = self.plan(&snapshot)?;
         if plan.is_empty() || self.writer.is_dry_run {
             self.waiting_work.unfinished.clear();
@@ -125,7 +126,13 @@ impl Request<'_> {
         let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
         if done.is_out_of_time {
             // The next turn begins where this one did, because it may have written records that have no rules yet.
-            self.shorten_turns(plan.hosts.len());
+            let hostnames = plan.hosts.len();
+            if self.waiting_work.shorten_turns(hostnames) {
+                warn!(
+                    "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless \
+                     Cloudflare answers slowly, this container has too little CPU; give it more CPU"
+                );
+            }
         } else if outcome.as_ref().is_err_and(may_help) {
             // Without time to write, the next request goes on with the same turn.
             if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
@@ -155,15 +162,6 @@ impl Request<'_> {
         concluded.map(|()| false)
     }
 
-    fn shorten_turns(&mut self, hostnames: usize) {
-        if self.waiting_work.shorten_turns(hostnames) {
-            warn!(
-                "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless Cloudflare \
-                 answers slowly, this container has too little CPU; give it more CPU"
-            );
-        }
-    }
-
     /// The places of our applications whose rules this request removed.
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
         let places = snapshot.protections().ours().map(|(place, _)| place);
@@ -176,51 +174,53 @@ impl Request<'_> {
         places.filter(is_removed).cloned().collect()
     }
 
-    fn read(&self) -> Result<Arc<Snapshot>, Failure> {
-        let read = self.writer.readings.read(self.resolved, self.wishes_for_access(), self.deadline);
-        read.map_err(|error| failure::unread(&error))
-    }
-
-    /// The plan of a turn. A dry run tells all.
+    /// The plan of a turn. A dry run tells all. A hostname whose next tunnel does not serve yet what was read of it leaves its
+    /// place in the turn to others, which may be led to tunnels that were not looked at.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let Writer { client, is_dry_run, .. } = self.writer;
         let turn = Turn {
             behind: self.waiting_work.turn_end.as_ref(),
-            most: if *is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
+            most: if self.writer.is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
         };
-        let plan = |earlier: &Earlier| {
-            plan::plan(self.changes, snapshot, earlier, &turn).map_err(|error| failure::wrong_owner(&error))
-        };
-        let look = |tunnels: &[TunnelId]| {
-            let looks = self.side_by_side(tunnels, |tunnel, deadline| {
+        let mut earlier = self.earlier(snapshot);
+        let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
+        loop {
+            let plan = plan::plan(self.changes, snapshot, &earlier, &turn).map_err(failure::wrong_owner)?;
+            let mut targets: Vec<TunnelId> =
+                plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
+            targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
+            let looks = self.ask_each(&targets, |tunnel, deadline| {
                 let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                look_at(client, &self.resolved.account, tunnel, version, deadline)
+                look_at(&self.writer.client, &self.resolved.account, tunnel, version, deadline)
             });
-            inserted(looks.filter_map(|(tunnel, look)| Some((tunnel, look.err()?))))
-        };
-        with_looks(self.earlier(snapshot), plan, look)
+            let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
+            let unready: Vec<(TunnelId, String)> = unready.collect();
+            if unready.is_empty() {
+                return Ok(plan);
+            }
+            earlier.unready.extend(unready);
+        }
     }
 
     /// Asks for each tunnel, each for a short time, so that those that are not answered leave time for all else.
-    fn side_by_side<A: Send>(
+    fn ask_each<A: Send>(
         &self,
         tunnels: &[TunnelId],
         ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
-    ) -> impl Iterator<Item = (TunnelId, A)> {
-        let Writer { clock, readings, .. } = self.writer;
-        let answers = in_parallel(readings.reader().parallel_reads(), tunnels, |tunnel| {
-            let deadline = look_deadline(&**clock, self.deadline);
-            Ok::<_, Infallible>((tunnel.clone(), ask(tunnel, deadline)))
-        });
-        answers.into_iter().flatten()
+    ) -> Vec<(TunnelId, A)> {
+        let Writer { clock, reader, .. } = self.writer;
+        in_parallel(reader.settings.parallel_reads, tunnels, |tunnel| {
+            let left = self.deadline.remaining(&**clock).saturating_sub(limits::STEP_MINIMUM);
+            let deadline = Deadline::after(&**clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+            (tunnel.clone(), ask(tunnel, deadline))
+        })
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
-        let Writer { clock, readings, .. } = self.writer;
+        let Writer { clock, reader, .. } = self.writer;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
-        let deleted = inserted(self.side_by_side(&tunnels, |tunnel, deadline| {
-            let was_deleted = readings.reader().was_deleted(&self.resolved.account, tunnel, deadline);
+        let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
+            let was_deleted = reader.was_deleted(&self.resolved.account, tunnel, deadline);
             was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             })
@@ -239,7 +239,8 @@ impl Request<'_> {
         }
         let remaining = self.deadline.remaining(&*self.writer.clock);
         let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
-        let results = self.writer.carry_out(&plan.work, self.resolved, self.deadline, time);
+        let &mut Self { writer, resolved, deadline, .. } = self;
+        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work, time);
         let now = self.writer.clock.now();
         for (work, result) in plan.work.iter().zip(results) {
             let content = work.content_key();
@@ -247,7 +248,7 @@ impl Request<'_> {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
                     self.waiting_work.forget(content);
-                    self.waiting_work.written(&Write { place: work.place_key(), content, what }, now);
+                    self.waiting_work.written(&Write { key: work.place_key(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.
@@ -263,15 +264,13 @@ impl Request<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
-        let Writer { clock, readings, .. } = self.writer;
+        let Writer { clock, last_snapshot, .. } = self.writer;
         // From the first write on, earlier readings are outdated.
-        readings.outdate();
-        let waiting_work = &mut *self.waiting_work;
-        let execution =
-            Execution::new(self.writer, waiting_work, self.resolved, plan, snapshot, self.deadline);
-        let result = execution.run();
+        lock(last_snapshot).outdate();
+        let Self { writer, waiting_work, resolved, deadline, .. } = self;
+        let result = execution::run(writer, waiting_work, resolved, plan, snapshot, *deadline);
         // So are readings made meanwhile.
-        readings.outdate();
+        lock(last_snapshot).outdate();
         self.waiting_work.tidy(clock.now());
         result
     }

@@ -2,11 +2,10 @@
 //! configured tunnel.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{Client, Error, MAKE_TOKEN, Tunnel};
+use crate::cloudflare::{Error, MAKE_TOKEN, Tunnel};
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
@@ -34,103 +33,67 @@ pub(crate) struct Resolved {
 
 /// The reason why they are not known.
 #[derive(Debug)]
-pub(crate) enum Unresolved {
-    Credentials(Error),
-    Cloudflare(Error),
-    Configuration(String),
-}
-
-impl Unresolved {
-    /// True if it does not contradict what was found before.
-    pub(super) fn may_pass(&self) -> bool {
-        match self {
-            Self::Credentials(error) | Self::Cloudflare(error) => error.is_retryable(),
-            Self::Configuration(_) => false,
-        }
-    }
-
+pub(crate) struct Unresolved {
+    pub(crate) why: String,
     /// The operator's remedy.
-    pub(crate) fn remedy(&self) -> &'static str {
-        match self {
-            Self::Credentials(error) | Self::Cloudflare(error) => remedy(error),
-            Self::Configuration(_) => {
-                "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing"
-            }
-        }
+    pub(crate) remedy: &'static str,
+    /// It does not contradict what was found before.
+    pub(super) may_pass: bool,
+}
+
+impl From<Error> for Unresolved {
+    fn from(error: Error) -> Self {
+        Self { why: error.to_string(), remedy: remedy(&error), may_pass: error.is_retryable() }
     }
 }
 
-impl fmt::Display for Unresolved {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Credentials(error) | Self::Cloudflare(error) => error.fmt(formatter),
-            Self::Configuration(text) => formatter.write_str(text),
-        }
-    }
+/// The settings do not fit what Cloudflare has.
+fn unfitting(why: String) -> Unresolved {
+    let remedy = "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing";
+    Unresolved { why, remedy, may_pass: false }
 }
 
-/// Asks Cloudflare if the token is valid.
-pub(crate) fn check_token(
-    client: &Client,
-    settings: &ProviderSettings,
-    deadline: Deadline,
-) -> Result<(), Unresolved> {
-    client.verify_token(settings.account.as_ref(), deadline).map_err(Unresolved::Credentials)?;
-    Ok(())
-}
-
-/// Finds the account, unless it is already known, and its tunnels.
+/// Checks the token, and finds the account, unless it is already known, and its tunnels.
 pub(crate) fn find_tunnels(
-    client: &Client,
     reader: &SnapshotReader,
-    settings: &ProviderSettings,
     known: Option<&AccountId>,
     deadline: Deadline,
 ) -> Result<Resolved, Unresolved> {
+    let SnapshotReader { client, settings, .. } = reader;
+    client.verify_token(settings.account.as_ref(), deadline)?;
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
-        None => account_of_zones(reader, settings, deadline)?,
+        // The token may be corrected while this waits.
+        None => shared_account(&reader.zones(deadline)?, settings)
+            .inspect_err(|_| reader.doubt_zones())
+            .map_err(|problem| unfitting(problem.to_owned()))?,
     };
-    let present = client.tunnels(&account, deadline).map_err(Unresolved::Cloudflare)?;
+    let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
     for wanted in &settings.tunnels {
-        let configured = configured(&present, wanted, settings.dry_run).map_err(|problem| {
-            Unresolved::Configuration(format!("CF_TUNNEL_ID: {problem} in account {account}"))
-        })?;
+        let configured = configured(&present, wanted, settings.dry_run)
+            .map_err(|problem| unfitting(format!("CF_TUNNEL_ID: {problem} in account {account}")))?;
         if !found.contains(&configured) {
             found.push(configured);
         }
     }
     let mut found = found.into_iter();
-    let default =
-        found.next().ok_or_else(|| Unresolved::Configuration("CF_TUNNEL_ID is empty".to_owned()))?;
+    let default = found.next().ok_or_else(|| unfitting("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.policy.clone(), default, found.collect());
     Ok(Resolved { account, settings: Arc::new(settings) })
 }
 
 /// The tunnel of that name or id. A dry run goes on with one that is missing, where it would be made.
 fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
-    let (id, name, is_local) = match find_tunnel(present, wanted) {
-        Ok(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
-        Err(FindTunnelError::Missing { .. }) if is_dry_run => {
-            may_be_made(present, wanted).map(|()| (TunnelId::unmade(wanted), wanted, false))?
+    let (id, name, is_local) = match find_tunnel(present, wanted)? {
+        Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
+        None if is_dry_run => {
+            may_be_made(present, wanted)?;
+            (TunnelId::unmade(wanted), wanted, false)
         }
-        Err(problem) => return Err(problem.to_string()),
+        None => return Err(missing(present, wanted)),
     };
     Ok(ConfiguredTunnel { id, name: name.into(), is_local })
-}
-
-fn account_of_zones(
-    reader: &SnapshotReader,
-    settings: &ProviderSettings,
-    deadline: Deadline,
-) -> Result<AccountId, Unresolved> {
-    let zones = reader.zones(deadline).map_err(Unresolved::Cloudflare)?;
-    shared_account(&zones, settings).map_err(|problem| {
-        // The token may be corrected while this waits.
-        reader.doubt_zones();
-        Unresolved::Configuration(problem.to_owned())
-    })
 }
 
 /// The account that all zones in scope share, or else the remedy.
@@ -153,19 +116,30 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
     }
 }
 
-/// The tunnel of that name or id.
-pub(crate) fn find_tunnel<'a>(
-    present: &'a [Tunnel],
-    wanted: &'a str,
-) -> Result<&'a Tunnel, FindTunnelError<'a>> {
+/// The tunnel of that name or id, if there is one.
+///
+/// # Errors
+/// When there are several.
+pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Option<&'a Tunnel>, String> {
     let mut matching = present
         .iter()
         .filter(|tunnel| !tunnel.deleted)
         .filter(|tunnel| tunnel.id.as_str().eq_ignore_ascii_case(wanted) || *tunnel.name == *wanted);
     match (matching.next(), matching.next()) {
-        (Some(tunnel), None) => Ok(tunnel),
-        (Some(_), Some(_)) => Err(FindTunnelError::Ambiguous { wanted }),
-        (None, _) => Err(FindTunnelError::Missing { wanted, present }),
+        (Some(_), Some(_)) => Err(format!("{wanted:?} names several tunnels; use the id")),
+        (found, _) => Ok(found),
+    }
+}
+
+/// What is said of a name or id that no tunnel has.
+pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
+    let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
+    let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
+    let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
+    names.extend(tunnels.next().map(|_| "…".to_owned()));
+    match &*names {
+        [] => format!("{wanted:?} is no tunnel; there is none"),
+        names => format!("{wanted:?} is no tunnel; there are {}", names.join(", ")),
     }
 }
 
@@ -199,31 +173,6 @@ pub(crate) fn may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> 
     Err(format!("there is no tunnel {name:?}, and none is made of what looks like {meant}"))
 }
 
-/// A name or id is not that of exactly one tunnel.
-#[derive(Debug)]
-pub(crate) enum FindTunnelError<'a> {
-    Missing { wanted: &'a str, present: &'a [Tunnel] },
-    Ambiguous { wanted: &'a str },
-}
-
-impl fmt::Display for FindTunnelError<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ambiguous { wanted } => write!(formatter, "{wanted:?} names several tunnels; use the id"),
-            Self::Missing { wanted, present } => {
-                let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
-                let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
-                let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
-                names.extend(tunnels.next().map(|_| "…".to_owned()));
-                match &*names {
-                    [] => write!(formatter, "{wanted:?} is no tunnel; there is none"),
-                    names => write!(formatter, "{wanted:?} is no tunnel; there are {}", names.join(", ")),
-                }
-            }
-        }
-    }
-}
-
 /// The remedy for an error that prevents a complete start.
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
@@ -255,8 +204,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_that_is_not_found_is_told_with_those_that_are_there() {
-        let told =
-            |present: &[Tunnel], wanted: &str| find_tunnel(present, wanted).expect_err("none").to_string();
+        let told = |present: &[Tunnel], wanted: &str| configured(present, wanted, false).expect_err("none");
         assert_eq!(told(&[], "x"), r#""x" is no tunnel; there is none"#);
         assert_eq!(told(&tunnels(2), "x"), r#""x" is no tunnel; there are "t0", "t1""#);
         assert!(told(&tunnels(NAMES_SHOWN_MAX), "x").ends_with(r#""t6", "t7""#));
@@ -264,8 +212,8 @@ mod tests {
         let mut gone = tunnels(2);
         gone[0].deleted = true;
         assert_eq!(told(&gone, "t0"), r#""t0" is no tunnel; there are "t1""#);
-        assert_eq!(find_tunnel(&gone, "t1").expect("one").name, gone[1].name);
-        assert_eq!(find_tunnel(&gone, gone[1].id.as_str()).expect("one").name, gone[1].name);
+        assert_eq!(find_tunnel(&gone, "t1"), Ok(Some(&gone[1])));
+        assert_eq!(find_tunnel(&gone, gone[1].id.as_str()), Ok(Some(&gone[1])));
         let twice = [tunnels(1), tunnels(1)].concat();
         assert_eq!(told(&twice, "t0"), r#""t0" names several tunnels; use the id"#);
     }
@@ -329,15 +277,12 @@ mod tests {
     #[test]
     fn a_start_without_tunnels_is_told_with_what_to_do() {
         for (unresolved, remedy) in [
-            (Unresolved::Configuration("x".to_owned()), "correct the setting"),
-            (Unresolved::Cloudflare(Error::OutOfTime), "cloudflarestatus.com"),
-            (Unresolved::Credentials(Error::Limited { retry_after: Default::default() }), "wait; the limit"),
-            (
-                Unresolved::Cloudflare(Error::Unreadable("x".into())),
-                "see that the address in CF_API_BASE_URL can be reached",
-            ),
+            (unfitting("x".to_owned()), "correct the setting"),
+            (Error::OutOfTime.into(), "cloudflarestatus.com"),
+            (Error::Limited { retry_after: Default::default() }.into(), "wait; the limit"),
+            (Error::Unreadable("x".into()).into(), "see that the address in CF_API_BASE_URL can be reached"),
         ] {
-            assert!(unresolved.remedy().contains(remedy), "{unresolved}: {}", unresolved.remedy());
+            assert!(unresolved.remedy.contains(remedy), "{unresolved:?}");
         }
     }
 }

@@ -7,9 +7,6 @@
 //! - what stands: the last snapshot, also one that a write has outdated.
 
 use std::collections::BTreeSet;
-use std::sync::MutexGuard;
-
-use log::info;
 
 use crate::locks::lock;
 use crate::model::text::fingerprint;
@@ -17,8 +14,9 @@ use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::health::Missing;
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
-use crate::provider::memory::{MarkedEndpoint, MarkedEndpoints, Said};
-use crate::provider::writer::LastRequest;
+use crate::provider::adjustments::Sent;
+use crate::provider::last_loop::LastLoop;
+use crate::provider::memory::{Logged, MarkedEndpoint};
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
 use crate::reconcile::published::{Published, published};
@@ -63,21 +61,12 @@ const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its anno
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
      no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
 
-/// What is known of all endpoints, while nothing changes it.
-struct View<'a> {
-    endpoints: MutexGuard<'a, MarkedEndpoints>,
-    refusals: MutexGuard<'a, Said<Refusal>>,
-    request: MutexGuard<'a, LastRequest>,
-    /// What a dry run did not write.
-    unwritten: MutexGuard<'a, Said<LogLine>>,
-}
-
-impl View<'_> {
+impl LastLoop {
     /// The refusals of differences between what is sent and what is shown, one at most of a whole hostname: what failed comes
     /// before what moves. Others were mended since, or their object went.
     fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
         let mut last = None;
-        self.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
+        self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
             if set_identifier.is_none() && last.replace(hostname) == Some(hostname) {
                 return false;
             }
@@ -92,7 +81,7 @@ impl View<'_> {
 
     /// The row of those endpoints of a hostname that are neither published nor refused, if there are any.
     fn rest(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
-        let refusals = self.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
+        let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
         let is_refused = |endpoint: &MarkedEndpoint| {
             refused.iter().any(|path| path.is_none_or(|path| endpoint.has_path(path)))
@@ -102,7 +91,7 @@ impl View<'_> {
         let open =
             self.endpoints.of(hostname).iter().filter(is_open).find(|endpoint| !is_refused(endpoint))?;
         let (state, what) = self.state(open.hostname);
-        let lines = self.unwritten.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
+        let lines = self.request.unwritten.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
         let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
         let writes: Vec<String> = lines.map(|(line, _)| write(line).trim_end().to_owned()).collect();
         Some(if writes.is_empty() {
@@ -121,7 +110,9 @@ impl View<'_> {
         }
     }
 
-    fn count(&self, status: &mut Status) {
+    pub(super) fn counts(&self) -> Status {
+        let without_service = self.sent.as_ref().map_or(0, |sent| sent.unnamed);
+        let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {
             *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
@@ -138,84 +129,77 @@ impl View<'_> {
                 None => {}
             }
         }
+        status
+    }
+
+    /// The wildcards that no object asks for by their word: of all, or of one hostname.
+    fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
+        let unasked = self.wildcards.unasked.iter();
+        let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
+        let rows = unasked.map(|UnaskedWildcard { note, is_public }| Row {
+            resource: note.resource.as_deref().map(str::to_owned),
+            since: self.wildcards.logged.get(&(note.hostname.clone(), *is_public)).copied(),
+            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.text.clone())
+        });
+        rows.collect()
+    }
+
+    /// The other lines of the log about a hostname.
+    fn notes(&self, hostname: &str) -> impl Iterator<Item = Row> {
+        let logged = [&self.notes_of_shown, &self.notes_of_sent, &self.request.notes];
+        logged.into_iter().flat_map(move |logged| lines(logged, Some(hostname), NOTE))
     }
 }
 
 impl Provider {
     /// What is known of `hostname`; without one, what is not done.
     pub fn status(&self, hostname: Option<&str>) -> Status {
-        let (mut status, view) = (self.counts(), self.view());
-        let mut rows: Vec<Row> = self.standstill().into_iter().collect();
+        let last = lock(&self.writer.last_loop);
+        let mut status = last.counts();
+        let mut rows: Vec<Row> = self.standstill(&last).into_iter().collect();
         let Some(hostname) = hostname.map(hostname::normalize) else {
-            rows.extend(self.unasked_wildcards(None));
+            rows.extend(last.unasked_wildcards(None));
             status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
-            let left_out = self.left_out(None);
+            let left_out = lines(&last.left_out, None, LEFT_OUT);
             let count = rows.len() + status.refused + status.waiting + left_out.len();
-            let names = view.endpoints.unpublished().iter();
-            let rest = names.filter_map(|name| view.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
-            let refused = view.refusals().map(refused);
+            let names = last.endpoints.unpublished.iter();
+            let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
+            let refused = last.refusals().map(refused);
             status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
             return status;
         };
-        let refused = view.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
-        rows.extend(refused.chain(self.unasked_wildcards(Some(&hostname))));
+        let refused = last.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
+        rows.extend(refused.chain(last.unasked_wildcards(Some(&hostname))));
         let standing = self.standing(&hostname);
         let is_there =
             |endpoint: &MarkedEndpoint, one: &Published| one.stands && endpoint.has_path(&one.path);
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(view.rest(&hostname, &stands));
+        rows.extend(last.rest(&hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
-            let mut endpoints = view.endpoints.of(&hostname).iter();
+            let mut endpoints = last.endpoints.of(&hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
             let resource = one.resource.as_deref().map(str::to_owned);
             let state = if is_published { PUBLISHED } else { NOTE };
             Row { path: Some(one.path.to_string()), resource, ..row(&hostname, state, one.what.clone()) }
         }));
-        rows.extend(self.left_out(Some(&hostname)));
+        rows.extend(lines(&last.left_out, Some(&hostname), LEFT_OUT));
         if rows.iter().all(|row| row.state == NOTE) {
-            rows.push(self.unsent(&hostname));
+            rows.push(self.unsent(&hostname, last.sent.as_ref()));
         }
-        rows.extend(self.notes(&hostname));
+        rows.extend(last.notes(&hostname));
         status.ok = rows.iter().all(is_well);
         status.fill(rows.len(), rows);
         status
     }
 
-    /// A loop begins. The log has the counts of the first complete one.
-    pub(super) fn say_first_loop(&self) {
-        if lock(&self.adjustments.sent).is_some() {
-            self.first_loop.call_once(|| {
-                let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
-                info!(
-                    wanted, published, refused, waiting, without_service;
-                    "the first loop is complete; the command status says more"
-                );
-            });
-        }
-    }
-
-    fn view(&self) -> View<'_> {
-        let state = &self.writer.state;
-        let (refusals, request) = (lock(&state.refusals), lock(&state.last_request));
-        View { endpoints: lock(&self.endpoints), refusals, request, unwritten: lock(&state.said_dry_run) }
-    }
-
-    fn counts(&self) -> Status {
-        let without_service = lock(&self.adjustments.sent).as_ref().map_or(0, |sent| sent.unnamed);
-        let view = self.view();
-        let mut status = Status { loop_began: view.endpoints.shown_at, without_service, ..Status::default() };
-        view.count(&mut status);
-        status
-    }
-
     /// The reason why nothing is done at all.
-    fn standstill(&self) -> Option<Row> {
+    fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.health.missing() {
             Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
-            None if lock(&self.adjustments.sent).is_none() => NO_LOOP,
-            None if self.writer.readings.as_read().is_none() => NOT_READ,
+            None if last.sent.is_none() => NO_LOOP,
+            None if lock(&self.writer.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
         Some(row("", WAITING, what.to_owned()))
@@ -223,48 +207,22 @@ impl Provider {
 
     /// What stands of a hostname, if it is known.
     fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
-        let read = self.writer.readings.as_read()?;
+        let read = lock(&self.writer.last_snapshot).as_read()?;
         let parsed = Hostname::parse(hostname).ok();
         Some(parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default())
     }
 
-    /// The wildcards that no object asks for by their word: of all, or of one hostname.
-    fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
-        let wildcards = lock(&self.adjustments.wildcards);
-        let unasked = wildcards.unasked.iter();
-        let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
-        let rows = unasked.map(|UnaskedWildcard { note, is_public }| Row {
-            resource: note.resource.as_deref().map(str::to_owned),
-            since: wildcards.said.get(&(note.hostname.clone(), *is_public)).copied(),
-            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.text.clone())
-        });
-        rows.collect()
-    }
-
     /// The row of a hostname that is not sent to be published.
-    fn unsent(&self, hostname: &str) -> Row {
+    fn unsent(&self, hostname: &str, sent: Option<&Sent>) -> Row {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
-        if !self.settings.policy.filter.matches(hostname) {
+        if !self.writer.reader.settings.policy.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
-        let sent = lock(&self.adjustments.sent);
-        let is_without =
-            sent.as_ref().is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));
+        let is_without = sent.is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));
         let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { ("not sent", NOT_SENT) };
         row(hostname, state, what.to_owned())
-    }
-
-    /// The objects whose places others have: of all hostnames, or of one.
-    fn left_out(&self, hostname: Option<&str>) -> Vec<Row> {
-        lines(&lock(&self.adjustments.said_left_out), hostname, LEFT_OUT)
-    }
-
-    /// The other lines of the log about a hostname.
-    fn notes(&self, hostname: &str) -> Vec<Row> {
-        let said = [&self.said_notes, &self.adjustments.said_notes, &self.writer.state.said_notes];
-        said.into_iter().flat_map(|said| lines(&lock(said), Some(hostname), NOTE)).collect()
     }
 }
 
@@ -273,8 +231,8 @@ fn is_well(row: &Row) -> bool {
 }
 
 /// Lines of the log as rows.
-fn lines(said: &Said<LogLine>, hostname: Option<&str>, state: &str) -> Vec<Row> {
-    let of = said.all().filter(|(line, _)| hostname.is_none() || line.value("hostname") == hostname);
+fn lines(logged: &Logged<LogLine>, hostname: Option<&str>, state: &str) -> Vec<Row> {
+    let of = logged.all().filter(|(line, _)| hostname.is_none() || line.value("hostname") == hostname);
     let rows = of.map(|(line, since)| Row {
         resource: line.value("resource").map(str::to_owned),
         since: Some(since),

@@ -19,7 +19,8 @@ use crate::observe::health::Missing;
 use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
-use crate::provider::resolution::{Resolved, Unresolved, check_token, find_tunnels};
+use crate::provider::resolution::{Unresolved, find_tunnels};
+use crate::provider::writer::Writer;
 use crate::shutdown::Shutdown;
 
 /// One attempt to check the token and to find the tunnels.
@@ -76,8 +77,8 @@ impl Provider {
                     self.writer.client.take_doubt();
                 }
             }
-            if let Some(resolved) = self.known() {
-                connectors.look(&self.writer.client, &resolved, &self.writer.metrics, &*self.writer.clock);
+            if let Ok(resolved) = self.resolved() {
+                connectors.look(&self.writer, &resolved);
                 self.writer.delete_left_applications(&resolved);
             }
             self.writer.clock.sleep(CHECK_PAUSE);
@@ -86,61 +87,41 @@ impl Provider {
 
     /// Checks the token and finds the tunnels. Returns true if both succeeded, and none may be made later.
     fn check(&self) -> bool {
-        let was_ready = self.health.is_ready();
-        match self.resolve(Deadline::after(&*self.writer.clock, START_TIMEOUT)) {
-            Ok(resolved) => {
-                let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_unmade());
-                if !was_ready || !self.is_known(&resolved) {
-                    self.take_over(resolved);
-                }
-                self.health.set_ready();
-                is_whole
-            }
-            Err(problem) => {
-                self.report_missing(&problem);
-                false
-            }
-        }
-    }
-
-    fn resolve(&self, deadline: Deadline) -> Result<Resolved, Unresolved> {
-        check_token(&self.writer.client, &self.settings, deadline)?;
-        let known = self.known();
+        let Writer { clock, reader, last_snapshot, .. } = &self.writer;
+        let known = lock(&self.resolved).clone();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
-        find_tunnels(&self.writer.client, self.writer.readings.reader(), &self.settings, account, deadline)
-    }
-
-    fn known(&self) -> Option<Arc<Resolved>> {
-        lock(&self.resolved).clone()
-    }
-
-    fn is_known(&self, resolved: &Resolved) -> bool {
-        self.known().is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels())
-    }
-
-    fn take_over(&self, resolved: Resolved) {
-        let deadline = Deadline::after(&*self.writer.clock, ANNOUNCE_TIMEOUT);
-        let zones = self.writer.readings.reader().zones(deadline);
-        announce(&resolved, &self.settings, zones.as_deref());
-        *lock(&self.resolved) = Some(Arc::new(resolved));
-        self.writer.readings.outdate();
+        let deadline = Deadline::after(&**clock, START_TIMEOUT);
+        let resolved = match find_tunnels(reader, account, deadline) {
+            Ok(resolved) => resolved,
+            Err(problem) => {
+                self.report_missing(problem, known.is_some());
+                return false;
+            }
+        };
+        let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_unmade());
+        let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
+        if !is_known || !self.health.is_ready() {
+            let zones = reader.zones(Deadline::after(&**clock, ANNOUNCE_TIMEOUT));
+            announce(&resolved, &reader.settings, zones.as_deref());
+            *lock(&self.resolved) = Some(Arc::new(resolved));
+            lock(last_snapshot).outdate();
+        }
+        self.health.set_ready();
+        is_whole
     }
 
     /// Logs why the check failed. A failure that may pass does not contradict what was found before.
-    fn report_missing(&self, problem: &Unresolved) {
-        if problem.may_pass() && self.known().is_some() {
+    fn report_missing(&self, Unresolved { why, remedy, may_pass }: Unresolved, was_found: bool) {
+        if may_pass && was_found {
             logging::debug(module_path!(), || {
-                let text = format!("the token and the tunnels cannot be looked at again: {problem}");
+                let text = format!("the token and the tunnels cannot be looked at again: {why}");
                 LogLine::default().text(text)
             });
-            return;
-        }
-        let (why, remedy) = (problem.to_string().into(), problem.remedy());
-        if self.health.set_missing(Missing { why, remedy }) {
-            warn!("not ready: {problem}; {remedy}; it is tried again by itself");
+        } else if self.health.set_missing(Missing { why: why.as_str().into(), remedy }) {
+            warn!("not ready: {why}; {remedy}; it is tried again by itself");
         } else {
-            logging::debug(module_path!(), || LogLine::default().text(format!("not ready: {problem}")));
+            logging::debug(module_path!(), || LogLine::default().text(format!("not ready: {why}")));
         }
     }
 }

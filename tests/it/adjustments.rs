@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::clock::Deadline;
 use external_dns_cloudflare_tunnel_webhook::limits::{ADJUST_RESERVE, REQUEST_MEMORY_MAX_BYTES};
-use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
+use external_dns_cloudflare_tunnel_webhook::provider::adjust;
 use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use test_support::clock::ManualClock;
 use test_support::fake_cloudflare;
@@ -21,8 +21,8 @@ fn what_there_is_no_time_to_read_stays_wanted() {
     for (left, is_late) in [(ADJUST_RESERVE, false), (ADJUST_RESERVE - Duration::from_millis(1), true)] {
         let deadline = Deadline::after(&clock, left);
         let wanted = Body::new(body.clone().into_bytes()).expect("it is text");
-        let adjusted = Adjustments::default().adjust(&wanted, &settings, None, &clock, deadline);
-        let adjusted = adjusted.expect("it is read").endpoints;
+        let adjusted = adjust(&wanted, &settings, None, &clock, deadline);
+        let adjusted = adjusted.expect("it is read").0.endpoints;
         let names: Vec<&str> = adjusted.iter().map(|one| &*one.dns_name).collect();
         assert_eq!(names, ["web.example.com"], "{left:?}");
         assert_eq!(adjusted[0].property("webhook/tunnel-service").is_none(), is_late, "{left:?}");
@@ -41,9 +41,9 @@ fn a_request_that_asks_for_more_than_fits_into_memory_is_answered_with_what_to_d
         let blanks = " ".repeat(REQUEST_MEMORY_MAX_BYTES - endpoint.len() - 2 - room);
         let wanted = Body::new(format!("[{endpoint}{blanks}]").into_bytes()).expect("it is text");
         let deadline = Deadline::after(&*clock, Duration::from_secs(12));
-        let adjusted = Adjustments::default().adjust(&wanted, &settings, None, &*clock, deadline);
+        let adjusted = adjust(&wanted, &settings, None, &*clock, deadline);
         match adjusted {
-            Ok(adjusted) => assert!(is_enough && adjusted.endpoints.len() == 1, "{room}"),
+            Ok((adjusted, _)) => assert!(is_enough && adjusted.endpoints.len() == 1, "{room}"),
             Err(failure) => {
                 assert!(!is_enough && failure.text.contains("DOMAIN_FILTER"), "{room}: {failure}");
                 assert_eq!(failure.status, 503);

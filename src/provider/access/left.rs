@@ -12,32 +12,16 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
-use crate::reconcile::plan::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time for looking at, and deleting, what is left of Access applications.
 pub(in crate::provider) const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Writer {
-    /// Does work on applications, for `time` at most.
-    pub(in crate::provider) fn carry_out(
-        &self,
-        work: &[ApplicationWork],
-        resolved: &Resolved,
-        deadline: Deadline,
-        time: Duration,
-    ) -> Vec<Result<(), Reason>> {
-        self.readings.outdate();
-        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(work, time);
-        // Readings made meanwhile are outdated, too.
-        self.readings.outdate();
-        results
-    }
-
     /// Looks for applications of ours that can go, once in each loop.
     pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot) };
-        let mut known = lock(&self.state.left_applications);
+        let mut known = lock(&self.left_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
@@ -45,12 +29,12 @@ impl Writer {
     /// and is still wanted was asked for between the two. Nothing else is written meanwhile, and ExternalDNS may wait for
     /// it, so it takes two seconds at most.
     pub(in crate::provider) fn delete_left_applications(&self, resolved: &Resolved) {
-        if !lock(&self.state.left_applications).values().any(|again| *again) {
+        if !lock(&self.left_applications).values().any(|again| *again) {
             return;
         }
-        let _turn = lock(&self.state.waiting_work);
-        let known = lock(&self.state.left_applications).clone();
-        lock(&self.state.left_applications).values_mut().for_each(|again| *again = false);
+        let _turn = lock(&self.waiting_work);
+        let known = lock(&self.left_applications).clone();
+        lock(&self.left_applications).values_mut().for_each(|again| *again = false);
         let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
         self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
     }
@@ -62,20 +46,18 @@ impl Writer {
         is_such: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        match self.readings.read(resolved, true, deadline) {
+        match self.read(resolved, true, deadline) {
             Ok(snapshot) => {
-                let mut left = self.left_applications(&snapshot);
-                left.retain(is_such);
-                let left: Vec<ApplicationWork> = left
-                    .into_iter()
-                    .map(|left| ApplicationWork::delete(left.place.clone(), left.application))
-                    .collect();
+                let left = self.left_applications(&snapshot);
+                let left = left.iter().filter(|left| is_such(left));
+                let left = left.map(|left| ApplicationWork::delete(left.place.clone(), left.application));
+                let left: Vec<ApplicationWork> = left.collect();
                 let time = deadline.remaining(&*self.clock);
-                let results = self.carry_out(&left, resolved, deadline, time);
+                let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left, time);
                 for (work, result) in left.into_iter().zip(results) {
                     let Err(reason) = result else { continue };
                     // It is seen a second time in the next loop.
-                    lock(&self.state.left_applications).insert(work.place, false);
+                    lock(&self.left_applications).insert(work.place, false);
                     logging::debug(module_path!(), || {
                         LogLine::default()
                             .text(format!("an Access application that is left stays for now: {reason}"))
@@ -96,8 +78,10 @@ impl Writer {
             return Vec::new();
         }
         let mut left = answering::removable(snapshot);
-        let refusals = lock(&self.state.refusals);
-        left.retain(|left| !refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname()));
+        let last = lock(&self.last_loop);
+        left.retain(|left| {
+            !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())
+        });
         left
     }
 }

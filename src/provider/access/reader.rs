@@ -1,17 +1,16 @@
 //! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{AccessScope, Client, Error, GIVE_ACCESS, parse_application};
+use crate::clock::Deadline;
+use crate::cloudflare::{AccessScope, Error, GIVE_ACCESS, parse_application};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
-use crate::provider::reader::in_parallel;
+use crate::provider::reader::{SnapshotReader, in_parallel};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
@@ -27,17 +26,6 @@ const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 /// Applications that one reading asks for by id. The others wait for the list.
 const BY_ID_MAX: usize = 50;
 
-/// The account to read, and the means.
-pub(crate) struct Source<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) account: &'a AccountId,
-    pub(crate) owner: &'a str,
-    /// The zones whose own applications count.
-    pub(crate) zones: Vec<&'a Zone>,
-    pub(crate) parallel_reads: usize,
-    pub(crate) clock: &'a dyn Clock,
-}
-
 /// A write of the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
 struct Written {
@@ -51,13 +39,13 @@ struct Written {
 
 /// Remembers what was just written, which Cloudflare's list may not show.
 #[derive(Debug, Default)]
-pub(crate) struct AccessReader {
+pub(crate) struct AccessMemory {
     written: Mutex<Vec<Written>>,
     /// The last reading showed applications of ours. No comment may say so any more once what they protect is withdrawn.
-    has_ours: AtomicBool,
+    pub(in crate::provider) has_ours: AtomicBool,
 }
 
-impl AccessReader {
+impl AccessMemory {
     /// Takes note of an application that was made or changed, and is `None` if it was deleted. Where its id is `None`,
     /// nothing tells whether it was made.
     pub(super) fn note(
@@ -78,46 +66,48 @@ impl AccessReader {
         written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
         written.clone()
     }
+}
 
-    /// True if the last reading showed applications of ours.
-    pub(crate) fn has_ours(&self) -> bool {
-        self.has_ours.load(Ordering::Relaxed)
-    }
-
-    /// Reads everything, in `ACCESS_TIMEOUT`.
-    pub(crate) fn read(&self, source: &Source<'_>, deadline: Deadline) -> AccessReading {
-        let patience = deadline.remaining(source.clock).min(limits::ACCESS_TIMEOUT);
-        let deadline = Deadline::after(source.clock, patience);
-        let reading = self.try_read(source, deadline).map_or_else(AccessReading::Failed, AccessReading::Read);
-        if let Some(access) = reading.read() {
-            let has_ours =
-                access.applications.iter().any(|one| Place::of_application(one, source.owner).is_some());
-            self.has_ours.store(has_ours, Ordering::Relaxed);
+impl SnapshotReader {
+    /// Reads everything of Access, in `ACCESS_TIMEOUT`. The applications of these zones count as well as the account's.
+    pub(in crate::provider) fn read_access(
+        &self,
+        account: &AccountId,
+        zones: &[&Zone],
+        deadline: Deadline,
+    ) -> AccessReading {
+        let patience = deadline.remaining(&*self.clock).min(limits::ACCESS_TIMEOUT);
+        let reading = self.try_read_access(account, zones, Deadline::after(&*self.clock, patience));
+        if let Ok(AccessSnapshot { applications, .. }) = &reading {
+            let has_ours = applications.iter().any(|one| self.place_of(one).is_some());
+            self.access.has_ours.store(has_ours, Ordering::Relaxed);
         }
-        reading
+        reading.map_or_else(AccessReading::Failed, AccessReading::Read)
     }
 
-    fn try_read(&self, source: &Source<'_>, deadline: Deadline) -> Result<AccessSnapshot, Unread> {
-        let Source { client, account, zones, parallel_reads, .. } = source;
+    fn try_read_access(
+        &self,
+        account: &AccountId,
+        zones: &[&Zone],
+        deadline: Deadline,
+    ) -> Result<AccessSnapshot, Unread> {
+        let (client, parallel_reads) = (&self.client, self.settings.parallel_reads);
         let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let calls: [&(dyn Fn() + Sync); 3] = [
             &|| drop(team.set(client.access_team(account, deadline))),
             &|| drop(policies.set(client.access_policies(account, deadline))),
             &|| drop(of_account.set(client.access_applications(AccessScope::Account(account), deadline))),
         ];
-        let _ = in_parallel(*parallel_reads, &calls, |call| {
-            call();
-            Ok::<_, Infallible>(())
-        });
+        in_parallel(parallel_reads, &calls, |call| call());
         let team = answer(team)?;
         let team = team.ok_or_else(|| Unread { reason: SET_UP.into(), is_lasting: true })?;
         let policies = answer(policies).map(Into::into);
         let mut applications = answer(of_account)?;
-        let of_zones = in_parallel(*parallel_reads, zones, |zone| {
-            Ok::<_, Infallible>(client.access_applications(AccessScope::Zone(&zone.id), deadline))
+        let of_zones = in_parallel(parallel_reads, zones, |zone| {
+            client.access_applications(AccessScope::Zone(&zone.id), deadline)
         });
         let mut unread_zones = Vec::new();
-        for (zone, answer) in zones.iter().zip(of_zones.into_iter().flatten()) {
+        for (zone, answer) in zones.iter().zip(of_zones) {
             match answer {
                 Ok(more) => add_new(&mut applications, more),
                 Err(error) => {
@@ -127,7 +117,7 @@ impl AccessReader {
                 }
             }
         }
-        let pending = self.correct(&mut applications, source, deadline);
+        let pending = self.correct(&mut applications, account, deadline);
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
@@ -136,14 +126,13 @@ impl AccessReader {
     fn correct(
         &self,
         applications: &mut Vec<Application>,
-        source: &Source<'_>,
+        account: &AccountId,
         deadline: Deadline,
     ) -> Vec<Box<str>> {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
-        for Written { place, id, application, at: _ } in self.just_written(source.clock.now()) {
+        for Written { place, id, application, at: _ } in self.access.just_written(self.clock.now()) {
             let Some(id) = id else {
-                let mut places =
-                    applications.iter().filter_map(|one| Place::of_application(one, source.owner));
+                let mut places = applications.iter().filter_map(|one| self.place_of(one));
                 if !places.any(|one| *one.to_string() == *place) {
                     pending.push(place);
                 }
@@ -158,18 +147,23 @@ impl AccessReader {
             }
             unlike.extend(application.map(|application| (unlike.len(), place, application)));
         }
-        let answers = in_parallel(source.parallel_reads, &unlike, |(number, _, application)| {
-            let ask = || source.client.access_application(source.account, &application.id, deadline).ok();
+        let answers = in_parallel(self.settings.parallel_reads, &unlike, |(number, _, application)| {
+            let ask = || self.client.access_application(account, &application.id, deadline).ok();
             let found = if *number < BY_ID_MAX { ask() } else { None };
-            Ok::<_, Infallible>(found.and_then(|found| found.map(parse_application).transpose().ok()))
+            found.and_then(|found| found.map(parse_application).transpose().ok())
         });
-        for ((_, place, application), answer) in unlike.into_iter().zip(answers.into_iter().flatten()) {
+        for ((_, place, application), answer) in unlike.into_iter().zip(answers) {
             if answer.is_none() {
                 pending.push(place);
             }
             applications.extend(answer.unwrap_or(Some(application)));
         }
         pending
+    }
+
+    /// The place of an application of ours.
+    fn place_of(&self, application: &Application) -> Option<Place> {
+        Place::of_application(application, &self.settings.policy.owner)
     }
 }
 

@@ -1,18 +1,14 @@
 //! Makes, replaces and deletes Access applications, side by side.
 
-use std::convert::Infallible;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use log::Level;
 use serde_json::{Map, Value};
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
-use crate::logging;
+use crate::locks::lock;
 use crate::model::access::Application;
-use crate::observe::metrics::Family;
 use crate::provider::description::describe_application;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
@@ -41,50 +37,37 @@ impl ApplicationWriter<'_> {
         {
             return vec![Err(reason); work.len()];
         }
-        let Writer { client, clock, readings, .. } = self.writer;
+        let Writer { client, clock, reader, last_snapshot, .. } = self.writer;
         let end = Deadline::after(&**clock, time);
-        // What the token may not do once, it may not do a hundred times.
-        let forbidden = OnceLock::new();
         let (now, later) = work.split_at(fitting(work, client.calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
-        let results = in_parallel(readings.reader().parallel_reads(), now, |work| {
+        lock(last_snapshot).outdate();
+        let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            let result = match forbidden.get() {
-                Some(reason) => Err(Reason::clone(reason)),
-                None if has_time => self.do_one(work).map_err(|error| {
-                    let reason = told(&error);
-                    if matches!(error, Error::Credentials(_)) {
-                        let _ = forbidden.set(reason.clone());
-                    }
-                    reason
-                }),
-                None => Err(waiting()),
-            };
-            Ok::<_, Infallible>(result)
+            if has_time { self.do_one(work).map_err(|error| told(&error)) } else { Err(waiting()) }
         });
-        let left = || Err(forbidden.get().cloned().unwrap_or_else(waiting));
-        results.into_iter().flatten().chain(later.iter().map(|_| left())).collect()
+        // Readings made meanwhile are outdated, too.
+        lock(last_snapshot).outdate();
+        results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
-        let Writer { clock, metrics, readings, .. } = self.writer;
         let note = |id, application| {
-            readings.reader().access().note(&work.place, id, application, clock.now());
+            self.writer.reader.access.note(&work.place, id, application, self.writer.clock.now());
         };
         match self.write(work) {
-            Ok((id, application)) => note(Some(id), application),
+            Ok((id, application)) => {
+                note(Some(id), application);
+                self.writer.log_change(work.operation.label(), &describe_application(work));
+                Ok(())
+            }
             Err(error) => {
                 if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
                     note(None, None);
                 }
-                return Err(error);
+                Err(error)
             }
         }
-        logging::log(Level::Info, module_path!(), &describe_application(work));
-        let mut values = metrics.update();
-        values.add(Family::Changes, &[work.operation.label()], 1);
-        values.set(Family::LastWrite, &[], clock.unix_seconds());
-        Ok(())
     }
 
     /// Returns the id and the application as it stands then.
@@ -129,13 +112,12 @@ impl ApplicationWriter<'_> {
 /// The number of first pieces that a request does, so that each loop goes on: a third of the calls above
 /// `SHARED_CALLS_LEFT_MIN` is left to the next ones, and one piece is done whatever is left.
 fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
-    let mut calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
+    let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
+    let mut needed = 0;
     let fitting = work.iter().take_while(|work| {
         // An application is read before it is replaced.
-        let needed = if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
-        let is_within = needed <= calls;
-        calls = calls.saturating_sub(needed);
-        is_within
+        needed += if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
+        needed <= calls
     });
     fitting.count().max(1).min(work.len())
 }

@@ -14,10 +14,10 @@ use super::{Execution, Verdict};
 use crate::model::{RecordPatch, ZoneId};
 use crate::reconcile::plan::{RecordOperation, Stage, Subject};
 
-impl Execution<'_> {
+impl<'a> Execution<'a> {
     /// Corrects the stamps of hostnames whose rules were not written.
     pub(super) fn correct_stamps(&mut self) {
-        let mut by_zone: BTreeMap<&ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
+        let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
             let Some((stamped, claims)) = self.ledger.mistaken_stamp(host) else { continue };
             let Some(comment) = host.comments.with(&claims) else { continue };
@@ -68,8 +68,10 @@ impl Execution<'_> {
                     Ok(Verdict::Barred(reason)) => reason.to_string(),
                     Err(error) => error.to_string(),
                 };
-                let target = self.name_of(Target::Zone(zone));
-                warn!("records in {target} whose comments name rules that were not written stay: {problem}");
+                let (kind, name) = self.name_of(Target::Zone(zone));
+                warn!(
+                    "records in {kind} {name} whose comments name rules that were not written stay: {problem}"
+                );
             }
         }
     }

@@ -7,7 +7,7 @@ use log::warn;
 use super::work::{Piece, Step, Target};
 use super::{Execution, Verdict};
 use crate::clock::Deadline;
-use crate::cloudflare::Error;
+use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
@@ -28,7 +28,7 @@ impl<'a> Execution<'a> {
             Err(reason) => return Ok(Verdict::Barred(reason)),
         };
         let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
-        let own = self.ledger.own();
+        let own = &self.ledger.own;
         let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some(piece) = pieces.get(*index) {
@@ -52,7 +52,7 @@ impl<'a> Execution<'a> {
                 self.ledger.note_edited(tunnel, &done);
                 for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
                     if let Some(edit) = piece.edit() {
-                        self.report(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                        self.writer.log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
                 Ok(Verdict::Done)
@@ -73,7 +73,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// The reason why it cannot.
-    pub(super) fn rewrite(&mut self, tunnel: &TunnelId, hostnames: usize) -> Result<(), Reason> {
+    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
             |execution: &Self, error: &Error| execution.failed(Target::Tunnel(tunnel), hostnames, error);
         let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
@@ -95,7 +95,7 @@ impl<'a> Execution<'a> {
     pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
-            let mut reason = missed_in(tunnel);
+            let mut reason = has_new_rule(tunnel);
             if !self.missed.contains_key(tunnel) {
                 match self.read_document(tunnel) {
                     Ok(Ok(_)) if self.missed.contains_key(tunnel) => {}
@@ -114,29 +114,22 @@ impl<'a> Execution<'a> {
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
     /// an old answer. A failure concerns this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
-        let Writer { client, clock, readings, .. } = self.writer;
         let mut problem = String::new();
         for _ in 0..2 {
-            let configuration = match client.configuration(&self.resolved.account, tunnel, self.deadline) {
-                Ok(configuration) => configuration,
+            let read = self.writer.reader.configuration(&self.resolved.account, tunnel, self.deadline);
+            match read {
+                Ok((document, Configuration { version, .. }, Ok(proves_absence))) => {
+                    if proves_absence {
+                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                    }
+                    return Ok(Ok((document, version)));
+                }
+                Ok((.., Err(old))) => problem = old,
+                Err(error @ Error::Unreadable { .. }) => return Ok(Err(unreadable(tunnel, &error))),
                 Err(error) => {
                     let reason = unreadable(tunnel, &error);
                     return self.verdict(error).map(|_| Err(reason));
                 }
-            };
-            let document = match Document::parse(configuration.config.as_deref()) {
-                Ok(document) => document,
-                Err(error) => return Ok(Err(unreadable(tunnel, &error))),
-            };
-            let seen = readings.reader().newest().see(tunnel, &configuration, Some(&document), clock.now());
-            match seen {
-                Ok(proves_absence) => {
-                    if proves_absence {
-                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
-                    }
-                    return Ok(Ok((document, configuration.version)));
-                }
-                Err(old) => problem = old,
             }
         }
         Ok(Err(unreadable(tunnel, &problem)))
@@ -150,7 +143,7 @@ impl<'a> Execution<'a> {
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { writer: Writer { client, clock, metrics, readings, .. }, resolved, .. } = self;
+        let Self { writer: Writer { client, clock, metrics, reader, .. }, resolved, .. } = self;
         let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
@@ -164,7 +157,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // A lower one says nothing against what was written.
-        let _ = readings.reader().newest().see(tunnel, &written, None, clock.now());
+        let _ = reader.newest().see(tunnel, &written, None, clock.now());
         Ok(())
     }
 }
@@ -180,7 +173,7 @@ fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
     ))
 }
 
-fn missed_in(tunnel: &TunnelId) -> Reason {
+fn has_new_rule(tunnel: &TunnelId) -> Reason {
     Reason::Undecided(format!(
         "tunnel {tunnel} has a rule of it that was not there when the change was planned: its record and comment stay, \
          and the next loop plans anew"

@@ -1,37 +1,39 @@
 //! Divides the pieces of one step into groups. A group that is refused is sent in halves, until the bad pieces stand
-//! alone. Nothing is sent here.
+//! alone or the search for them has used up its part of the request. Nothing is sent here.
 
 use std::cmp::Ordering;
+use std::mem;
+use std::time::Duration;
 
 use super::work::{Piece, batch_size};
 use crate::ingress::RuleEdit;
+use crate::limits;
 use crate::ordered::sort_by;
 
-/// Pieces that are sent together: those of one hostname, or each for itself once the hostname was refused alone.
-#[derive(Debug)]
-struct Unit<'a> {
-    pieces: Vec<Piece<'a>>,
-    /// A piece of it failed alone before, so the unit is sent alone and after all others.
-    is_suspect: bool,
-}
+/// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
+/// and five loops in five minutes must not use more than half of `RATE_CALLS`.
+const SEARCH_WRITES_MAX: usize = 48;
 
-impl<'a> Unit<'a> {
-    /// Each piece for itself.
-    fn apart(mut self) -> impl Iterator<Item = Self> {
-        sort_by(&mut self.pieces, in_turn);
-        self.pieces.into_iter().map(move |piece| Self { pieces: vec![piece], is_suspect: self.is_suspect })
-    }
-}
+/// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
+/// is not the cause.
+const PAGES_MAX: usize = 2;
 
 /// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
 /// a success.
 #[derive(Debug)]
 pub(super) struct Groups<'a> {
-    queue: Vec<Unit<'a>>,
+    /// The pieces of each hostname, or each piece for itself once the hostname was refused alone.
+    queue: Vec<Vec<Piece<'a>>>,
+    /// Those of hostnames of which a piece failed alone before. Each is sent alone, after all others.
+    suspects: Vec<Piece<'a>>,
     /// The group that is sent now.
-    sent: Vec<Unit<'a>>,
+    sent: Vec<Vec<Piece<'a>>>,
     /// The number of hostnames to send together next; 0 for single pieces.
     size: usize,
+    /// The time that was left when the search for bad pieces began; `None` before there is one.
+    pub(super) search_time: Option<Duration>,
+    /// Pages in a row.
+    pages: usize,
 }
 
 impl<'a> Groups<'a> {
@@ -40,23 +42,19 @@ impl<'a> Groups<'a> {
     pub(super) fn new(
         pieces: &[Piece<'a>],
         size: Option<usize>,
+        time_left: Duration,
         has_failed: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
-        let mut units: Vec<Unit<'a>> = Vec::new();
+        let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
-            let is_suspect = pieces.iter().any(&has_failed);
-            let unit = Unit { pieces: pieces.to_vec(), is_suspect };
-            if size == Some(0) || is_suspect { units.extend(unit.apart()) } else { units.push(unit) }
+            match size {
+                _ if pieces.iter().any(&has_failed) => suspects.extend(in_turn(pieces)),
+                Some(0) => queue.extend(in_turn(pieces).into_iter().map(|piece| vec![piece])),
+                _ => queue.push(pieces.to_vec()),
+            }
         }
-        let (suspects, mut queue): (Vec<Unit<'a>>, Vec<Unit<'a>>) =
-            units.into_iter().partition(|unit| unit.is_suspect);
-        queue.extend(suspects);
-        Self { queue, sent: Vec::new(), size: size.unwrap_or(usize::MAX) }
-    }
-
-    /// True if a piece failed alone before.
-    pub(super) fn has_suspects(&self) -> bool {
-        self.queue.last().is_some_and(|unit| unit.is_suspect)
+        let search_time = (size.is_some() || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), size: size.unwrap_or(usize::MAX), search_time, pages: 0 }
     }
 
     /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
@@ -64,44 +62,63 @@ impl<'a> Groups<'a> {
         Some(self.size).filter(|size| *size < usize::MAX)
     }
 
-    /// Takes off what is not to be written any more.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(&Piece<'a>) -> bool) {
-        for units in [&mut self.queue, &mut self.sent] {
-            units.retain_mut(|unit| {
-                unit.pieces.retain(&is_kept);
-                !unit.pieces.is_empty()
-            });
-        }
+    /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
+    /// later steps need time.
+    pub(super) fn is_used_up(&self, writes: usize, calls_left: u32, time_left: Duration) -> bool {
+        self.search_time.is_some_and(|time| {
+            writes >= SEARCH_WRITES_MAX
+                || calls_left < limits::SHARED_CALLS_LEFT_MIN
+                || time_left < limits::STEP_MINIMUM.max(time / 2)
+        })
+    }
+
+    /// True if something answers in place of the target, whatever is sent.
+    pub(super) fn is_intercepted(&self) -> bool {
+        self.pages >= PAGES_MAX
     }
 
     /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
-        let alike = self.queue.iter().take_while(|unit| !unit.is_suspect).count().max(1);
         let mut operations = 0;
-        let fitting = self.queue.iter().take(alike.min(self.size.max(1))).take_while(|unit| {
-            operations += batch_size(&unit.pieces);
+        let fitting = self.queue.iter().take(self.size.max(1)).take_while(|pieces| {
+            operations += batch_size(pieces);
             operations <= operations_max
         });
         let length = fitting.count().max(1).min(self.queue.len());
         self.sent = self.queue.drain(..length).collect();
-        pieces_of(&self.sent)
+        if self.sent.is_empty() && !self.suspects.is_empty() {
+            self.sent.push(vec![self.suspects.remove(0)]);
+        }
+        self.sent.concat()
     }
 
     /// The group that was sent is done.
     pub(super) fn passed(&mut self) {
         self.size = self.size.saturating_mul(2).max(1);
+        self.pages = 0;
     }
 
-    /// The group that was sent is refused. Returns the bad piece if it stood alone; otherwise the group is divided.
-    pub(super) fn refused(&mut self) -> Option<Piece<'a>> {
-        let mut group = std::mem::take(&mut self.sent);
+    /// The group that was sent is refused, by Cloudflare or by a page. Returns the bad piece if it stood alone, with which its
+    /// hostname is left out; otherwise the group is divided. Nothing more is sent of hostnames that are left out.
+    pub(super) fn refused(
+        &mut self,
+        is_page: bool,
+        time_left: Duration,
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Option<Piece<'a>> {
+        self.search_time.get_or_insert(time_left);
+        self.pages = if is_page { self.pages } else { 0 };
+        self.leave_out(&is_left_out);
+        let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
-            [unit] => {
-                if let [piece] = *unit.pieces {
+            [pieces] => {
+                if let [piece] = **pieces {
+                    self.pages += usize::from(is_page);
+                    self.leave_out(&|hostname| hostname == piece.hostname);
                     return Some(piece);
                 }
-                group = group.into_iter().flat_map(Unit::apart).collect();
+                group = in_turn(pieces).into_iter().map(|piece| vec![piece]).collect();
                 self.size = 0;
             }
             _ => self.size = group.len() / 2,
@@ -110,26 +127,33 @@ impl<'a> Groups<'a> {
         None
     }
 
+    fn leave_out(&mut self, is_left_out: &dyn Fn(&str) -> bool) {
+        for list in [&mut self.queue, &mut self.sent] {
+            list.retain(|pieces| !pieces.iter().any(|piece| is_left_out(piece.hostname)));
+        }
+        self.suspects.retain(|piece| !is_left_out(piece.hostname));
+    }
+
     /// Gives up, and returns what is not decided.
-    pub(super) fn give_up(&mut self) -> Vec<Piece<'a>> {
-        pieces_of(&std::mem::take(&mut self.queue))
+    pub(super) fn give_up(self) -> Vec<Piece<'a>> {
+        [self.queue.concat(), self.suspects].concat()
     }
 }
 
-fn pieces_of<'a>(units: &[Unit<'a>]) -> Vec<Piece<'a>> {
-    units.iter().flat_map(|unit| &unit.pieces).copied().collect()
-}
-
-/// The order of one hostname's pieces. A wider rule would get the requests of a narrower one that is refused after it or
-/// goes before it, and deletions wait for additions.
-fn in_turn(one: &Piece<'_>, other: &Piece<'_>) -> Ordering {
-    let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
-        return Ordering::Equal;
-    };
-    let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
-    let narrower_first = one.in_order_of_list(other);
-    let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
-    goes(one).cmp(&goes(other)).then(in_turn)
+/// The pieces of one hostname in the order in which they are sent one by one. A wider rule would get the requests of a
+/// narrower one that is refused after it or goes before it, and deletions wait for additions.
+fn in_turn<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
+    let mut pieces = pieces.to_vec();
+    sort_by(&mut pieces, |one, other| {
+        let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
+            return Ordering::Equal;
+        };
+        let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
+        let narrower_first = one.in_order_of_list(other);
+        let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
+        goes(one).cmp(&goes(other)).then(in_turn)
+    });
+    pieces
 }
 
 #[cfg(test)]
@@ -144,6 +168,8 @@ mod tests {
     use crate::model::{Hostname, RecordId};
     use crate::provider::execution::work::Work;
     use crate::reconcile::plan::{RecordOperation, Subject};
+
+    const TIME: Duration = Duration::from_secs(9);
 
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
@@ -168,10 +194,9 @@ mod tests {
             edit => edit,
         };
         let edits = [remove(Some("^/x")), put(name, "http://a:80"), remove(None), with_path("^/y")];
-        let mut pieces: Vec<Piece<'_>> =
+        let pieces: Vec<Piece<'_>> =
             edits.iter().map(|edit| Piece { hostname: name, work: Work::Edit(&tunnel, edit) }).collect();
-        pieces.sort_by(in_turn);
-        let sent: Vec<&RuleEdit> = pieces.iter().filter_map(Piece::edit).collect();
+        let sent: Vec<&RuleEdit> = in_turn(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [&edits[3], &edits[1], &edits[2], &edits[0]]);
     }
 
@@ -181,10 +206,44 @@ mod tests {
         let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
             .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Groups::new(&pieces, None, |_| false).next(limit);
+            let sent = Groups::new(&pieces, None, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Groups::new(&[], None, |_| false).next(9), []);
+        assert_eq!(Groups::new(&[], None, TIME, |_| false).next(9), []);
+    }
+
+    #[test]
+    fn groups_are_sent_while_there_are_calls_for_everybody_and_half_of_the_time() {
+        let seconds = Duration::from_secs_f64;
+        for (label, writes, calls_left, time, time_left, expected) in [
+            ("just enough of everything", 47, 400, 9.0, 4.5, false),
+            ("one write too many", 48, 400, 9.0, 4.5, true),
+            ("others need the calls", 47, 399, 9.0, 4.5, true),
+            ("half of the time is gone", 47, 400, 9.1, 4.5, true),
+            ("a write has time", 47, 400, 2.0, 1.5, false),
+            ("a write has no time", 47, 400, 2.0, 1.499, true),
+        ] {
+            let search = Groups::new(&[], Some(1), seconds(time), |_| false);
+            assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
+            let no_search = Groups::new(&[], None, seconds(time), |_| false);
+            assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
+        }
+    }
+
+    #[test]
+    fn two_pages_in_a_row_for_single_pieces_are_of_what_stands_before_the_target() {
+        let operations = [[delete()], [delete()], [delete()], [delete()]];
+        let pieces: Vec<Piece<'_>> = NAMES
+            .iter()
+            .zip(&operations)
+            .map(|(hostname, one)| Piece { hostname, work: Work::Operations(one) })
+            .collect();
+        let mut groups = Groups::new(&pieces, Some(0), TIME, |_| false);
+        for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
+            groups.next(9);
+            assert!(groups.refused(page, TIME, |_| false).is_some());
+            assert_eq!(groups.is_intercepted(), is_intercepted);
+        }
     }
 
     proptest! {
@@ -202,16 +261,16 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname);
-            let mut groups = Groups::new(&pieces, size, |piece| piece.hostname == "b");
+            let mut groups = Groups::new(&pieces, size, TIME, |piece| piece.hostname == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
-                groups.retain(|piece| !refused.contains(piece.hostname));
                 let sent = groups.next(2);
                 if sent.is_empty() {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    refused.extend(groups.refused().map(|piece| piece.hostname));
+                    let bad = groups.refused(false, TIME, |_| false);
+                    refused.extend(bad.map(|piece| piece.hostname));
                 } else {
                     groups.passed();
                     passed.extend(sent.iter().map(|piece| piece.hostname));

@@ -31,26 +31,17 @@ pub(in crate::provider) struct Done {
     pub(in crate::provider) is_forbidden: bool,
 }
 
-impl Done {
-    /// True if everything that was tried failed because of the credentials.
-    pub(in crate::provider) fn is_all_forbidden(&self) -> bool {
-        self.is_forbidden && !self.is_answered
-    }
-}
-
 /// The hostnames of a plan while it is carried out.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
     pub(super) done: Done,
     /// The rules that are ours by the stamps that were read and written so far.
-    own: OwnRules,
+    pub(super) own: OwnRules,
     /// The contents of the pieces that are written.
     written: BTreeSet<u64>,
-    /// The hostnames with a new stamp, and its records.
+    /// The hostnames with a new stamp that may have to be corrected, and its records.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
-    /// Hostnames of which nothing tells whether their rules were written.
-    uncertain: BTreeSet<&'a str>,
 }
 
 impl<'a> Ledger<'a> {
@@ -61,12 +52,7 @@ impl<'a> Ledger<'a> {
             own: OwnRules::clone(&plan.own),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
-            uncertain: BTreeSet::new(),
         }
-    }
-
-    pub(super) fn own(&self) -> &OwnRules {
-        &self.own
     }
 
     pub(super) fn is_dropped(&self, hostname: &str) -> bool {
@@ -116,9 +102,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Nothing tells whether the rules were written.
-    pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'a>]) {
-        self.uncertain.extend(pieces.iter().map(|piece| piece.hostname));
+    /// Nothing tells whether the rules were written, so their stamps stay.
+    pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
+        self.stamped.retain(|hostname, _| !pieces.iter().any(|piece| *piece.hostname == **hostname));
     }
 
     /// The operations on records are done, and with their stamps the rules that are taken over are ours.
@@ -143,9 +129,6 @@ impl<'a> Ledger<'a> {
     /// about to write, or that was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_dropped(&host.hostname))?;
-        if self.uncertain.contains(&*host.hostname) {
-            return None;
-        }
         let mut done = host.claims.clone();
         done.rules.extend(&host.dead);
         let mut claims = done.clone();
@@ -172,9 +155,6 @@ impl<'a> Ledger<'a> {
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
         let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(&host.hostname));
-        inserted(dropped.map(|host| {
-            let unfinished = host.unfinished(before.get(&host.hostname));
-            (host.hostname.clone(), unfinished)
-        }))
+        inserted(dropped.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
     }
 }

@@ -37,10 +37,9 @@ impl Execution<'_> {
         match self.writer.client.batch(zone, &batch, self.deadline) {
             Ok(written) => {
                 let now = self.writer.clock.now();
-                self.writer.readings.reader().newest().note_batch(&batch.deletes, &written, now);
+                self.writer.reader.newest().note_batch(&batch.deletes, &written, now);
                 self.ledger.note_batch(stage, pieces, &written);
-                self.count_records(zone, pieces);
-                pieces.iter().for_each(|piece| self.report_records(piece));
+                self.report(zone, pieces);
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
@@ -69,19 +68,19 @@ impl Execution<'_> {
         }
     }
 
-    fn count_records(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
-        let operations = || pieces.iter().flat_map(Piece::operations);
-        let posts = operations().filter(|operation| matches!(operation, RecordOperation::Post(_))).count();
-        let deletes =
-            operations().filter(|operation| matches!(operation, RecordOperation::Delete(..))).count();
-        if let Some(count) = self.record_counts.get_mut(zone) {
-            *count = (*count + posts).saturating_sub(deletes);
+    /// Logs the operations, and counts the records of the zone.
+    fn report(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
+        let mut count = self.record_counts.get(zone).copied().unwrap_or_default();
+        for piece in pieces {
+            for operation in piece.operations() {
+                self.writer.log_change(operation.label(), &describe_operation(piece.hostname, operation));
+                match operation {
+                    RecordOperation::Post(_) => count += 1,
+                    RecordOperation::Delete(..) => count = count.saturating_sub(1),
+                    RecordOperation::Patch(_) => {}
+                }
+            }
         }
-    }
-
-    fn report_records(&self, piece: &Piece<'_>) {
-        for operation in piece.operations() {
-            self.report(operation.label(), &describe_operation(piece.hostname, operation));
-        }
+        self.record_counts.insert(zone.clone(), count);
     }
 }

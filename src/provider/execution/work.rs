@@ -2,7 +2,6 @@
 
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
-use crate::model::text::fingerprint;
 use crate::model::{TunnelId, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, record_work, tunnel_work};
 
@@ -15,18 +14,12 @@ pub(super) enum Target<'a> {
     Zone(&'a ZoneId),
 }
 
-impl Target<'_> {
-    /// The key by which the target is remembered. No tunnel has the id of a zone.
-    pub(super) fn key(&self) -> u64 {
-        fingerprint([match self {
+impl<'a> Target<'a> {
+    pub(super) fn id(self) -> &'a str {
+        match self {
             Self::Tunnel(tunnel) => tunnel.as_str(),
             Self::Zone(zone) => zone.as_str(),
-        }])
-    }
-
-    /// The key by which it is remembered that a tunnel takes no edits.
-    pub(super) fn edits_key(&self) -> u64 {
-        fingerprint(["edits", &*self.key().to_string()])
+        }
     }
 }
 

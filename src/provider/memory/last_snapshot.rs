@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::reconcile::snapshot::Snapshot;
 
+/// A snapshot younger than this may show that there is nothing to write.
+const RECENT_MAX_AGE: Duration = Duration::from_secs(30);
+
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
     /// The snapshot, with the time at which its reading began and the number of writes by then. More of them have
@@ -27,7 +30,7 @@ impl LastSnapshot {
         self.read = Some((begun, writes, Arc::clone(snapshot)));
     }
 
-    /// Something was written, or is about to be.
+    /// Something was written or is about to be, or the scope has changed.
     pub(crate) fn outdate(&mut self) {
         self.writes += 1;
     }
@@ -42,9 +45,10 @@ impl LastSnapshot {
         self.read.as_ref().map(|(.., snapshot)| Arc::clone(snapshot))
     }
 
-    pub(crate) fn younger_than(&self, age: Duration, now: Instant) -> Option<Arc<Snapshot>> {
+    /// The last snapshot, if it is young enough to show that there is nothing to write.
+    pub(crate) fn recent(&self, now: Instant) -> Option<Arc<Snapshot>> {
         let (begun, snapshot) = self.valid()?;
-        let is_young = now.saturating_duration_since(begun) < age;
+        let is_young = now.saturating_duration_since(begun) < RECENT_MAX_AGE;
         (is_young && snapshot.old.is_empty()).then(|| Arc::clone(snapshot))
     }
 
@@ -63,22 +67,22 @@ mod tests {
     #[test]
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
     fn a_reading_that_a_write_overtook_is_not_remembered_and_no_two_snapshots_ever_are() {
-        let (begun, age) = (Instant::now(), Duration::from_secs(30));
+        let begun = Instant::now();
         let (mut last, snapshot) = (LastSnapshot::default(), Arc::new(fixture::snapshot()));
         let writes = last.begin_reading();
         last.end_reading(&snapshot, begun, writes);
-        assert!(last.younger_than(age, begun).is_some() && last.younger_than(age, begun + age).is_none());
+        assert!(last.recent(begun).is_some() && last.recent(begun + RECENT_MAX_AGE).is_none());
         assert!(last.of_any_age().is_some());
         let writes = last.begin_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
         last.end_reading(&snapshot, begun, writes);
-        assert!(last.of_any_age().is_none() && last.younger_than(age, begun).is_none());
+        assert!(last.of_any_age().is_none() && last.recent(begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
         let old = Snapshot { old: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
         let writes = last.begin_reading();
         last.end_reading(&Arc::new(old), begun, writes);
-        assert!(last.younger_than(age, begun).is_none(), "it does not show that there is nothing to write");
+        assert!(last.recent(begun).is_none(), "it does not show that there is nothing to write");
         assert!(last.of_any_age().is_some(), "ExternalDNS was shown it");
     }
 

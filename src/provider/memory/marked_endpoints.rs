@@ -20,7 +20,7 @@ const BOTH: u32 = SENT | SHOWN;
 pub(crate) struct MarkedEndpoints {
     marked: Vec<MarkedEndpoint>,
     /// The first of the hostnames that were not published as they were sent.
-    unpublished: Vec<Box<str>>,
+    pub(crate) unpublished: Vec<Box<str>>,
     /// When the last reading was shown, with which a loop begins; in seconds since 1970.
     pub(crate) shown_at: Option<i64>,
 }
@@ -88,10 +88,6 @@ impl MarkedEndpoints {
         self.marked.chunk_by(|one, other| one.hostname == other.hostname)
     }
 
-    pub(crate) fn unpublished(&self) -> &[Box<str>] {
-        &self.unpublished
-    }
-
     fn mark(&mut self, endpoints: &[Endpoint], mark: u32) {
         self.marked.iter_mut().for_each(|marked| marked.content &= !mark);
         self.marked.retain(|marked| marked.content & BOTH != 0);
@@ -132,7 +128,7 @@ mod tests {
         let mut endpoints = MarkedEndpoints::default();
         endpoints.send(&[a.clone(), b]);
         assert_eq!(states(&endpoints, "a"), [(true, true)]);
-        assert_eq!(endpoints.unpublished(), ["a".into(), "b".into()]);
+        assert_eq!(endpoints.unpublished, ["a".into(), "b".into()]);
         endpoints.show(std::slice::from_ref(&a), 0);
         assert_eq!(
             (states(&endpoints, "a"), states(&endpoints, "b")),
@@ -142,7 +138,7 @@ mod tests {
         let mut of_a = states(&endpoints, "a");
         of_a.sort();
         assert_eq!(of_a, [(false, true), (true, true), (true, true)]);
-        assert_eq!((states(&endpoints, "b"), endpoints.unpublished()), (vec![], &["a".into()][..]));
+        assert_eq!((states(&endpoints, "b"), &*endpoints.unpublished), (vec![], &["a".into()][..]));
         endpoints.send(&[]);
         assert_eq!(states(&endpoints, "a"), [(false, true)], "it is shown, and not sent any more");
         assert!(endpoints.of("a")[0].has_path("") && !endpoints.of("a")[0].has_path("^/x"));

@@ -21,14 +21,16 @@ const WORK_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::
 /// reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
-/// Entries kept. A request of 5,000 hostnames writes twice as many pieces of work.
-const ENTRIES_MAX: usize = 10_000;
+/// Work that is kept. A request of 5,000 hostnames writes twice as many pieces.
+const WORK_MAX: usize = 10_000;
 
-/// The memory is lost with the process; then refused work is sent once more. Its keys are fingerprints: of refused work,
-/// of a write's place, and of the id of a tunnel or a zone.
+/// The memory is lost with the process; then refused work is sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingWork {
-    entries: HashMap<u64, Entry>,
+    /// By fingerprints: of refused work, and of what a write is to.
+    work: HashMap<u64, Work>,
+    /// Tunnels and zones, by their ids. No tunnel has the id of a zone.
+    targets: BTreeMap<Box<str>, Target>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
     /// The number of hostnames of a turn, if turns ran out of time.
@@ -38,7 +40,7 @@ pub(crate) struct WaitingWork {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Work {
     state: State,
     /// The work is not asked for any more, if nothing happens to it before.
     forget_at: Instant,
@@ -46,18 +48,33 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    /// The work with this content is not sent before `retry_at`.
-    Held { content: u64, reason: Reason, quota: Option<Quota>, retry_at: Instant, pause: Duration },
-    /// Something else than Cloudflare answered when the work was sent alone.
-    Unanswered,
+    /// The work with this content is not sent before the pause is over.
+    Held { content: u64, quota: Option<Quota>, pause: Pause },
     /// The content that was written lately.
     Written { content: u64 },
-    /// The number of hostnames to send together to a tunnel or a zone, and whether its last write failed.
-    Target { group: Option<usize>, is_failing: bool },
 }
 
 /// The zone that was full, and its number of records.
 pub(crate) type Quota = (ZoneId, usize);
+
+#[derive(Debug)]
+struct Pause {
+    reason: Reason,
+    length: Duration,
+    retry_at: Instant,
+}
+
+/// A tunnel or a zone of which not all work was decided.
+#[derive(Debug)]
+struct Target {
+    /// The number of hostnames to send together; `None` for all.
+    group: Option<usize>,
+    /// Its last write failed, whatever it was to write.
+    is_failing: bool,
+    /// A tunnel took its document as it was, and no edit of it.
+    edits: Option<Pause>,
+    forget_at: Instant,
+}
 
 impl WaitingWork {
     /// The number of hostnames that one turn changes.
@@ -78,141 +95,134 @@ impl WaitingWork {
         self.turn_most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
     }
 
-    /// The reason why the content, which is its own key, must not be sent now.
-    pub(crate) fn reason(&self, content: u64, snapshot: &Snapshot, now: Instant) -> Option<Reason> {
-        let entry = self.entries.get(&content).filter(|entry| entry.state.holds(snapshot, now))?;
-        entry.state.held(content).map(|(reason, _)| reason.clone())
-    }
-
     /// The contents that must not be sent now, with the reasons.
     pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
-        inserted(self.entries.values().filter_map(|entry| {
-            let State::Held { content, reason, .. } = &entry.state else { return None };
-            entry.state.holds(snapshot, now).then(|| (*content, reason.clone()))
+        inserted(self.work.values().filter_map(|work| match &work.state {
+            State::Held { content, quota, pause } => {
+                let is_held = now < pause.retry_at && !has_room(quota.as_ref(), snapshot);
+                is_held.then(|| (*content, pause.reason.clone()))
+            }
+            State::Written { .. } => None,
         }))
     }
 
     /// True if the work was refused when it was last sent, or got no answer of Cloudflare's.
-    pub(crate) fn has_failed(&self, work: u64) -> bool {
-        self.entries.contains_key(&work)
+    pub(crate) fn has_failed(&self, content: u64) -> bool {
+        self.work.contains_key(&content)
     }
 
     /// Cloudflare refused the work when it was sent alone.
-    pub(crate) fn refuse(&mut self, work: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
-        self.hold(work, work, reason, quota, WORK_PAUSES, now);
+    pub(crate) fn refuse(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        self.hold(content, content, reason, quota, now);
     }
 
-    /// Something else answered in Cloudflare's place when the work was sent alone.
-    pub(crate) fn leave_unanswered(&mut self, work: u64, now: Instant) {
-        if !self.has_failed(work) {
-            self.insert(work, State::Unanswered, now + limits::REJECTION_PAUSE_MAX);
-        }
+    /// Something else answered in Cloudflare's place when the work was sent alone. It failed, and does not wait.
+    pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
+        let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
+        let state = State::Held { content, quota: None, pause };
+        let forget_at = now + limits::REJECTION_PAUSE_MAX;
+        self.work.entry(content).or_insert(Work { state, forget_at });
     }
 
-    /// The work went through, or all work of a target was decided.
-    pub(crate) fn forget(&mut self, key: u64) {
-        self.entries.remove(&key);
+    /// The work went through.
+    pub(crate) fn forget(&mut self, content: u64) {
+        self.work.remove(&content);
     }
 
     /// The write was done.
     pub(crate) fn written(&mut self, write: &Write, now: Instant) {
-        let is_repeated = self.entries.get(&write.place).is_some_and(|entry| match entry.state {
-            State::Written { content } => content == write.content && now < entry.forget_at,
+        let is_repeated = self.work.get(&write.key).is_some_and(|work| match work.state {
+            State::Written { content } => content == write.content && now < work.forget_at,
             State::Held { content, .. } => content == write.content,
-            State::Unanswered | State::Target { .. } => false,
         });
         if is_repeated {
-            return self.hold(write.place, write.content, write.not_kept(), None, WORK_PAUSES, now);
+            return self.hold(write.key, write.content, write.not_kept(), None, now);
         }
         let state = State::Written { content: write.content };
-        self.insert(write.place, state, now + REPEATED_WRITES_APART_MAX);
+        self.work.insert(write.key, Work { state, forget_at: now + REPEATED_WRITES_APART_MAX });
     }
 
     /// The number of hostnames to send together to a target; `None` for all.
-    pub(crate) fn group(&self, target: u64) -> Option<usize> {
-        self.target(target)?.0
+    pub(crate) fn group(&self, target: &str) -> Option<usize> {
+        self.targets.get(target)?.group
     }
 
     /// Work of a target was refused in a group and is not decided yet.
-    pub(crate) fn set_group(&mut self, target: u64, group: usize, now: Instant) {
-        let is_failing = self.is_failing(target);
-        let state = State::Target { group: Some(group), is_failing };
-        self.insert(target, state, now + limits::REJECTION_PAUSE_MAX);
+    pub(crate) fn set_group(&mut self, target: &str, group: usize, now: Instant) {
+        self.target(target, now).group = Some(group);
     }
 
     /// True if a write of the target failed, whatever it was to write.
-    pub(crate) fn is_failing(&self, target: u64) -> bool {
-        self.target(target).is_some_and(|(_, is_failing)| is_failing)
+    pub(crate) fn is_failing(&self, target: &str) -> bool {
+        self.targets.get(target).is_some_and(|target| target.is_failing)
     }
 
     /// A write of the target failed.
-    pub(crate) fn set_failing(&mut self, target: u64, now: Instant) {
-        let group = self.group(target);
-        self.insert(target, State::Target { group, is_failing: true }, now + limits::REJECTION_PAUSE_MAX);
+    pub(crate) fn set_failing(&mut self, target: &str, now: Instant) {
+        self.target(target, now).is_failing = true;
+    }
+
+    /// The reason why a tunnel gets no edit now.
+    pub(crate) fn paused_edits(&self, tunnel: &str, now: Instant) -> Option<Reason> {
+        let pause = self.targets.get(tunnel)?.edits.as_ref();
+        Some(pause.filter(|pause| now < pause.retry_at)?.reason.clone())
     }
 
     /// A tunnel that took its document as it was did not take an edit of it: the next try waits.
-    pub(crate) fn pause(&mut self, key: u64, reason: Reason, now: Instant) {
-        self.hold(key, key, reason, None, EDIT_PAUSES, now);
+    pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
+        let target = self.target(tunnel, now);
+        target.edits = Some(Pause::behind(target.edits.as_ref(), reason, EDIT_PAUSES, now));
     }
 
-    /// Drops what was not asked for in a long time, and the oldest entries if there are too many.
+    /// All work of a target was decided.
+    pub(crate) fn forget_target(&mut self, target: &str) {
+        self.targets.remove(target);
+    }
+
+    /// Drops what was not asked for in a long time, and the oldest work if there is too much.
     pub(crate) fn tidy(&mut self, now: Instant) {
-        self.entries.retain(|_, entry| now < entry.forget_at);
-        let Some(surplus) = self.entries.len().checked_sub(ENTRIES_MAX).filter(|surplus| *surplus > 0) else {
+        self.targets.retain(|_, target| now < target.forget_at);
+        self.work.retain(|_, work| now < work.forget_at);
+        let Some(surplus) = self.work.len().checked_sub(WORK_MAX).filter(|surplus| *surplus > 0) else {
             return;
         };
         let mut oldest: Vec<(Instant, u64)> =
-            self.entries.iter().map(|(key, entry)| (entry.forget_at, *key)).collect();
+            self.work.iter().map(|(key, work)| (work.forget_at, *key)).collect();
         sort(&mut oldest);
         for (_, key) in oldest.into_iter().take(surplus) {
-            self.entries.remove(&key);
+            self.work.remove(&key);
         }
     }
 
-    fn target(&self, target: u64) -> Option<(Option<usize>, bool)> {
-        match self.entries.get(&target)?.state {
-            State::Target { group, is_failing } => Some((group, is_failing)),
+    fn target(&mut self, target: &str, now: Instant) -> &mut Target {
+        let forget_at = now + limits::REJECTION_PAUSE_MAX;
+        let new = Target { group: None, is_failing: false, edits: None, forget_at };
+        let target = self.targets.entry(target.into()).or_insert(new);
+        target.forget_at = forget_at;
+        target
+    }
+
+    fn hold(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        let earlier = self.work.get(&key).and_then(|work| match &work.state {
+            State::Held { content: held, pause, .. } if *held == content => Some(pause),
             _ => None,
-        }
-    }
-
-    /// The content waits for the shortest of the pauses at first, and twice as long each time, up to the longest one.
-    fn hold(
-        &mut self,
-        key: u64,
-        content: u64,
-        reason: Reason,
-        quota: Option<Quota>,
-        (shortest, longest): (Duration, Duration),
-        now: Instant,
-    ) {
-        let earlier = self.entries.get(&key).and_then(|entry| entry.state.held(content));
-        let pause = earlier.map_or(shortest, |(_, pause)| longest.min(pause * 2));
-        let retry_at = now + pause;
-        let state = State::Held { content, reason, quota, retry_at, pause };
-        self.insert(key, state, retry_at + limits::REJECTION_PAUSE_MAX);
-    }
-
-    fn insert(&mut self, key: u64, state: State, forget_at: Instant) {
-        self.entries.insert(key, Entry { state, forget_at });
+        });
+        let pause = Pause::behind(earlier, reason, WORK_PAUSES, now);
+        let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
+        self.work.insert(key, Work { state: State::Held { content, quota, pause }, forget_at });
     }
 }
 
-impl State {
-    /// The reason and the pause of a content that waits, or waited.
-    fn held(&self, asked: u64) -> Option<(&Reason, Duration)> {
-        match self {
-            Self::Held { content, reason, pause, .. } if *content == asked => Some((reason, *pause)),
-            _ => None,
-        }
-    }
-
-    fn holds(&self, snapshot: &Snapshot, now: Instant) -> bool {
-        match self {
-            Self::Held { quota, retry_at, .. } => now < *retry_at && !has_room(quota.as_ref(), snapshot),
-            _ => false,
-        }
+impl Pause {
+    /// The shortest at first, then twice as long as the one before, up to the longest.
+    fn behind(
+        earlier: Option<&Self>,
+        reason: Reason,
+        (shortest, longest): (Duration, Duration),
+        now: Instant,
+    ) -> Self {
+        let length = earlier.map_or(shortest, |earlier| (earlier.length * 2).clamp(shortest, longest));
+        Self { reason, length, retry_at: now + length }
     }
 }
 
@@ -235,8 +245,8 @@ mod tests {
         Reason::Cloudflare("no".to_owned())
     }
 
-    fn write(place: u64, content: u64) -> Write {
-        Write { place, content, what: "rule".into() }
+    fn write(key: u64, content: u64) -> Write {
+        Write { key, content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
@@ -316,10 +326,10 @@ mod tests {
     #[test]
     fn a_page_in_place_of_an_answer_holds_nothing_and_takes_nothing_back() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        waiting.leave_unanswered(1, now);
+        waiting.leave_unanswered(1, no(), now);
         assert!(waiting.has_failed(1) && waiting.reasons(&snapshot(), now).is_empty());
         waiting.refuse(2, no(), None, now);
-        waiting.leave_unanswered(2, now);
+        waiting.leave_unanswered(2, no(), now);
         assert_eq!(waiting.reasons(&snapshot(), now), [(2, no())].into());
     }
 
@@ -339,16 +349,20 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_its_group_and_its_failure_until_all_of_it_is_decided() {
+    fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        waiting.set_group(1, 50, now);
-        waiting.set_failing(1, now);
-        waiting.set_group(1, 25, now);
-        waiting.set_failing(2, now);
-        assert_eq!((waiting.group(1), waiting.is_failing(1)), (Some(25), true));
-        assert_eq!((waiting.group(2), waiting.is_failing(2)), (None, true));
-        waiting.forget(1);
-        assert_eq!((waiting.group(1), waiting.is_failing(1)), (None, false));
+        waiting.set_group("a", 50, now);
+        waiting.set_failing("a", now);
+        waiting.set_group("a", 25, now);
+        waiting.pause_edits("a", no(), now);
+        waiting.set_failing("b", now);
+        assert_eq!((waiting.group("a"), waiting.is_failing("a")), (Some(25), true));
+        assert_eq!((waiting.group("b"), waiting.is_failing("b")), (None, true));
+        assert_eq!((waiting.paused_edits("a", now), waiting.paused_edits("b", now)), (Some(no()), None));
+        assert_eq!(waiting.paused_edits("a", now + EDIT_PAUSES.0), None);
+        waiting.forget_target("a");
+        assert_eq!((waiting.group("a"), waiting.is_failing("a")), (None, false));
+        assert_eq!(waiting.paused_edits("a", now), None);
     }
 
     #[test]
@@ -357,9 +371,9 @@ mod tests {
         waiting.refuse(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         waiting.tidy(last - Duration::from_secs(1));
-        assert_eq!(waiting.entries.len(), 1);
+        assert_eq!(waiting.work.len(), 1);
         waiting.tidy(last);
-        assert!(waiting.entries.is_empty());
+        assert!(waiting.work.is_empty());
     }
 
     /// An object may change each of its 64 refused rules in every loop, and each rule may be as long as an endpoint.
@@ -370,22 +384,23 @@ mod tests {
             let now = start + MINUTE * number;
             (0..640).for_each(|rule| waiting.refuse(u64::from(number * 640 + rule), no(), None, now));
             waiting.tidy(now);
-            assert!(waiting.entries.len() <= ENTRIES_MAX);
+            assert!(waiting.work.len() <= WORK_MAX);
         }
         assert!(!waiting.has_failed(0) && waiting.has_failed(35 * 640), "the oldest go first");
-        assert!(size_of::<(u64, Entry)>() <= 192, "2 MB in all, but for the texts of Cloudflare's answers");
+        assert!(size_of::<(u64, Work)>() <= 192, "2 MB in all, but for the texts of Cloudflare's answers");
     }
 
     #[test]
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut waiting = WaitingWork::default();
         for (number, now) in year::loops() {
-            waiting.refuse(4 * number, no(), None, now);
-            waiting.leave_unanswered(4 * number + 1, now);
-            waiting.written(&write(4 * number + 2, 1), now);
-            waiting.set_group(4 * number + 3, 1, now);
+            waiting.refuse(3 * number, no(), None, now);
+            waiting.leave_unanswered(3 * number + 1, no(), now);
+            waiting.written(&write(3 * number + 2, 1), now);
+            waiting.set_group(&number.to_string(), 1, now);
             waiting.tidy(now);
-            assert!(waiting.entries.len() <= 21, "{}", waiting.entries.len());
+            let (work, targets) = (waiting.work.len(), waiting.targets.len());
+            assert!(work <= 15 && targets <= 6, "{work} and {targets}");
         }
     }
 }

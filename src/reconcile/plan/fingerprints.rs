@@ -10,10 +10,10 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write: fingerprints of its place, and of its content with what stood there when it was decided.
+/// One write: fingerprints of what it is to, and of its content with what stood there when it was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
-    pub(crate) place: u64,
+    pub(crate) key: u64,
     pub(crate) content: u64,
     /// What is written.
     pub(crate) what: Box<str>,
@@ -65,7 +65,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
         let content = format!("{} {}", tunnel_work(tunnel, edit), covering.collect::<String>());
         Write {
-            place: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
+            key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content: fingerprint([&*content]),
             what: edit.words().into(),
         }
@@ -82,7 +82,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
         let Record { kind, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{kind} {target} {proxied} {comment}");
     }
-    Some(Write { place: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
+    Some(Write { key: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
 }
 
 /// The refusals of a hostname of which something must not be written now. What is not kept waits alone: beside anything

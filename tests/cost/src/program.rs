@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
-use external_dns_cloudflare_tunnel_webhook::provider::Adjustments;
+use external_dns_cloudflare_tunnel_webhook::provider::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Earlier, Plan, Turn};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
@@ -23,20 +23,13 @@ const TIME: Duration = Duration::from_secs(10);
 pub(crate) struct Program {
     settings: Settings,
     snapshot: Arc<Snapshot>,
-    adjustments: Adjustments,
     clock: StoppedClock,
     planned: Mutex<Plan>,
 }
 
 impl Program {
     pub(crate) fn new(settings: Settings, snapshot: Snapshot) -> Self {
-        Self {
-            settings,
-            snapshot: Arc::new(snapshot),
-            adjustments: Adjustments::default(),
-            clock: StoppedClock::new(),
-            planned: Mutex::default(),
-        }
+        Self { settings, snapshot: Arc::new(snapshot), clock: StoppedClock::new(), planned: Mutex::default() }
     }
 
     /// The body of the answer to a request.
@@ -68,7 +61,7 @@ impl Service for Program {
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let last = Some(&*self.snapshot);
-        Ok(self.adjustments.adjust(wanted, &self.settings, last, &self.clock, deadline)?.endpoints)
+        Ok(adjust(wanted, &self.settings, last, &self.clock, deadline)?.0.endpoints)
     }
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {

@@ -1,23 +1,27 @@
-//! Remembers what was said of a lasting state, so that it is not repeated in every loop, and since when it holds.
+//! Remembers what was logged of a lasting state, so that it is not repeated in every loop, and since when it holds.
 
+use log::Level;
+
+use crate::logging;
+use crate::model::LogLine;
 use crate::ordered::sort;
 
-/// What the last loop said of one state, sorted.
+/// What the last loop logged of one state, sorted.
 #[derive(Debug)]
-pub(crate) struct Said<T> {
+pub(crate) struct Logged<T> {
     things: Vec<T>,
-    /// When each was first said, in seconds since 1970.
+    /// When each was first logged, in seconds since 1970.
     since: Vec<i64>,
 }
 
-impl<T> Default for Said<T> {
+impl<T> Default for Logged<T> {
     fn default() -> Self {
         Self { things: Vec::new(), since: Vec::new() }
     }
 }
 
-impl<T: Ord + Clone> Said<T> {
-    /// What is new since the last time. What is missing from `things` may be said again later.
+impl<T: Ord + Clone> Logged<T> {
+    /// What is new since the last time. What is missing from `things` may be logged again later.
     pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
         let mut things: Vec<T> = things.collect();
         sort(&mut things);
@@ -28,12 +32,7 @@ impl<T: Ord + Clone> Said<T> {
         news
     }
 
-    /// Nothing that was said holds any more.
-    pub(crate) fn forget(&mut self) {
-        *self = Self::default();
-    }
-
-    /// What was said, with the time at which it was first said.
+    /// What was logged, with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
         self.things.iter().zip(self.since.iter().copied())
     }
@@ -43,39 +42,45 @@ impl<T: Ord + Clone> Said<T> {
     }
 }
 
+impl Logged<LogLine> {
+    /// Logs the lines that are new since the last time.
+    pub(crate) fn log(&mut self, level: Level, lines: impl Iterator<Item = LogLine>, now: i64) {
+        for line in self.news(lines, now) {
+            logging::log(level, module_path!(), &line);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::LogLine;
     use crate::provider::memory::year;
 
     #[test]
-    fn a_lasting_state_is_said_once_with_its_time_and_again_when_it_comes_back() {
-        let mut said = Said::default();
+    fn a_lasting_state_is_logged_once_with_its_time_and_again_when_it_comes_back() {
+        let mut logged = Logged::default();
         let line = LogLine::default().text("a is refused");
         let lines = |number: usize| std::iter::repeat_n(line.clone(), number);
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = said.news(lines(number), time);
+            let news = logged.news(lines(number), time);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
-                said.all().map(|(_, since)| since).collect::<Vec<_>>(),
+                logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
                 Vec::from_iter(since),
                 "at {time}"
             );
         }
-        said.forget();
-        assert_eq!(said.news(lines(1), 5).len(), 1);
     }
 
     #[test]
     fn a_year_of_other_lines_in_every_loop_leaves_those_of_the_last_one() {
-        let mut said = Said::default();
+        let mut logged = Logged::default();
         for (number, _) in year::loops() {
             let line = LogLine::default().text(format!("h{number} is refused"));
-            assert_eq!(said.news([line].into_iter(), number as i64).len(), 1);
+            assert_eq!(logged.news([line].into_iter(), number as i64).len(), 1);
         }
-        assert_eq!(said.all().count(), 1);
+        assert_eq!(logged.all().count(), 1);
     }
 }
