@@ -116,7 +116,7 @@ impl Service for Provider {
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
         let Writer { clock, metrics, last_snapshot, last_loop, .. } = &self.writer;
-        let last = lock(last_snapshot).of_any_age();
+        let last = lock(last_snapshot).unless_outdated();
         let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), &**clock, deadline)?;
         lock(last_loop).adjust(&adjusted, sent, clock.unix_seconds());
         // Not before: the reading that deletes them drops this one.
@@ -148,7 +148,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
         if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)
-            && let Some(endpoint) = plan::concerning(endpoint, list == List::UpdateOld, settings)
+            && let Some(endpoint) = plan::needed_by_plan(endpoint, list == List::UpdateOld, settings)
         {
             kept += endpoint.memory_bytes();
             planned += planned_bytes(list, &endpoint);

@@ -94,7 +94,8 @@ impl PathPattern {
     }
 
     /// True if a rule with the expression `path` takes every path that `other` matches, as far as their texts tell. Both
-    /// may be of a foreign rule.
+    /// may be of a foreign rule. It proves more than the comparison by which rules are ordered: also that an expression
+    /// which begins below a prefix lies within it.
     pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()

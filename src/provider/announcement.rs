@@ -75,7 +75,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);
-        "a loop without changes costs {calls} calls of the {} that Cloudflare allows in {} s",
+        "a loop without changes costs {calls} calls or more of the {} that Cloudflare allows in {} s",
         limits::RATE_CALLS,
         limits::RATE_WINDOW.as_secs()
     );

@@ -42,8 +42,7 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// The tunnels whose documents were read in this run, with the hostnames that these still have a rule of, though it
-    /// was planned without.
+    /// For each tunnel that was read in this run: the hostnames with a rule there that the plan did not know.
     missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The tunnels that took their documents as they are in this run.
     tried: BTreeSet<&'a TunnelId>,
@@ -61,7 +60,7 @@ struct Execution<'a> {
 /// The result of a write.
 enum Verdict {
     /// It is done, or there was nothing to do.
-    Done,
+    Passed,
     /// Cloudflare, or something before it, refused the content.
     Refused(ApiRejection),
     /// Nothing can be written to that target now, whatever its content.
@@ -112,7 +111,7 @@ pub(super) fn run<'a>(
     execution.correct_stamps();
     let Execution { waiting_work, mut ledger, targets, search_writes, .. } = execution;
     if let Err(error) = &outcome {
-        let is_as_usual = ledger.done.dropped.is_empty() && search_writes == 0;
+        let is_as_usual = ledger.done.left_out.is_empty() && search_writes == 0;
         ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
         ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
     }
@@ -133,7 +132,7 @@ impl<'a> Execution<'a> {
         for tunnel in failing {
             let mut edited = hosts.to_vec();
             edited.retain(|host| {
-                host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_dropped(&host.hostname)
+                host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_left_out(&host.hostname)
             });
             let paused = self.waiting_work.paused_edits(tunnel.as_str(), self.writer.clock.now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
@@ -157,7 +156,7 @@ impl<'a> Execution<'a> {
                 // Digests without a rule come off, unless there is one that was not read.
                 let mut bare = hosts.to_vec();
                 bare.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty());
-                bare.retain(|host| !self.ledger.is_dropped(&host.hostname));
+                bare.retain(|host| !self.ledger.is_left_out(&host.hostname));
                 for (host, reason) in self.missed(&bare) {
                     self.ledger.leave_out(&host.hostname, reason);
                 }
@@ -171,7 +170,7 @@ impl<'a> Execution<'a> {
             for (target, mut pieces) in by_target {
                 // What stands beside a refused piece would get the requests of a rule that is not there, or was meant
                 // to go for it. The next request plans the hostname anew.
-                pieces.retain(|piece| !self.ledger.is_dropped(piece.hostname));
+                pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
                 if pieces.is_empty() {
                     continue;
                 }
@@ -235,13 +234,13 @@ impl<'a> Execution<'a> {
             if sent.is_empty() {
                 return Ok(());
             }
-            self.search_writes += usize::from(groups.search_time.is_some());
+            self.search_writes += usize::from(groups.time_left_at_search.is_some());
             let mut end = None;
             match self.send(step, &sent)? {
-                Verdict::Done => groups.passed(),
+                Verdict::Passed => groups.passed(),
                 Verdict::Refused(answer) => {
                     let is_page = !answer.is_of_cloudflare();
-                    let is_left_out = |hostname: &str| self.ledger.is_dropped(hostname);
+                    let is_left_out = |hostname: &str| self.ledger.is_left_out(hostname);
                     if let Some(piece) = groups.refused(is_page, self.time_left(), is_left_out) {
                         self.reject_all(step, &[piece], &answer);
                     }
@@ -284,7 +283,7 @@ impl<'a> Execution<'a> {
             Target::Zone(zone) => match self.full_zones.get(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);
-                    Ok(Verdict::Done)
+                    Ok(Verdict::Passed)
                 }
                 _ => self.send_batch(stage, zone, pieces),
             },

@@ -26,7 +26,7 @@ pub(super) fn too_much() -> Failure {
 /// An endpoint is longer than those that `adjust` returns. Half of a request would be a different request.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     warned(Failure::unavailable(format!(
-        "{dns_name:?} comes with more than adjust returns, so nothing is done"
+        "the endpoint of {dns_name:?} is longer than any that this program returns, so nothing of the request is done"
     )))
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let cases: [(Failure, u16, &str); 9] = [
             (not_ready(), 503, "not ready: "),
             (too_much(), 503, "the request asks for more hostnames"),
-            (too_long("a.test"), 503, "\"a.test\" comes with more"),
+            (too_long("a.test"), 503, "the endpoint of \"a.test\" is longer"),
             (wrong_owner(wrong), 500, "the changes are labelled"),
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),

@@ -1,5 +1,5 @@
 //! What is known of the last loop of ExternalDNS: the log has a line of what is new in it, and `status` shows it. No
-//! decision goes by it.
+//! plan goes by it; `access/left.rs` keeps an application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -57,9 +57,9 @@ pub(super) struct LastRequest {
     pub(super) notes: Logged<LogLine>,
     /// What a dry run did not write.
     pub(super) unwritten: Logged<LogLine>,
-    /// Nothing was read since. What has no refusal of them was written or stood already, unless they are left.
+    /// The hostnames of the requests since the last read. One without a refusal that is not in `left` is written.
     pub(super) asked: BTreeSet<u64>,
-    /// They are left to the next turn.
+    /// The hostnames that are left to the next turn.
     pub(super) left: BTreeSet<u64>,
     /// What kept the request, or a write of it, from being done. It may be why others wait.
     pub(super) failure: Option<String>,

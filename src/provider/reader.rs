@@ -43,7 +43,7 @@ impl fmt::Display for ReadError {
     }
 }
 
-/// Reads, and remembers what rarely changes: the list of zones, and whether foreign tunnels were deleted.
+/// Reads, and remembers the list of zones, whether foreign tunnels were deleted, and the newest of each answer and write.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     pub(super) client: Arc<Client>,

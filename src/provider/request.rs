@@ -28,7 +28,7 @@ use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn, Write, works, writes_of};
+use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn, Write, contents, writes_of};
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
@@ -69,7 +69,7 @@ impl Writer {
 
 impl Request<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        if self.has_nothing_to_write()? {
+        if self.concluded_without_reading()? {
             return Ok(());
         }
         let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
@@ -80,7 +80,7 @@ impl Request<'_> {
     }
 
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
-    fn has_nothing_to_write(&self) -> Result<bool, Failure> {
+    fn concluded_without_reading(&self) -> Result<bool, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // So many are hardly all refused, and to plan them twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
@@ -166,7 +166,7 @@ impl Request<'_> {
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
         let places = snapshot.protections().ours().map(|(place, _)| place);
         let is_removed = |place: &&Place| {
-            let host = plan.host(place.hostname()).filter(|host| !done.dropped.contains(&host.hostname));
+            let host = plan.host(place.hostname()).filter(|host| !done.left_out.contains(&host.hostname));
             let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
             edits
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
@@ -256,11 +256,11 @@ impl Request<'_> {
                         self.waiting_work.refuse(content, reason.clone(), None, now);
                     }
                     plan.opened.retain(|note| !work.place.is_over(&note.hostname));
-                    tell(&mut plan.refusals, &plan.work, &work.place, reason);
+                    replace_waiting(&mut plan.refusals, &plan.work, &work.place, reason);
                 }
             }
         }
-        Refusal::settle(&mut plan.refusals, &plan.left);
+        Refusal::clear_is_coming(&mut plan.refusals, &plan.left);
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
@@ -279,17 +279,17 @@ impl Request<'_> {
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock.now();
         let waiting_work = &mut *self.waiting_work;
-        for host in plan.hosts.iter().filter(|host| !done.dropped.contains(&host.hostname)) {
-            works(host).for_each(|(_, work)| waiting_work.forget(work));
+        for host in plan.hosts.iter().filter(|host| !done.left_out.contains(&host.hostname)) {
+            contents(host).for_each(|(_, work)| waiting_work.forget(work));
             writes_of(host, snapshot).iter().for_each(|write| waiting_work.written(write, now));
         }
         waiting_work.tidy(now);
     }
 }
 
-/// Tells why an application is not as it has to be, in place of the endpoint's waiting for it, and that of the object's
-/// rules beside it which have no work of their own.
-fn tell(refusals: &mut Vec<Refusal>, work: &[ApplicationWork], place: &Place, reason: Reason) {
+/// Replaces the refusals that wait for an application by the reason why it was not written: of its endpoint, and of the
+/// object's other rules without an application to write.
+fn replace_waiting(refusals: &mut Vec<Refusal>, work: &[ApplicationWork], place: &Place, reason: Reason) {
     let path = |place: &Place| place.path().unwrap_or_default();
     let is_of = |refusal: &Refusal, place: &Place| {
         *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path(place))

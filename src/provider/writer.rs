@@ -51,7 +51,7 @@ impl Writer {
         }
     }
 
-    /// Logs the refusals that were not logged before.
+    /// Logs the refusals, the notes and what a dry run does not write, as far as they are new, and keeps them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
@@ -78,7 +78,7 @@ impl Writer {
                 logging::log(level, module_path!(), &line);
             }
         }
-        let is_done = |note: &&Note| !self.is_dry_run && !done.dropped.contains(&note.hostname);
+        let is_done = |note: &&Note| !self.is_dry_run && !done.left_out.contains(&note.hostname);
         let notes = plan.notes.iter().chain(plan.opened.iter().filter(is_done));
         last.notes.log(Level::Warn, notes.map(Note::line), now);
         if !plan.left.is_empty() {

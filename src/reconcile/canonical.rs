@@ -37,6 +37,11 @@ pub fn is_unknown_path(set_identifier: &str) -> bool {
     set_identifier.starts_with(UNREAD_PREFIX)
 }
 
+/// The path of a set identifier; `None` for the whole hostname.
+pub fn path_of(set_identifier: &str) -> Option<&str> {
+    Some(set_identifier).filter(|path| !path.is_empty())
+}
+
 /// The request of a valid endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
@@ -45,7 +50,7 @@ pub struct Publication {
     pub tunnel: TunnelId,
     /// The rule; `None` if only the record is asked for.
     pub rule: Option<WantedRule>,
-    /// Who may reach it.
+    /// What it asks of Access.
     pub access: AccessWish,
 }
 

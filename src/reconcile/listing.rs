@@ -18,7 +18,7 @@ use crate::ordered::sort_by;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::standing::Standing;
-use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY};
+use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
@@ -134,7 +134,7 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     if endpoint.record_type != "CNAME" {
         drift.push("type");
     }
-    let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
+    let path = path_of(&endpoint.set_identifier);
     let is_cut_off = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
         let standing = Standing::of(&hostname, snapshot);
         standing.own_rule(path, None).is_some_and(|rule| standing.is_cut_off(rule))

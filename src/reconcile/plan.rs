@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
-pub(crate) use fingerprints::{Write, record_work, tunnel_work, writes_of};
-pub use fingerprints::{rule_work, works};
+pub(crate) use fingerprints::{Write, edit_content, operations_content, writes_of};
+pub use fingerprints::{contents, rule_content};
 pub use host_plan::{Adoption, Comments, Earlier, HostPlan, RecordOperation, Stage, Subject, Unfinished};
 pub(crate) use reason::MIGRATE_OR_TAKE_OVER;
 pub use reason::{MISTAKE, Reason, RecordNature, WAITING};
 pub use refusal::Refusal;
-pub use request::{WrongOwner, concerning, tunnels_in_the_way};
+pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
 use crate::ingress::{Document, Owned, Rule, RuleEdit};
 use crate::model::endpoint::Changes;
@@ -115,7 +115,7 @@ pub fn plan(
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
-    Refusal::settle(&mut plan.refusals, &plan.left);
+    Refusal::clear_is_coming(&mut plan.refusals, &plan.left);
     sort(&mut plan.refusals);
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
@@ -145,7 +145,7 @@ impl Plan {
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
             let digest = Digest::of(tunnel, rule.path());
-            let is_bare = |host: &HostPlan| !host.without_tunnel.is_empty() && host.comments.named(&digest);
+            let is_bare = |host: &HostPlan| !host.if_unwritable.is_empty() && host.comments.named(&digest);
             host.is_some_and(|host| host.dead.contains(&digest) || is_bare(host))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))

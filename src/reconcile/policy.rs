@@ -59,7 +59,7 @@ impl Policy {
     }
 
     /// The setting that asks for Access by itself, and so leaves no room for a rule's own annotations about it.
-    /// `requires` says if these make the rule turn away who comes without a token.
+    /// `requires` says if these make the rule turn away visitors without a token.
     pub fn asks_for_access(&self, requires: bool) -> Option<&'static str> {
         let is_opt_out = requires && self.access_opt_out;
         if self.access_guard {

@@ -226,7 +226,7 @@ impl Snapshot {
     /// The zone that `name` belongs to: the longest active one on a label boundary, or else the longest. `None` if a
     /// longer one is not served, or is out of sight and only its delegation shows.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
-        let home = self.asked(name)?;
+        let home = self.answering_zone(name)?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
         let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
         (!is_elsewhere).then_some(home)
@@ -255,7 +255,7 @@ impl Snapshot {
 
     /// The records that answer visitors of `name`.
     pub fn answering(&self, name: &str) -> &[Record] {
-        self.asked(name).map_or(&[], |zone| zone.answering(name))
+        self.answering_zone(name).map_or(&[], |zone| zone.answering(name))
     }
 
     /// The records of all wildcards above `name`, whether one of them answers for it now or not.
@@ -263,14 +263,14 @@ impl Snapshot {
         let mut records = Vec::new();
         for (dot, _) in name.match_indices('.') {
             let wildcard = format!("*{}", name.get(dot..).unwrap_or_default());
-            let zone = self.asked(name).filter(|_| wildcard != name);
+            let zone = self.answering_zone(name).filter(|_| wildcard != name);
             records.extend(zone.into_iter().flat_map(|zone| zone.records_of(&wildcard)));
         }
         records
     }
 
     /// The zone that visitors' resolvers ask about `name`, of those that were read.
-    fn asked(&self, name: &str) -> Option<&ZoneSnapshot> {
+    fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))
     }
 

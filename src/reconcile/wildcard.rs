@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::wish::OPEN;
-use crate::reconcile::canonical::{RECORD_ONLY, resource_of};
+use crate::reconcile::canonical::{RECORD_ONLY, path_of, resource_of};
 use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
@@ -128,7 +128,7 @@ enum Claim {
 
 impl Claim {
     fn of(endpoint: &Endpoint, snapshot: &Snapshot) -> Self {
-        let path = Some(&*endpoint.set_identifier).filter(|path| !path.is_empty());
+        let path = path_of(&endpoint.set_identifier);
         let mut place = Self::Free;
         for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
             if snapshot.claims_place(&stamp, path) {

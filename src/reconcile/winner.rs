@@ -16,7 +16,7 @@ use crate::model::text::fingerprint;
 use crate::ordered::inserted;
 use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::access::words::is_of_access;
-use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, resource_of};
+use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::{Note, namespace, records, wildcard};
@@ -132,7 +132,7 @@ impl<'a> Contest<'a> {
         let mut left: Vec<&Endpoint> = candidates.iter().collect();
         prefer(&mut left, |candidate| self.is_of_entitled(candidate));
         let stamps = snapshot.stamps_of(&of.dns_name);
-        let path = Some(&*of.set_identifier).filter(|path| !path.is_empty());
+        let path = path_of(&of.set_identifier);
         // The object of the hostname's other paths has not this one.
         let stamped = stamps.first().filter(|stamp| snapshot.claims_place(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
@@ -180,7 +180,7 @@ impl<'a> Contest<'a> {
     /// The properties of our present rule, as `records` shows them.
     fn standing(&self) -> Option<Vec<Property>> {
         let Self { of, intents: _, entitled: _, snapshot } = self;
-        let path = Some(of.set_identifier.as_str()).filter(|path| !path.is_empty());
+        let path = path_of(&of.set_identifier);
         let hostname = Hostname::parse(&of.dns_name).ok()?;
         let own = snapshot.own_records_of(&of.dns_name);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;

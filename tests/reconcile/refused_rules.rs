@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_work};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_content};
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::endpoint_of;
 
@@ -31,7 +31,7 @@ fn written(plan: &Plan) -> BTreeSet<String> {
 fn refused(plan: &Plan, service: &str) -> Earlier {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let works = edits.filter_map(|(tunnel, edit)| match edit {
-        RuleEdit::Put { rule, .. } if rule.service.as_str() == service => Some(rule_work(tunnel, rule)),
+        RuleEdit::Put { rule, .. } if rule.service.as_str() == service => Some(rule_content(tunnel, rule)),
         _ => None,
     });
     let reason = Reason::Cloudflare("the service is bad".to_owned());

@@ -2,7 +2,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, Plan, Reason, Turn, TurnEnd, plan, works,
+    Earlier, Plan, Reason, Turn, TurnEnd, contents, plan,
 };
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
@@ -25,7 +25,7 @@ fn names(plan: &Plan) -> Vec<String> {
 /// What is known once Cloudflare refused the records of such hostnames.
 fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> Earlier {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
-    let records = hosts.flat_map(works).filter(|(path, _)| path.is_none());
+    let records = hosts.flat_map(contents).filter(|(path, _)| path.is_none());
     let held = records.map(|(_, work)| (work, Reason::Cloudflare("no".to_owned())));
     Earlier { held: held.collect(), ..Earlier::default() }
 }

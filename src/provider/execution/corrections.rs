@@ -46,10 +46,10 @@ impl<'a> Execution<'a> {
             }));
         }
         let mut bare = self.unwritable.clone();
-        bare.retain(|host| !host.without_tunnel.is_empty());
+        bare.retain(|host| !host.if_unwritable.is_empty());
         let missed = self.missed(&bare);
         for host in bare.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname)) {
-            let operations = host.without_tunnel.iter().cloned();
+            let operations = host.if_unwritable.iter().cloned();
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
         }
         for (zone, corrections) in by_zone {
@@ -63,7 +63,7 @@ impl<'a> Execution<'a> {
                     return;
                 }
                 let problem = match self.send_batch(Stage::Unstamp, zone, &pieces) {
-                    Ok(Verdict::Done) => continue,
+                    Ok(Verdict::Passed) => continue,
                     Ok(Verdict::Refused(answer)) => answer.to_string(),
                     Ok(Verdict::Barred(reason)) => reason.to_string(),
                     Err(error) => error.to_string(),

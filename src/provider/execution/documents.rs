@@ -37,13 +37,13 @@ impl<'a> Execution<'a> {
                 self.ledger.note_what_is_left(step, piece.hostname, &|_| false);
             }
         }
-        // This includes what is left of a hostname that was dropped meanwhile: it is in the document, so it is ours.
+        // This includes what is left of a hostname that was left out meanwhile: it is in the document, so it is ours.
         let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
         let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
         if edited.effective.is_empty() {
             self.ledger.note_edited(tunnel, &done);
-            return Ok(Verdict::Done);
+            return Ok(Verdict::Passed);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
@@ -55,7 +55,7 @@ impl<'a> Execution<'a> {
                         self.writer.log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
-                Ok(Verdict::Done)
+                Ok(Verdict::Passed)
             }
             Err(error) => {
                 if error.may_have_been_done() {

@@ -31,7 +31,7 @@ pub(super) struct Groups<'a> {
     /// The number of hostnames to send together next; 0 for single pieces.
     size: usize,
     /// The time that was left when the search for bad pieces began; `None` before there is one.
-    pub(super) search_time: Option<Duration>,
+    pub(super) time_left_at_search: Option<Duration>,
     /// Pages in a row.
     pages: usize,
 }
@@ -53,8 +53,15 @@ impl<'a> Groups<'a> {
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let search_time = (size.is_some() || !suspects.is_empty()).then_some(time_left);
-        Self { queue, suspects, sent: Vec::new(), size: size.unwrap_or(usize::MAX), search_time, pages: 0 }
+        let time_left_at_search = (size.is_some() || !suspects.is_empty()).then_some(time_left);
+        Self {
+            queue,
+            suspects,
+            sent: Vec::new(),
+            size: size.unwrap_or(usize::MAX),
+            time_left_at_search,
+            pages: 0,
+        }
     }
 
     /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
@@ -65,7 +72,7 @@ impl<'a> Groups<'a> {
     /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
     /// later steps need time.
     pub(super) fn is_used_up(&self, writes: usize, calls_left: u32, time_left: Duration) -> bool {
-        self.search_time.is_some_and(|time| {
+        self.time_left_at_search.is_some_and(|time| {
             writes >= SEARCH_WRITES_MAX
                 || calls_left < limits::SHARED_CALLS_LEFT_MIN
                 || time_left < limits::STEP_MINIMUM.max(time / 2)
@@ -106,7 +113,7 @@ impl<'a> Groups<'a> {
         time_left: Duration,
         is_left_out: impl Fn(&str) -> bool,
     ) -> Option<Piece<'a>> {
-        self.search_time.get_or_insert(time_left);
+        self.time_left_at_search.get_or_insert(time_left);
         self.pages = if is_page { self.pages } else { 0 };
         self.leave_out(&is_left_out);
         let mut group = mem::take(&mut self.sent);

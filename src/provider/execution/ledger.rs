@@ -8,7 +8,7 @@ use crate::ingress::RuleEdit;
 use crate::model::{RecordId, TunnelId};
 use crate::ordered::inserted;
 use crate::reconcile::plan::{
-    HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Unfinished, tunnel_work,
+    HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_content,
 };
 use crate::reconcile::snapshot::OwnRules;
 use crate::reconcile::stamp::{Claims, Digest};
@@ -18,7 +18,7 @@ use crate::reconcile::stamp::{Claims, Digest};
 pub(in crate::provider) struct Done {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose work was not done completely.
-    pub(in crate::provider) dropped: BTreeSet<Box<str>>,
+    pub(in crate::provider) left_out: BTreeSet<Box<str>>,
     /// A write failed at a tunnel or a zone where the last one had not failed.
     pub(in crate::provider) fails_anew: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
@@ -55,14 +55,14 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    pub(super) fn is_dropped(&self, hostname: &str) -> bool {
-        self.done.dropped.contains(hostname)
+    pub(super) fn is_left_out(&self, hostname: &str) -> bool {
+        self.done.left_out.contains(hostname)
     }
 
     pub(super) fn leave_out(&mut self, hostname: &str, reason: Reason) {
         let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
         self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
-        self.done.dropped.insert(hostname.into());
+        self.done.left_out.insert(hostname.into());
     }
 
     pub(super) fn leave_out_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
@@ -73,7 +73,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
         for host in hosts {
             let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content());
-            if !self.is_dropped(&host.hostname) && !steps(host).all(is_written) {
+            if !self.is_left_out(&host.hostname) && !steps(host).all(is_written) {
                 self.leave_out(&host.hostname, reason.clone());
             }
         }
@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
         self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
     }
 
-    /// The rules stand as they were to, and those that came are ours.
+    /// The edits are written, and the new rules are ours.
     pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
@@ -128,12 +128,12 @@ impl<'a> Ledger<'a> {
     /// stamp has to say. A digest that it had before this request stays: its rule may be one that another instance is
     /// about to write, or that was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
-        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_dropped(&host.hostname))?;
+        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_left_out(&host.hostname))?;
         let mut done = host.claims.clone();
         done.rules.extend(&host.dead);
         let mut claims = done.clone();
         let is_done =
-            |(tunnel, edit): &&(TunnelId, RuleEdit)| self.written.contains(&tunnel_work(tunnel, edit));
+            |(tunnel, edit): &&(TunnelId, RuleEdit)| self.written.contains(&edit_content(tunnel, edit));
         for (tunnel, edit) in host.edits.iter().filter(|edit| !is_done(edit)) {
             let digest = Digest::of(tunnel, edit.path());
             match edit {
@@ -154,7 +154,7 @@ impl<'a> Ledger<'a> {
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
-        let dropped = self.plan.hosts.iter().filter(|host| self.is_dropped(&host.hostname));
-        inserted(dropped.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
+        let left_out = self.plan.hosts.iter().filter(|host| self.is_left_out(&host.hostname));
+        inserted(left_out.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
     }
 }

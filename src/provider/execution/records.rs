@@ -43,7 +43,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
-                Ok(Verdict::Done)
+                Ok(Verdict::Passed)
             }
             Err(error) => {
                 // Only the next read shows if it was done, but no longer what stood there before. If something in

@@ -3,7 +3,7 @@
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, record_work, tunnel_work};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, edit_content, operations_content};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +81,8 @@ impl<'a> Piece<'a> {
     /// The fingerprint of the content, by which a refusal is remembered.
     pub(super) fn content(&self) -> u64 {
         match self.work {
-            Work::Edit(tunnel, edit) => tunnel_work(tunnel, edit),
-            Work::Operations(operations) => record_work(operations),
+            Work::Edit(tunnel, edit) => edit_content(tunnel, edit),
+            Work::Operations(operations) => operations_content(operations),
         }
     }
 }

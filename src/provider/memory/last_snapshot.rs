@@ -1,4 +1,5 @@
-//! Keeps the last snapshot, and knows if something was written since. One with an old answer in it is only shown.
+//! Keeps the last snapshot, and knows if something was written since. One with an old answer in it does not show that there is
+//! nothing to write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ impl LastSnapshot {
     }
 
     /// The last snapshot, whatever its age. Later publications are not in it.
-    pub(crate) fn of_any_age(&self) -> Option<Arc<Snapshot>> {
+    pub(crate) fn unless_outdated(&self) -> Option<Arc<Snapshot>> {
         self.valid().map(|(_, snapshot)| Arc::clone(snapshot))
     }
 
@@ -72,18 +73,18 @@ mod tests {
         let writes = last.begin_reading();
         last.end_reading(&snapshot, begun, writes);
         assert!(last.recent(begun).is_some() && last.recent(begun + RECENT_MAX_AGE).is_none());
-        assert!(last.of_any_age().is_some());
+        assert!(last.unless_outdated().is_some());
         let writes = last.begin_reading();
         assert_eq!(Arc::strong_count(&snapshot), 1, "it is let go before the next one is read");
         last.outdate();
         last.end_reading(&snapshot, begun, writes);
-        assert!(last.of_any_age().is_none() && last.recent(begun).is_none());
+        assert!(last.unless_outdated().is_none() && last.recent(begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
         let old = Snapshot { old: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
         let writes = last.begin_reading();
         last.end_reading(&Arc::new(old), begun, writes);
         assert!(last.recent(begun).is_none(), "it does not show that there is nothing to write");
-        assert!(last.of_any_age().is_some(), "ExternalDNS was shown it");
+        assert!(last.unless_outdated().is_some(), "ExternalDNS was shown it");
     }
 
     #[test]

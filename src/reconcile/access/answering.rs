@@ -61,8 +61,8 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     left
 }
 
-/// True if visitors of the place are answered, and each of them by a rule that wants a token of the application of ours that
-/// Cloudflare asks without this one.
+/// True if, without this application, another application of ours would stand over each visitor of the place that a rule
+/// answers, and the rule accepts its token.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {

@@ -225,7 +225,7 @@ impl Gate<'_> {
         Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
     }
 
-    /// Says no while another place would open with it, whose endpoint does not ask to be open.
+    /// Refuses it while another place would open with it, whose endpoint does not ask to be open.
     fn nothing_else_opens(
         self,
         resource: Option<&str>,

@@ -34,7 +34,7 @@ pub struct ProtectionIndex {
     owner: Box<str>,
     tag: String,
     /// The audiences whose tokens our rules ask for.
-    asked: BTreeSet<Box<str>>,
+    required_audiences: BTreeSet<Box<str>>,
 }
 
 /// The applications of Access, and what each stands over.
@@ -60,7 +60,7 @@ impl ProtectionIndex {
         sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
         sort(&mut index.ours);
         let checks = rules.filter_map(Rule::access);
-        index.asked.extend(checks.flat_map(Access::audience_tags).cloned());
+        index.required_audiences.extend(checks.flat_map(Access::audience_tags).cloned());
         index
     }
 
@@ -132,7 +132,7 @@ impl<'a> Protections<'a> {
 
     /// True if a rule of ours that was read passes on requests with a token of the application.
     pub(super) fn is_asked_for(self, application: &Application) -> bool {
-        self.index.asked.contains(&application.audience)
+        self.index.required_audiences.contains(&application.audience)
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.

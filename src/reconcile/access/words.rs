@@ -10,7 +10,7 @@ use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::{OPEN, protection_properties};
-use crate::reconcile::canonical::{RECORD_ONLY, is_invalid};
+use crate::reconcile::canonical::{RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -68,7 +68,7 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let standing = Standing::of(&hostname, snapshot);
-        let path = Some(endpoint.set_identifier.clone()).filter(|path| !path.is_empty());
+        let path = path_of(&endpoint.set_identifier).map(str::to_owned);
         // A record alone has no rule that could require a login.
         let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);

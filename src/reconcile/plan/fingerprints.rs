@@ -27,15 +27,15 @@ impl Write {
 }
 
 /// The content of a rule, by which a refusal is remembered.
-pub fn rule_work(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
+pub fn rule_content(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
     fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
 /// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
 /// refused either way.
-pub(crate) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
+pub(crate) fn edit_content(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
-        RuleEdit::Put { rule, replaces: _ } => rule_work(tunnel, rule),
+        RuleEdit::Put { rule, replaces: _ } => rule_content(tunnel, rule),
         RuleEdit::Remove { hostname, path } => {
             fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
         }
@@ -43,18 +43,18 @@ pub(crate) fn tunnel_work(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
 }
 
 /// The content of a hostname's operations, by which a refusal is remembered.
-pub(crate) fn record_work(operations: &[RecordOperation]) -> u64 {
+pub(crate) fn operations_content(operations: &[RecordOperation]) -> u64 {
     fingerprint([&*format!("{operations:?}")])
 }
 
 /// The contents of a hostname's work, by which refusals are remembered, each with the path of its rule; `None` for
 /// records.
-pub fn works(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
+pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
     let edits =
-        edits.map(|(tunnel, edit)| (Some(edit.path().unwrap_or_default()), tunnel_work(tunnel, edit)));
+        edits.map(|(tunnel, edit)| (Some(edit.path().unwrap_or_default()), edit_content(tunnel, edit)));
     let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
-    edits.chain(batches.map(|operations| (None, record_work(operations))))
+    edits.chain(batches.map(|operations| (None, operations_content(operations))))
 }
 
 /// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
@@ -63,7 +63,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     let rules = host.edits.iter().map(|(tunnel, edit)| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
-        let content = format!("{} {}", tunnel_work(tunnel, edit), covering.collect::<String>());
+        let content = format!("{} {}", edit_content(tunnel, edit), covering.collect::<String>());
         Write {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content: fingerprint([&*content]),
@@ -87,15 +87,15 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
 
 /// The refusals of a hostname of which something must not be written now. What is not kept waits alone: beside anything
 /// else that is to be written of its hostname, it is written once more.
-pub(super) fn held(host: &HostPlan, snapshot: &Snapshot, contents: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
-    if contents.is_empty() {
+pub(super) fn held(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
+    if refused.is_empty() {
         return Vec::new();
     }
-    let refused = works(host).filter_map(|(path, work)| Some((path, contents.get(&work)?)));
-    let mut held: Vec<(Option<&str>, &Reason)> = refused.collect();
+    let of_host = contents(host).filter_map(|(path, content)| Some((path, refused.get(&content)?)));
+    let mut held: Vec<(Option<&str>, &Reason)> = of_host.collect();
     if held.is_empty() {
         let writes = writes_of(host, snapshot);
-        let not_kept: Vec<_> = writes.iter().filter_map(|write| contents.get(&write.content)).collect();
+        let not_kept: Vec<_> = writes.iter().filter_map(|write| refused.get(&write.content)).collect();
         if not_kept.len() == writes.len() {
             held.extend(not_kept.into_iter().map(|reason| (None, reason)));
         }

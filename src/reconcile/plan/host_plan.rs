@@ -81,7 +81,7 @@ pub struct HostPlan {
     /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
     pub unstamp: Vec<RecordOperation>,
     /// Operations on records in place of all others, if a tunnel cannot be written.
-    pub without_tunnel: Vec<RecordOperation>,
+    pub if_unwritable: Vec<RecordOperation>,
     /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
     /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.

@@ -3,13 +3,13 @@
 
 use super::host::heritage;
 use super::request::{HostRequest, Requests, Wanted};
-use super::{Earlier, Reason, rule_work};
+use super::{Earlier, Reason, rule_content};
 use crate::model::Hostname;
 use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{Besides, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::wish::AccessWish;
-use crate::reconcile::canonical::Publication;
+use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -58,8 +58,7 @@ impl Judge<'_> {
     fn wishes(self, requests: &Requests) -> Wishes {
         let mut wishes = Wishes::default();
         for (name, request) in &requests.by_hostname {
-            let withdrawn =
-                request.withdrawn.keys().map(|path| Some(&**path).filter(|path| !path.is_empty()));
+            let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
             for wanted in &request.wanted {
@@ -70,7 +69,7 @@ impl Judge<'_> {
                 let by = match wanted.publication.as_ref().map(|publication| &publication.access) {
                     Ok(AccessWish::Open) => {
                         if self.may_have(request, wanted.resource.as_deref()).is_ok() {
-                            let path = Some(&*wanted.set_identifier).filter(|path| !path.is_empty());
+                            let path = path_of(&wanted.set_identifier);
                             wishes.open.push((name.clone(), path.map(Into::into)));
                         }
                         continue;
@@ -109,7 +108,7 @@ impl Judge<'_> {
         namespace::holder(name, snapshot).ok()?.or_else(of_free)
     }
 
-    /// Says no where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
+    /// Refuses it where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::digest_of);
         if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
@@ -118,10 +117,10 @@ impl Judge<'_> {
         Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking: asking.unwrap_or_default() })
     }
 
-    /// Says no where Cloudflare refused the rule and would refuse it again.
+    /// Refuses it where Cloudflare refused the rule and would refuse it again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
         let rule = publication.rule.as_ref().filter(|_| !self.earlier.held.is_empty());
-        let refused = rule.and_then(|rule| self.earlier.held.get(&rule_work(&publication.tunnel, rule)));
+        let refused = rule.and_then(|rule| self.earlier.held.get(&rule_content(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }

@@ -27,9 +27,9 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// Tells what waits for a place to be closed first that this does not come, unless the endpoint of that place waits for its
-    /// application, or its hostname is left to a later request.
-    pub(crate) fn settle(refusals: &mut [Self], left: &BTreeSet<Box<str>>) {
+    /// Clears `is_coming` of each [`Reason::ClosingFirst`] whose place gets no application: no refusal of the place is
+    /// unfinished, and its hostname is not left to a later request.
+    pub(crate) fn clear_is_coming(refusals: &mut [Self], left: &BTreeSet<Box<str>>) {
         let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
         let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
         let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =

@@ -141,9 +141,9 @@ impl Requests {
     }
 }
 
-/// What affects a plan of an endpoint of this list. One of another owner does, because then nothing is done. A TXT record
-/// counts with its name and its labels.
-pub fn concerning(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
+/// The part of an endpoint that a plan needs, if any. An endpoint of another owner is kept, because it fails the request. Of
+/// a TXT record the name and the labels are kept.
+pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
     let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
     if is_ours && is_old {
         return None;
@@ -219,7 +219,7 @@ mod tests {
                 ..Endpoint::default()
             };
             for (is_old, concerns) in [(false, new), (true, old)] {
-                let kept = concerning(endpoint.clone(), is_old, &settings);
+                let kept = needed_by_plan(endpoint.clone(), is_old, &settings);
                 assert_eq!(kept, concerns.then(|| endpoint.clone()), "{kind} {labels:?}");
             }
         }

@@ -139,7 +139,7 @@ impl PartReader<'_, '_> {
         Ok(Some(rule))
     }
 
-    /// Who may reach it.
+    /// What it asks of Access.
     pub(super) fn access(&mut self, rule: &Result<Option<WantedRule>, Faulty>) -> Result<AccessWish, Faulty> {
         let (settings, part) = (self.reader.settings, self.part);
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));

@@ -67,7 +67,7 @@ impl Service for Program {
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
         body.changes(&mut |Arrived { list, endpoint, .. }| {
-            if let Some(endpoint) = plan::concerning(endpoint, list == List::UpdateOld, &self.settings) {
+            if let Some(endpoint) = plan::needed_by_plan(endpoint, list == List::UpdateOld, &self.settings) {
                 changes.add(list, endpoint);
             }
         })?;

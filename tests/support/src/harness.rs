@@ -35,12 +35,12 @@ pub struct Harness {
 
 impl Harness {
     pub fn new() -> Self {
-        let harness = Self::without_tunnel();
+        let harness = Self::if_unwritable();
         Self { tunnel: harness.cloudflare.add_tunnel("home"), ..harness }
     }
 
     /// Before the tunnel is made; its id is empty.
-    pub fn without_tunnel() -> Self {
+    pub fn if_unwritable() -> Self {
         let cloudflare = Emulator::start();
         cloudflare.add_token(Token::full(TOKEN));
         let zone = cloudflare.add_zone("example.com", Plan::Pro);

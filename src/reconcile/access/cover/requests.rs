@@ -14,7 +14,7 @@ use crate::model::{Hostname, hostname};
 pub(super) struct Requests<'a> {
     /// A name, or `*.` and a domain.
     hostname: &'a str,
-    /// The rule takes this path and what is below it; `None` for every path, or for who knows which. As in a
+    /// The rule takes this path and what is below it; `None` for every path, or if it is not known which. As in a
     /// destination, without its leading slash.
     prefix: Option<&'a str>,
 }
@@ -135,7 +135,7 @@ fn may_match(host: &str, hostname: &str) -> bool {
 
 /// The labels of a destination's host, the last one first; `None` for one that cannot be read.
 fn labels_from_the_end(host: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
-    // Access has no port or query, but who knows what it makes of one.
+    // Access has no port or query, but it is not known what it makes of one.
     let host = host.split([':', '?', '#']).next().unwrap_or_default();
     host.trim_end_matches('.').rsplit('.').map(|label| {
         // A wildcard has no punycode.
@@ -189,7 +189,7 @@ fn may_take(destination: &str, prefix: &str) -> bool {
     let is_pattern = |character: char| "*%\\?#;".contains(character) || !character.is_ascii_graphic();
     let beginning = destination.split(is_pattern).next().unwrap_or_default().to_ascii_lowercase();
     let prefix = prefix.to_ascii_lowercase();
-    // Who knows if `/alpha` takes `/alphabet`.
+    // It is not known if `/alpha` takes `/alphabet`.
     prefix.starts_with(&beginning)
         || beginning.strip_prefix(&*prefix).is_some_and(|rest| rest.starts_with('/'))
 }

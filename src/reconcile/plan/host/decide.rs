@@ -13,7 +13,7 @@ use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::gate::{ApplicationWork, Besides};
-use crate::reconcile::canonical::{Fault, Problem, Publication};
+use crate::reconcile::canonical::{Fault, Problem, Publication, path_of};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
@@ -95,7 +95,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
         let by = holding.and_then(Asked::resource).map(Into::into);
         host.refusal(path, object_of(path), Reason::Withheld { by })
     });
-    let untold = obstacle::untold(&host).filter(|_| asked.is_empty());
+    let untold = obstacle::ambiguous_own_rule(&host).filter(|_| asked.is_empty());
     let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
     Decision { desired: desired(&asked), host, withdrawn, refusals, work, opened }
@@ -161,7 +161,7 @@ fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Desired<'w>> {
 
 /// True if something of ours is behind a set identifier.
 fn has(host: &Host<'_>, set_identifier: &str) -> bool {
-    let path = Some(set_identifier).filter(|path| !path.is_empty());
+    let path = path_of(set_identifier);
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 

@@ -19,7 +19,7 @@ pub(super) fn of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: &Record)
     if Stamp::of(record).is_some() {
         return Vec::new();
     }
-    let names = registry_names(seen, &record.name);
+    let names = possible_names(seen, &record.name);
     let names = names.iter().filter(|(kind, _)| match kind {
         Some(kind) => record.kind.eq_ignore_ascii_case(kind),
         None => &*record.kind != "AAAA",
@@ -57,7 +57,7 @@ pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
 /// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of
 /// old releases contain no type. `seen` are the names in this request, which reveal its prefix and suffix; without any,
 /// it has neither.
-fn registry_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
+fn possible_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
     let default = [format!("{WANTED_TYPE}-{hostname}").into()];
     let seen = if seen.is_empty() { &default } else { seen };
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
         for (seen, kind) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)] {
-            let names = registry_names(&[seen.into()], "cname.example.com");
+            let names = possible_names(&[seen.into()], "cname.example.com");
             assert_eq!(names, [(kind, seen.to_owned())]);
         }
     }

@@ -63,7 +63,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
 /// The obstacle in the tunnel's document to a rule.
 fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
     let path = wanted.path_text();
-    if let Some(reason) = not_told_apart(host, tunnel, path) {
+    if let Some(reason) = ambiguity(host, tunnel, path) {
         return Some(reason);
     }
     let rule = host.rule_at(tunnel, path).filter(|_| host.own_rule(tunnel, path).is_none())?;
@@ -71,7 +71,7 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
 }
 
 /// The reason why a rule at this place cannot be told from others of the tunnels.
-fn not_told_apart(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
+fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
         return Some(taken(tunnel, rule.path()));
     }
@@ -80,12 +80,12 @@ fn not_told_apart(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Opt
 }
 
 /// A rule that the stamp names and that is not ours, because another one has its digest too: its path, and the reason.
-pub(super) fn untold<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
+pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
     let claims = &host.stamp.as_ref()?.claims.rules;
     let tunnels = host.snapshot().tunnels.keys();
     let mut rules = tunnels.flat_map(|id| host.foreign_rules(id).into_iter().map(move |rule| (id, rule)));
     let (id, rule) = rules.find(|(id, rule)| claims.contains(&Digest::of(id, rule.path())))?;
-    Some((rule.path().unwrap_or_default(), not_told_apart(host, id, rule.path())?))
+    Some((rule.path().unwrap_or_default(), ambiguity(host, id, rule.path())?))
 }
 
 /// Another rule of the hostname with the digest of this place: a stamp would not tell the two apart.
@@ -131,7 +131,7 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
     others.find(|id| !host.foreign_rules(id).is_empty() && leads_to(id))
 }
 
-/// The rule that holds the name in such a tunnel: a record of its own would take the requests of every rule there.
+/// The foreign rule to which a wildcard leads visitors of the name in another tunnel: a record of its own would take the requests of every rule there.
 fn held_elsewhere(host: &Host<'_>, desired: &Desired<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, desired.tunnel())?;
     let foreign = host.foreign_rules(visited);

@@ -15,7 +15,7 @@ use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
-     write it, so that the digest stays until the record has not changed for a minute";
+     write it, so the digest stays until the record has not changed for a minute";
 
 /// When the record is led to the wanted tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub(super) fn host_plan(
         unstamp,
         adoptions: adoption::adoptions(host, desired),
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
-        without_tunnel: if takes_from_another(host) { deletions(host) } else { Vec::new() },
+        if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
         dead,
         comments,
