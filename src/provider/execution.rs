@@ -155,7 +155,7 @@ impl<'a> Execution<'a> {
             if stage == Stage::Unstamp {
                 // Digests without a rule come off, unless there is one that was not read.
                 let mut bare = hosts.to_vec();
-                bare.retain(|host| !host.dead.is_empty() && !host.unstamp.is_empty());
+                bare.retain(|host| !host.stale.is_empty() && !host.unstamp.is_empty());
                 bare.retain(|host| !self.ledger.is_left_out(&host.hostname));
                 for (host, reason) in self.missed(&bare) {
                     self.ledger.leave_out(&host.hostname, reason);

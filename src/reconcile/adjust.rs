@@ -101,7 +101,7 @@ impl<'s> Adjuster<'s> {
         sort(&mut endpoints);
         // What an old answer does not show may stand.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
-        let mut unasked_wildcards = wildcard::settle(&mut endpoints, whole);
+        let mut unasked_wildcards = wildcard::leave_out(&mut endpoints, whole);
         // A rule that waits does not show what it asks for, and the winner is known by that.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
         hold_together(&mut endpoints);

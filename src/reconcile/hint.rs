@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::ingress::{OriginOption, PathPattern, WantedRule};
 use crate::reconcile::Policy;
 use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
-use crate::reconcile::target::{self, Target};
+use crate::reconcile::target::{self, TargetKind};
 
 /// The hints about a rule that is to be published.
 pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String> {
@@ -69,7 +69,7 @@ fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
     let host = rule.service.host_and_port().map(|(host, _)| host).filter(|_| !is_told);
     host.is_some_and(|host| {
         let is_name = host.contains('.') && host.parse::<IpAddr>().is_err();
-        !is_name || target::meaning(host, &policy.cluster_domain) == Target::ClusterName
+        !is_name || target::kind_of(host, &policy.cluster_domain) == TargetKind::ClusterName
     })
 }
 

@@ -146,7 +146,7 @@ impl Plan {
             let host = self.host(rule.folded_hostname());
             let digest = Digest::of(tunnel, rule.path());
             let is_bare = |host: &HostPlan| !host.if_unwritable.is_empty() && host.comments.named(&digest);
-            host.is_some_and(|host| host.dead.contains(&digest) || is_bare(host))
+            host.is_some_and(|host| host.stale.contains(&digest) || is_bare(host))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }

@@ -29,7 +29,7 @@ use crate::reconcile::property_name::{
     TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
 use crate::reconcile::service_template;
-use crate::reconcile::target::{self, Target};
+use crate::reconcile::target::{self, TargetKind};
 use crate::reconcile::wildcard::{self, UNASKED};
 
 /// Paths and property names remembered while a request is read. Any beyond this number are parsed each time.
@@ -75,10 +75,10 @@ impl<'s> EndpointReader<'s> {
         if let Some(problem) = too_many(&base, &named) {
             return vec![self.unread(endpoint, &problem)];
         }
-        let targets: Vec<Target> = endpoint
+        let targets: Vec<TargetKind> = endpoint
             .targets
             .iter()
-            .map(|text| target::meaning(text, &self.settings.policy.cluster_domain))
+            .map(|text| target::kind_of(text, &self.settings.policy.cluster_domain))
             .collect();
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
@@ -125,7 +125,7 @@ impl<'s> EndpointReader<'s> {
     fn read_part(
         &mut self,
         endpoint: &Endpoint,
-        targets: &[Target],
+        targets: &[TargetKind],
         part: &Part<'_>,
         stray_path: Option<&str>,
     ) -> Option<Canonical> {
@@ -223,7 +223,7 @@ impl<'s> EndpointReader<'s> {
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
-        targets: &[Target],
+        targets: &[TargetKind],
         part: &Part<'e>,
     ) -> Option<(&'static str, Cow<'e, str>)> {
         if let Some(text) = part.text(TUNNEL_SERVICE) {
@@ -233,10 +233,10 @@ impl<'s> EndpointReader<'s> {
         let mut is_record = false;
         for (text, meaning) in endpoint.targets.iter().zip(targets) {
             match meaning {
-                Target::Service => services.push(text),
-                Target::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
-                Target::NoTunnel => is_record = true,
-                Target::ClusterName | Target::Other => {}
+                TargetKind::Service => services.push(text),
+                TargetKind::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
+                TargetKind::NoTunnel => is_record = true,
+                TargetKind::ClusterName | TargetKind::Other => {}
             }
         }
         sort(&mut services);
@@ -256,7 +256,7 @@ impl<'s> EndpointReader<'s> {
             return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
         }
         let mut targets = endpoint.targets.iter().zip(targets);
-        if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == Target::ClusterName) {
+        if let Some((text, _)) = targets.find(|(_, meaning)| **meaning == TargetKind::ClusterName) {
             return Some(("the target", text.into()));
         }
         let is_meant = names().any(|name| self.meaning(name) != Meaning::Foreign);

@@ -11,7 +11,7 @@ use crate::model::tunnel_id::TUNNEL_DOMAIN;
 
 /// The meaning of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum TargetKind {
     /// A service, valid or not.
     Service,
     /// The tunnel with that hostname, ours or not.
@@ -26,27 +26,27 @@ pub enum Target {
 }
 
 /// Judges by the text alone. `cluster_domain` may follow `svc` in the name of a service of the cluster.
-pub fn meaning(target: &str, cluster_domain: &str) -> Target {
+pub fn kind_of(target: &str, cluster_domain: &str) -> TargetKind {
     if let Some(tunnel) = TunnelId::from_hostname(target) {
-        return Target::Tunnel(tunnel);
+        return TargetKind::Tunnel(tunnel);
     }
     let name = target.trim().to_ascii_lowercase();
     let host = name.split([':', '/']).next().unwrap_or_default();
     if is_near_tunnel_domain(host.trim_end_matches('.')) {
-        return Target::NoTunnel;
+        return TargetKind::NoTunnel;
     }
     // No hostname has these characters. An address may, but ExternalDNS makes it an A or AAAA endpoint.
     let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
     if is_no_name || looks_like_service(target) {
-        return Target::Service;
+        return TargetKind::Service;
     }
     let absolute = name.trim_end_matches('.');
     let local = absolute.strip_suffix(cluster_domain).and_then(|rest| rest.strip_suffix('.'));
     if local.unwrap_or(absolute).ends_with(".svc") {
-        return Target::ClusterName;
+        return TargetKind::ClusterName;
     }
     let is_word = nearest(host, WORDS, MISSPELLING_MAX_EDITS).is_some();
-    if is_word { Target::Service } else { Target::Other }
+    if is_word { TargetKind::Service } else { TargetKind::Other }
 }
 
 /// True if the name ends in the domain of the tunnels' hostnames, or was meant to.
@@ -63,44 +63,44 @@ mod tests {
 
     #[test]
     fn a_target_means_a_service_a_tunnel_or_a_name_of_its_own() {
-        let tunnel = || Target::Tunnel(TunnelId::parse(ID).expect("an id"));
+        let tunnel = || TargetKind::Tunnel(TunnelId::parse(ID).expect("an id"));
         let at = |domain: &str| format!("{ID}{domain}");
         for (target, expected) in [
-            ("http://web.shop.svc:80", Target::Service),
-            ("web.shop.svc:80", Target::Service),
-            ("http:/web.shop.svc:80", Target::Service),
-            ("http//web.shop.svc:80", Target::Service),
-            ("http:web", Target::Service),
-            ("htp://web:80", Target::Service),
-            ("10.0.0.5:80", Target::Service),
-            ("http-status:404", Target::Service),
-            ("hello_world", Target::Service),
-            ("hello_word", Target::Service),
-            ("Bastion", Target::Service),
-            ("socks_proxy", Target::Service),
+            ("http://web.shop.svc:80", TargetKind::Service),
+            ("web.shop.svc:80", TargetKind::Service),
+            ("http:/web.shop.svc:80", TargetKind::Service),
+            ("http//web.shop.svc:80", TargetKind::Service),
+            ("http:web", TargetKind::Service),
+            ("htp://web:80", TargetKind::Service),
+            ("10.0.0.5:80", TargetKind::Service),
+            ("http-status:404", TargetKind::Service),
+            ("hello_world", TargetKind::Service),
+            ("hello_word", TargetKind::Service),
+            ("Bastion", TargetKind::Service),
+            ("socks_proxy", TargetKind::Service),
             (&at(".cfargotunnel.com"), tunnel()),
             (&at(".CFargoTunnel.com."), tunnel()),
-            (&at(".cfargotunel.com"), Target::NoTunnel),
-            (&at(".cfargotunnel.con"), Target::NoTunnel),
-            (&at("cfargotunnel.com"), Target::NoTunnel),
-            (&at(".cfargotunnelcom"), Target::NoTunnel),
-            ("x70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com", Target::NoTunnel),
-            ("home.cfargotunnel.com", Target::NoTunnel),
-            ("cfargotunnel.com", Target::NoTunnel),
-            (&at(".cfargotunnel.com:443"), Target::NoTunnel),
-            (&at(".cfargotunel.com/"), Target::NoTunnel),
-            ("t.svc.cluster.local", Target::ClusterName),
-            ("T.ns.SVC.", Target::ClusterName),
-            ("t.svc.cluster.test", Target::Other),
-            ("svc.cluster.local", Target::Other),
-            ("svc", Target::Other),
-            ("lb.example.net", Target::Other),
-            ("192.0.2.1", Target::Other),
-            ("2001:db8::1", Target::Other),
-            ("", Target::Other),
-            ("com", Target::Other),
+            (&at(".cfargotunel.com"), TargetKind::NoTunnel),
+            (&at(".cfargotunnel.con"), TargetKind::NoTunnel),
+            (&at("cfargotunnel.com"), TargetKind::NoTunnel),
+            (&at(".cfargotunnelcom"), TargetKind::NoTunnel),
+            ("x70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com", TargetKind::NoTunnel),
+            ("home.cfargotunnel.com", TargetKind::NoTunnel),
+            ("cfargotunnel.com", TargetKind::NoTunnel),
+            (&at(".cfargotunnel.com:443"), TargetKind::NoTunnel),
+            (&at(".cfargotunel.com/"), TargetKind::NoTunnel),
+            ("t.svc.cluster.local", TargetKind::ClusterName),
+            ("T.ns.SVC.", TargetKind::ClusterName),
+            ("t.svc.cluster.test", TargetKind::Other),
+            ("svc.cluster.local", TargetKind::Other),
+            ("svc", TargetKind::Other),
+            ("lb.example.net", TargetKind::Other),
+            ("192.0.2.1", TargetKind::Other),
+            ("2001:db8::1", TargetKind::Other),
+            ("", TargetKind::Other),
+            ("com", TargetKind::Other),
         ] {
-            assert_eq!(meaning(target, "cluster.local"), expected, "{target}");
+            assert_eq!(kind_of(target, "cluster.local"), expected, "{target}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
 //! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
 //!
-//! The reader marks a wildcard without the word by the word's other value, which goes no further than `settle` and `keep`.
+//! The reader marks a wildcard without the word by the word's other value, which goes no further than `leave_out` and `keep`.
 //! What is published has the word from there on, because records show it at each wildcard of ours.
 
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
 
 /// Leaves out the wildcards that are not asked for and do not stand. Beside a path that stands they are mistakes instead:
 /// a deletion may be that of an earlier form of theirs. `endpoints` are sorted.
-pub(super) fn settle(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
+pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
     let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Claim::of(endpoint, snapshot));
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {

@@ -139,13 +139,13 @@ impl<'a> Contest<'a> {
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
         // Of a single candidate it is not asked, and it takes long to read.
-        let standing = LazyCell::new(|| self.standing());
+        let present = LazyCell::new(|| self.present());
         for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
             prefer(&mut left, |candidate| {
-                standing.as_ref().is_some_and(|standing| asks_for(candidate, standing, shows))
+                present.as_ref().is_some_and(|present| asks_for(candidate, present, shows))
             });
         }
-        if left.len() > 1 && standing.is_some() {
+        if left.len() > 1 && present.is_some() {
             // Where something stands that no candidate asks for, a mistake leaves it as it is.
             prefer(&mut left, is_invalid);
         } else {
@@ -166,7 +166,7 @@ impl<'a> Contest<'a> {
     /// any namespaces: the one that is left may stand for both.
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
-        self.standing()?;
+        self.present()?;
         let asking = namespace::digest_of(resource_of(winner)).unwrap_or_default();
         let text = format!(
             "path {:?} is of another namespace (ns={holder}), which asks for it no more, or ExternalDNS merged the two \
@@ -178,7 +178,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The properties of our present rule, as `records` shows them.
-    fn standing(&self) -> Option<Vec<Property>> {
+    fn present(&self) -> Option<Vec<Property>> {
         let Self { of, intents: _, entitled: _, snapshot } = self;
         let path = path_of(&of.set_identifier);
         let hostname = Hostname::parse(&of.dns_name).ok()?;

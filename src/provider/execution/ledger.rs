@@ -130,7 +130,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_left_out(&host.hostname))?;
         let mut done = host.claims.clone();
-        done.rules.extend(&host.dead);
+        done.rules.extend(&host.stale);
         let mut claims = done.clone();
         let is_done =
             |(tunnel, edit): &&(TunnelId, RuleEdit)| self.written.contains(&edit_content(tunnel, edit));

@@ -45,17 +45,17 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
     });
     let is_open = access.is_none() && over.is_none();
     let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();
-    words.extend(opened(is_open, standing.snapshot));
+    words.extend(word_of_open(is_open, standing.snapshot));
     (words, is_asked_for)
 }
 
 /// The property of Access at a record alone.
 pub(in crate::reconcile) fn of_record(standing: Standing<'_>) -> Option<Property> {
-    opened(standing.over(None).is_empty(), standing.snapshot)
+    word_of_open(standing.over(None).is_empty(), standing.snapshot)
 }
 
 /// Where there is a default policy, what stands open was opened.
-fn opened(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
+fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
     let has_default = !snapshot.policy().default_access_policy.is_empty();
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }

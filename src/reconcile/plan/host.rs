@@ -53,7 +53,7 @@ struct Host<'a> {
     /// The stamp of `records`.
     stamp: Option<Stamp>,
     /// All rules by their digests, ours and foreign ones.
-    standing: Vec<(Digest, Placed<'a>)>,
+    rules_by_digest: Vec<(Digest, Placed<'a>)>,
     /// Our rules, and those that are taken over.
     rules: Vec<Placed<'a>>,
     /// Those of `records` that are foreign until the stamp is written.
@@ -84,17 +84,18 @@ impl<'a> Host<'a> {
             first
         });
         let rules = snapshot.own_rules_of(&hostname);
-        let standing = snapshot.rules_of(&hostname).into_iter();
-        let standing = standing.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
-        let mut standing: Vec<(Digest, Placed<'a>)> = standing.collect();
-        sort_by(&mut standing, |(one, _), (other, _)| one.cmp(other));
+        let rules_of_all = snapshot.rules_of(&hostname).into_iter();
+        let with_digest =
+            rules_of_all.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
+        let mut rules_by_digest: Vec<(Digest, Placed<'a>)> = with_digest.collect();
+        sort_by(&mut rules_by_digest, |(one, _), (other, _)| one.cmp(other));
         Self {
             situation,
             zone,
             records,
             foreign_records,
             stamp,
-            standing,
+            rules_by_digest,
             rules,
             adopted_records: Vec::new(),
             adopted_rules: Vec::new(),
@@ -108,10 +109,10 @@ impl<'a> Host<'a> {
     fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;
-        let may_hide_rule = !comment::dead(self, &[]).is_empty();
+        let may_hide_rule = !comment::stale(self, &[]).is_empty();
         let led_to = snapshot.led_to(self.name());
         let wishes = request.wanted.iter().filter_map(|one| Some(&one.publication.as_ref().ok()?.tunnel));
-        let rules = self.standing.iter().map(|(_, (tunnel, _))| *tunnel);
+        let rules = self.rules_by_digest.iter().map(|(_, (tunnel, _))| *tunnel);
         let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let places: Vec<&str> = tunnels.chain(zones).collect();
@@ -235,7 +236,7 @@ impl<'a> Host<'a> {
     }
 
     /// What is told of an endpoint that opens what is protected.
-    fn opened(&self, path: &str, resource: Option<&str>) -> Note {
+    fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(
             "webhook-access-policy: none opens it (path {path:?}), and visitors need no login any more"
         );

@@ -89,7 +89,7 @@ pub struct HostPlan {
     /// What the records claim at the end, if all of it is done.
     pub claims: Claims,
     /// The digests without a rule that come off in [`Stage::Unstamp`], if no tunnel has a rule with one of them.
-    pub dead: BTreeSet<Digest>,
+    pub stale: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
 }

@@ -20,7 +20,7 @@ use crate::reconcile::property_name::{
     TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
 use crate::reconcile::route;
-use crate::reconcile::target::Target;
+use crate::reconcile::target::TargetKind;
 use crate::reconcile::wildcard::{self, ASKED, UNASKED};
 
 /// Reads the properties of one rule.
@@ -28,7 +28,7 @@ pub(super) struct PartReader<'r, 's> {
     pub(super) reader: &'r mut EndpointReader<'s>,
     pub(super) endpoint: &'r Endpoint,
     /// The meanings of the endpoint's targets.
-    pub(super) targets: &'r [Target],
+    pub(super) targets: &'r [TargetKind],
     pub(super) part: &'r Part<'r>,
     pub(super) faults: Vec<Fault>,
 }
@@ -62,13 +62,13 @@ impl PartReader<'_, '_> {
         let mut tunnels = Vec::new();
         for (text, meaning) in self.endpoint.targets.iter().zip(self.targets) {
             match meaning {
-                Target::Tunnel(tunnel) => tunnels.push(tunnel),
-                Target::NoTunnel => {
+                TargetKind::Tunnel(tunnel) => tunnels.push(tunnel),
+                TargetKind::NoTunnel => {
                     let example = default.hostname();
                     let problem = format!("is {text:?}: a tunnel's hostname is such as {example}");
                     return Err(self.fault("the target", problem));
                 }
-                Target::Service | Target::ClusterName | Target::Other => {}
+                TargetKind::Service | TargetKind::ClusterName | TargetKind::Other => {}
             }
         }
         if let Some(text) = self.part.text(TUNNEL) {

@@ -48,9 +48,9 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &
 }
 
 /// The digests of the stamp that no rule has, and that no rule which comes will have.
-pub(super) fn dead(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
+pub(super) fn stale(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
-    let mut stays: BTreeSet<Digest> = inserted(host.standing.iter().map(|(digest, _)| *digest));
+    let mut stays: BTreeSet<Digest> = inserted(host.rules_by_digest.iter().map(|(digest, _)| *digest));
     stays.extend(desired.iter().filter_map(Desired::digest));
     &stamp.claims.rules - &stays
 }
@@ -63,8 +63,8 @@ pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<R
     if !comes || comments.has_room(&claims) {
         return None;
     }
-    let dead = dead(host, desired);
-    claims.rules.retain(|digest| !dead.contains(digest));
+    let stale = stale(host, desired);
+    claims.rules.retain(|digest| !stale.contains(digest));
     Some(if comments.has_room(&claims) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {

@@ -76,7 +76,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
     for one in asked.iter().filter(|one| one.outcome.is_ok()) {
         let Besides::Opening { work: deletion, is_last, is_open } = &one.wanted.besides else { continue };
-        opened.extend(is_open.then(|| host.opened(&one.wanted.set_identifier, one.resource())));
+        opened.extend(is_open.then(|| host.opening_note(&one.wanted.set_identifier, one.resource())));
         work.extend(deletion.clone());
         if !is_last {
             let reason = Reason::Waiting(LATER.to_owned());

@@ -95,8 +95,8 @@ pub(super) fn twin<'a>(
     path: Option<&str>,
 ) -> Option<(&'a TunnelId, &'a Rule)> {
     let digest = Digest::of(tunnel, path);
-    let start = host.standing.partition_point(|(other, _)| *other < digest);
-    let same = host.standing.get(start..)?.iter().take_while(|(other, _)| *other == digest);
+    let start = host.rules_by_digest.partition_point(|(other, _)| *other < digest);
+    let same = host.rules_by_digest.get(start..)?.iter().take_while(|(other, _)| *other == digest);
     same.map(|(_, placed)| *placed).find(|(id, rule)| (*id, rule.path()) != (tunnel, path))
 }
 

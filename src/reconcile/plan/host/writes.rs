@@ -37,8 +37,8 @@ pub(super) fn host_plan(
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, desired, withdrawn, .. } = decision;
     let first = comment::claims_with(host, desired, withdrawn);
-    let dead = comment::dead(host, desired);
-    let (puts, ends) = (puts(host, desired), ends(decision, &first, &dead));
+    let stale = comment::stale(host, desired);
+    let (puts, ends) = (puts(host, desired), ends(decision, &first, &stale));
     let target = desired.first().map(Desired::tunnel);
     let goes = |(tunnel, rule): &Placed<'_>| {
         Some(*tunnel) == target && withdrawn.contains(&rule.path().unwrap_or_default())
@@ -54,9 +54,9 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
-    let is_early = host.may_come(&dead);
-    let dead = if is_early { BTreeSet::new() } else { dead };
-    let mut last = Claims { rules: &first.rules - &dead, ..first };
+    let is_early = host.may_come(&stale);
+    let stale = if is_early { BTreeSet::new() } else { stale };
+    let mut last = Claims { rules: &first.rules - &stale, ..first };
     for (tunnel, rule) in &going {
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
@@ -76,7 +76,7 @@ pub(super) fn host_plan(
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
         if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
-        dead,
+        stale,
         comments,
     };
     let waiting = waiting(host, target, lead, &staying)
@@ -148,9 +148,9 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
 }
 
 /// True if nothing is left of a hostname whose stamp claims this, with digests that no rule has.
-fn ends(decision: &Decision<'_, '_>, claims: &Claims, dead: &BTreeSet<Digest>) -> bool {
+fn ends(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
     let Decision { host, desired, withdrawn, .. } = decision;
-    let mut claims = Claims { rules: &claims.rules - dead, ..*claims };
+    let mut claims = Claims { rules: &claims.rules - stale, ..*claims };
     let goes = host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()));
     goes.for_each(|(tunnel, rule)| _ = claims.rules.remove(&Digest::of(tunnel, rule.path())));
     desired.is_empty() && !withdrawn.is_empty() && claims.is_empty()
