@@ -16,7 +16,6 @@ use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 use crate::model::{AccountId, ZoneId};
-use crate::ordered::sort_by;
 
 /// Applications, policies or tags per page; the API allows no more.
 const ITEMS_PER_PAGE: u32 = 1_000;
@@ -82,7 +81,7 @@ impl Client {
             ITEMS_PER_PAGE,
             deadline,
         )?;
-        sort_by(&mut applications, |a, b| a.id.cmp(&b.id));
+        applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         // One added between two page reads pushes another one onto the next page.
         applications.dedup_by(|a, b| a.id == b.id);
         let count = applications.len();
@@ -106,7 +105,7 @@ impl Client {
             self.list(Resource::AccessPolicies, &path, "", ITEMS_PER_PAGE, deadline)?;
         let mut policies: Vec<ReusablePolicy> =
             policies.into_iter().filter_map(WirePolicy::reusable).collect();
-        sort_by(&mut policies, |a, b| a.id.cmp(&b.id));
+        policies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         policies.dedup_by(|a, b| a.id == b.id);
         Ok(policies)
     }

@@ -13,7 +13,6 @@ use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
 use crate::model::json::{null_is_default, number_in_any_form};
-use crate::ordered::sort_by;
 
 /// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
@@ -100,7 +99,7 @@ impl Client {
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
         // If one is listed twice, the more careful reading counts.
-        sort_by(&mut tunnels, |a, b| (&a.id, !a.is_local).cmp(&(&b.id, !b.is_local)));
+        tunnels.sort_unstable_by(|a, b| (&a.id, !a.is_local).cmp(&(&b.id, !b.is_local)));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }

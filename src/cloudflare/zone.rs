@@ -11,7 +11,6 @@ use crate::limits::ZONES_PER_PAGE;
 use crate::model::hostname;
 use crate::model::json::null_is_default;
 use crate::model::{AccountId, Zone, ZoneId, ZonePlan};
-use crate::ordered::sort_by;
 
 #[derive(Deserialize)]
 struct WireZone {
@@ -62,7 +61,7 @@ impl Client {
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
         let (mut zones, _): (Vec<Zone>, f64) =
             self.list(Resource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
-        sort_by(&mut zones, |a, b| a.id.cmp(&b.id));
+        zones.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two page reads pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);
         Ok(zones)

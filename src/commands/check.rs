@@ -11,9 +11,9 @@ use crate::cloudflare::{
 };
 use crate::config::Config;
 use crate::ingress::Document;
+use crate::lean::inserted;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
-use crate::ordered::inserted;
 use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
 use crate::reconcile::Policy;
 use crate::reconcile::access::wish::usable_policy;

@@ -9,8 +9,8 @@ use super::hosts::Hosts;
 use super::order::{Near, Scope, Slot, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
+use crate::lean::inserted;
 use crate::model::hostname::Hostname;
-use crate::ordered::{inserted, sort_by};
 
 /// An edit of the rule for one hostname and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
-    sort_by(&mut sorted, |(_, one), (_, other)| one.in_order_of_list(other));
+    sorted.sort_by(|(_, one), (_, other)| one.in_order_of_list(other));
     let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
     for (index, edit) in sorted {
@@ -150,7 +150,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     if !is_changed {
         effective.clear();
     }
-    sort_by(&mut refused, |(one, _), (other, _)| one.cmp(other));
+    refused.sort_unstable_by_key(|(one, _)| *one);
     (is_changed.then_some(edited), effective, refused)
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::rule::Rule;
+use crate::lean::push_lean;
 use crate::model::hostname::{HostScope, Hostname};
-use crate::ordered::{push_lean, sort};
 
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ impl Hosts {
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
         let numbers = exact.iter().chain(&self.wide);
         let mut near: Vec<usize> = numbers.filter_map(|number| *self.places.get(*number)?).collect();
-        sort(&mut near);
+        near.sort_unstable();
         near
     }
 

@@ -28,7 +28,6 @@ use super::hosts::Hosts;
 use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
-use crate::ordered::sort_by;
 
 /// A rule of the list that is being edited.
 #[derive(Clone, Debug)]
@@ -223,7 +222,7 @@ impl<'l, 'a> Near<'l, 'a> {
                 others.push((other.key(), index));
             }
         }
-        sort_by(&mut others, |one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
+        others.sort_unstable_by(|one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
         let (mut linked, mut found) = (vec![scope], Vec::new());
         for ((.., scope), index) in others {
             // A wider one that is hidden takes no requests, and a narrower one that would be refused stays.
@@ -244,7 +243,7 @@ pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, place: usize, slot: Slot<'a>,
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
     group.push((place, slot));
-    sort_by(&mut group, |(_, one), (_, other)| Scope::of(&one.rule).key().cmp(&Scope::of(&other.rule).key()));
+    group.sort_by(|(_, one), (_, other)| Scope::of(&one.rule).key().cmp(&Scope::of(&other.rule).key()));
     let place = others.partition_point(|(index, _)| *index < place);
     others.splice(place..place, group);
     list.extend(others.into_iter().map(|(_, slot)| slot));

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
+use crate::lean::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId, Zone};
-use crate::ordered::{inserted, sort_by};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::Newest;
 use crate::provider::settings::ProviderSettings;
@@ -304,7 +304,7 @@ fn try_in_parallel<T: Sync, A: Send, E: Send>(
     };
     on_threads(parallel_reads.min(tasks.len()), &work);
     let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    sort_by(&mut answers, |(one, _), (other, _)| one.cmp(other));
+    answers.sort_unstable_by_key(|(one, _)| *one);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, MAKE_TOKEN, Tunnel};
+use crate::lean::inserted;
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
-use crate::ordered::inserted;
 use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};

@@ -7,13 +7,13 @@ use log::Level;
 
 use crate::clock::Clock;
 use crate::cloudflare::Client;
+use crate::lean::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
 use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
 use crate::observe::metrics::{Family, Metrics};
-use crate::ordered::inserted;
 use crate::provider::description;
 use crate::provider::execution::ledger::Done;
 use crate::provider::failure;

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::lean::inserted;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::{fingerprint, quoted};
-use crate::ordered::{self, inserted, sort_by};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::words;
 use crate::reconcile::canonical::{
@@ -155,7 +155,7 @@ fn hold_together(endpoints: &mut [Endpoint]) {
 /// Makes the endpoints of each object invalid that has too many for the hostname.
 fn refuse_excess(on_host: &mut [Endpoint]) {
     let mut objects: Vec<Box<str>> = on_host.iter().map(|endpoint| resource_of(endpoint).into()).collect();
-    ordered::sort(&mut objects);
+    objects.sort_unstable();
     let excess = objects.chunk_by(|one, other| one == other);
     let excess = excess.filter(|same| same.len() > limits::HOSTNAME_PATHS_MAX);
     let problems = excess.filter_map(|same| Some((same.first()?.clone(), too_many_paths(same.len()))));
@@ -213,7 +213,8 @@ const OUT_OF_TIME: &str =
 /// Sorts endpoints, and leaves one of those that are the same, as the A and the AAAA of one object.
 fn sort(endpoints: &mut Vec<Endpoint>) {
     // Most endpoints differ in their names already.
-    sort_by(endpoints, |a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
+    endpoints
+        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
     endpoints.dedup();
 }
 

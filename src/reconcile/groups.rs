@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use crate::limits;
 use crate::model::endpoint::Endpoint;
-use crate::ordered::sort;
 use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
 /// Separates the name of a property from that of its group. No property has it in its own name.
@@ -64,7 +63,7 @@ fn with_defaults<'e>(group: &'e str, own: Vec<NameAndValue<'e>>, base: &[NameAnd
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
-    sort(&mut properties);
+    properties.sort_unstable();
     properties.dedup();
     properties
 }

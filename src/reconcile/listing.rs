@@ -14,7 +14,6 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::ordered::sort_by;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::standing::Standing;
@@ -116,7 +115,7 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
         entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
     }
     entries.extend(left);
-    sort_by(&mut entries, by_place);
+    entries.sort_unstable_by(by_place);
     entries
 }
 

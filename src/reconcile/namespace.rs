@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use crate::ingress::{OriginOption, Service};
+use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::domain_filter;
-use crate::ordered::inserted;
 use crate::reconcile::canonical::{Fault, Publication};
 use crate::reconcile::policy::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;

@@ -26,9 +26,9 @@ pub use refusal::Refusal;
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
 use crate::ingress::{Document, Owned, Rule, RuleEdit};
+use crate::lean::inserted;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -116,14 +116,14 @@ pub fn plan(
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
     Refusal::clear_is_coming(&mut plan.refusals, &plan.left);
-    sort(&mut plan.refusals);
+    plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
     plan.notes.extend(hints(&plan.hosts, snapshot.policy()));
-    sort(&mut plan.notes);
+    plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
-    sort_by(&mut plan.work, |one, other| {
+    plan.work.sort_unstable_by(|one, other| {
         (&one.place, one.content_key()).cmp(&(&other.place, other.content_key()))
     });
     plan.work.dedup();
@@ -163,7 +163,7 @@ impl Plan {
 
     /// Plans the candidates of a turn, and leaves the others.
     fn take_turn(&mut self, mut candidates: Vec<Candidate>, turn: &Turn<'_>, situation: Situation<'_>) {
-        sort_by(&mut candidates, |one, other| one.position().cmp(&other.position()));
+        candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
         let is_before = |one: &Candidate| {
             turn.behind.is_some_and(|(vanishes, hostname)| one.position() <= (*vanishes, hostname))
         };
@@ -197,7 +197,7 @@ impl Plan {
             |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
         self.refusals.retain(goes_on);
         self.end = end.filter(|_| !self.left.is_empty());
-        sort_by(&mut self.hosts, |one, other| one.hostname.cmp(&other.hostname));
+        self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
 }
 

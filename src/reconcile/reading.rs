@@ -15,7 +15,6 @@ use crate::limits;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname;
-use crate::ordered::sort;
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wish::OPEN;
@@ -239,7 +238,7 @@ impl<'s> EndpointReader<'s> {
                 TargetKind::ClusterName | TargetKind::Other => {}
             }
         }
-        sort(&mut services);
+        services.sort_unstable();
         if !services.is_empty() {
             // Joined by a blank, several targets cannot parse as a service, so they are refused together.
             return Some(("the target", services.join(", ").into()));

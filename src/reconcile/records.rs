@@ -9,7 +9,6 @@ use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, Owned, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
-use crate::ordered::sort_by;
 use crate::reconcile::Note;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard;
@@ -91,7 +90,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &owned));
-    sort_by(&mut shown.endpoints, |a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
+    shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
     shown.endpoints.dedup_by(|later, first| {
@@ -241,7 +240,7 @@ impl<'a> RecordView<'a> {
         }
         let Some(hostname) = hostname else { return views };
         let mut rules = self.snapshot.own_rules_of(&hostname);
-        sort_by(&mut rules, |(_, one), (_, other)| one.path().cmp(&other.path()));
+        rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
         if views.is_empty() {

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::ingress::{Document, Hosts, Owned, Rule};
+use crate::lean::inserted;
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
-use crate::ordered::{inserted, sort_by};
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
@@ -92,9 +92,9 @@ pub struct TunnelSnapshot {
 }
 
 impl ZoneSnapshot {
-    /// The zone with its records, in any order. Of a record that is listed twice, the first one counts.
+    /// The zone with its records, in any order. Of a record that is listed twice, one counts.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
-        sort_by(&mut records, |a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
+        records.sort_unstable_by(|a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
         records.dedup_by(|a, b| a.id == b.id);
         Self { zone, records }
     }

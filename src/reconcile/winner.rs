@@ -9,11 +9,11 @@
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::lean::inserted;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
-use crate::ordered::inserted;
 use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::access::words::is_of_access;
 use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, path_of, resource_of};

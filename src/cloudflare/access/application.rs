@@ -12,7 +12,6 @@ use crate::cloudflare::record::seconds_of;
 use crate::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };
-use crate::ordered::sort_by;
 
 /// The types of destinations where no visitor of a hostname comes by: a private network's, a Worker's, an MCP server's.
 const ELSEWHERE: [&str; 6] =
@@ -126,7 +125,7 @@ fn destinations(value: &Value) -> Result<(ApplicationKind, Vec<Destination>), Un
 /// An application's policies in their order. One without a decision has an unknown one.
 fn attached(found: &[Value]) -> Result<Vec<AttachedPolicy>, Unexpected> {
     let mut policies = found.iter().map(WirePolicy::of).collect::<Result<Vec<_>, _>>()?;
-    sort_by(&mut policies, |one, other| one.precedence.cmp(&other.precedence));
+    policies.sort_by_key(|one| one.precedence);
     // Collected, they would keep the room that the longer form took.
     let mut attached = Vec::with_capacity(policies.len());
     attached

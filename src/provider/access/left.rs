@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::clock::Deadline;
+use crate::lean::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
-use crate::ordered::inserted;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;

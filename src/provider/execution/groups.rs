@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::work::{Piece, batch_size};
 use crate::ingress::RuleEdit;
 use crate::limits;
-use crate::ordered::sort_by;
 
 /// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
 /// and five loops in five minutes must not use more than half of `RATE_CALLS`.
@@ -151,7 +150,7 @@ impl<'a> Groups<'a> {
 /// narrower one that is refused after it or goes before it, and deletions wait for additions.
 fn in_turn<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
-    sort_by(&mut pieces, |one, other| {
+    pieces.sort_by(|one, other| {
         let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
             return Ordering::Equal;
         };

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::work::{Piece, Step, steps};
 use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
+use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
-use crate::ordered::inserted;
 use crate::reconcile::plan::{
     HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_content,
 };

@@ -4,7 +4,6 @@ use log::Level;
 
 use crate::logging;
 use crate::model::LogLine;
-use crate::ordered::sort;
 
 /// What the last loop logged of one state, sorted.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ impl<T: Ord + Clone> Logged<T> {
     /// What is new since the last time. What is missing from `things` may be logged again later.
     pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
         let mut things: Vec<T> = things.collect();
-        sort(&mut things);
+        things.sort_unstable();
         things.dedup();
         let since = things.iter().map(|thing| self.since(thing).unwrap_or(now)).collect();
         let news = things.iter().filter(|thing| self.since(thing).is_none()).cloned().collect();

@@ -2,7 +2,6 @@
 
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
-use crate::ordered::sort;
 
 /// Hostnames that are known by name. `status` shows as many rows.
 const NAMES_MAX: usize = 1_000;
@@ -93,7 +92,7 @@ impl MarkedEndpoints {
         self.marked.retain(|marked| marked.content & BOTH != 0);
         self.marked.reserve_exact(endpoints.len());
         self.marked.extend(endpoints.iter().map(|endpoint| MarkedEndpoint::of(endpoint, mark)));
-        sort(&mut self.marked);
+        self.marked.sort_unstable();
         self.marked.dedup_by(|later, first| {
             let is_same =
                 MarkedEndpoint { content: later.content & !BOTH | first.content & BOTH, ..*later } == *first;

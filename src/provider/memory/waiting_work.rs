@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::lean::inserted;
 use crate::limits;
 use crate::model::ZoneId;
-use crate::ordered::{inserted, sort};
 use crate::reconcile::plan::{Reason, TurnEnd, Unfinished, Write};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -188,7 +188,7 @@ impl WaitingWork {
         };
         let mut oldest: Vec<(Instant, u64)> =
             self.work.iter().map(|(key, work)| (work.forget_at, *key)).collect();
-        sort(&mut oldest);
+        oldest.sort_unstable();
         for (_, key) in oldest.into_iter().take(surplus) {
             self.work.remove(&key);
         }

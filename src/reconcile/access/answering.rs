@@ -4,7 +4,6 @@ use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::ordered::sort;
 use crate::reconcile::Note;
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
@@ -127,7 +126,7 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
         let documents = snapshot.tunnels.values().map(|tunnel| &tunnel.document);
         let rules = documents.flat_map(|document| document.rules()).map(Rule::folded_hostname);
         names.extend(records.chain(rules).filter(|name| place.is_over(name)));
-        sort(&mut names);
+        names.sort_unstable();
         names.dedup();
     }
     names

@@ -14,7 +14,6 @@ use std::fmt;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind};
-use crate::ordered::sort;
 use requests::Requests;
 pub(super) use requests::literal_end;
 
@@ -106,7 +105,7 @@ pub fn cover<'a>(
         return Cover::Open(Gap::Overlap { application });
     }
     let mut audiences: Vec<Box<str>> = met.iter().map(|application| application.audience.clone()).collect();
-    sort(&mut audiences);
+    audiences.sort_unstable();
     audiences.dedup();
     Cover::Protected { audiences }
 }

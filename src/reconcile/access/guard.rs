@@ -6,7 +6,6 @@
 use crate::ingress::PathPattern;
 use crate::ingress::access::Access;
 use crate::model::Hostname;
-use crate::ordered::sort;
 use crate::reconcile::access::cover::{self, Cover, Gap};
 use crate::reconcile::access::reading::{AccessSnapshot, Unread};
 use crate::reconcile::snapshot::Snapshot;
@@ -60,6 +59,6 @@ pub(in crate::reconcile) fn protectors<'s>(
     let near = snapshot.protections().near(hostname.as_str());
     let over = near.filter(|one| required.audience_tags().contains(&one.audience));
     let mut names: Vec<&str> = over.map(|application| &*application.name).collect();
-    sort(&mut names);
+    names.sort_unstable();
     names
 }

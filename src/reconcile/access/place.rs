@@ -8,9 +8,9 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::ingress::PathPattern;
+use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
-use crate::ordered::inserted;
 use crate::reconcile::access::wish::{NamedPolicy, ProtectionWish};
 use crate::reconcile::stamp;
 

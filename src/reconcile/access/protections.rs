@@ -20,7 +20,6 @@ use crate::ingress::access::Access;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
-use crate::ordered::{sort, sort_by};
 use crate::reconcile::access::cover::literal_end;
 use crate::reconcile::access::place::{self, Place};
 
@@ -57,8 +56,8 @@ impl ProtectionIndex {
             index.near.extend(ends.map(|end| (end, number)));
             index.ours.extend(index.place_of(application).map(|place| (place, number)));
         }
-        sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
-        sort(&mut index.ours);
+        index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
+        index.ours.sort_unstable();
         let checks = rules.filter_map(Rule::access);
         index.required_audiences.extend(checks.flat_map(Access::audience_tags).cloned());
         index
@@ -94,7 +93,7 @@ impl<'a> Protections<'a> {
                 from(domain).take_while(|(end, _)| is_within(end, domain)).map(|(_, number)| *number),
             );
         }
-        sort(&mut numbers);
+        numbers.sort_unstable();
         numbers.dedup();
         numbers
     }
@@ -145,7 +144,7 @@ impl<'a> Protections<'a> {
             Some((Reverse(ranks.max().filter(|_| is_related)?), application))
         });
         let mut ranked: Vec<_> = ranked.collect();
-        sort_by(&mut ranked, |(one, _), (other, _)| one.cmp(other));
+        ranked.sort_by_key(|(one, _)| *one);
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
@@ -262,7 +261,7 @@ mod tests {
         let near: Vec<(String, usize)> =
             names.iter().zip(0..).map(|(name, number)| (literal_end(name), number)).collect();
         let mut index = ProtectionIndex { near, ..ProtectionIndex::default() };
-        sort_by(&mut index.near, |(one, _), (other, _)| in_tree_order(one, other));
+        index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         let protections = Protections::new(&[], &index);
         assert_eq!(protections.numbers_near("shop-7.example.com"), [7]);
         assert_eq!(protections.numbers_near("*.example.com").len(), 500);

@@ -15,7 +15,6 @@ use std::time::Duration;
 use crate::ingress::{Owned, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::ordered::sort_by;
 use crate::reconcile::access::standing::Standing;
 use crate::reconcile::plan::host_plan::{Earlier, Unfinished};
 use crate::reconcile::plan::reason::Reason;
@@ -88,7 +87,7 @@ impl<'a> Host<'a> {
         let with_digest =
             rules_of_all.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
         let mut rules_by_digest: Vec<(Digest, Placed<'a>)> = with_digest.collect();
-        sort_by(&mut rules_by_digest, |(one, _), (other, _)| one.cmp(other));
+        rules_by_digest.sort_unstable_by_key(|(one, _)| *one);
         Self {
             situation,
             zone,

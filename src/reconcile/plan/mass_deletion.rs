@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::{HostPlan, Plan, Reason, Refusal};
-use crate::ordered::{inserted, sort_by};
+use crate::lean::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -33,14 +33,14 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
         return plan;
     }
     let mut published = published(&plan, snapshot);
-    sort_by(&mut published, |one, other| {
+    published.sort_unstable_by(|one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let outnumber = |going, staying| going > limit && going > staying;
     let mut withheld: BTreeSet<usize> =
         inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
-    sort_by(&mut published, |one, other| one.created_unix_seconds.cmp(&other.created_unix_seconds));
+    published.sort_unstable_by_key(|one| one.created_unix_seconds);
     withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));

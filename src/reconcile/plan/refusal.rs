@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
+use crate::lean::inserted;
 use crate::limits;
 use crate::model::LogLine;
-use crate::ordered::{inserted, sort_by};
 use crate::reconcile::canonical::is_unknown_path;
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::property_name::in_form_of;
@@ -56,7 +56,7 @@ impl Refusal {
                 _ => lines.push(refusal.line()),
             }
         }
-        sort_by(&mut of_many, |one, other| one.reason.cmp(&other.reason));
+        of_many.sort_by(|one, other| one.reason.cmp(&other.reason));
         let by_reason = of_many.chunk_by(|one, other| one.reason == other.reason);
         lines.extend(by_reason.filter_map(|refusals| match refusals {
             [] => None,

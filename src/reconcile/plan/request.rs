@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Reason;
+use crate::lean::{inserted, push_lean};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
-use crate::ordered::{inserted, push_lean};
 use crate::reconcile::access::gate::Besides;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Host;
 use super::desired::Desired;
-use crate::ordered::inserted;
+use crate::lean::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Reason;
 use crate::reconcile::plan::host_plan::Comments;

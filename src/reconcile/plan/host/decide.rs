@@ -10,8 +10,8 @@ use super::Host;
 use super::desired::Desired;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
+use crate::lean::inserted;
 use crate::model::TunnelId;
-use crate::ordered::{inserted, sort, sort_by};
 use crate::reconcile::access::gate::{ApplicationWork, Besides};
 use crate::reconcile::canonical::{Fault, Problem, Publication, path_of};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
@@ -190,7 +190,7 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
         }
     }
     // Of several paths with one digest the first is published.
-    sort(&mut free);
+    free.sort_unstable();
     for same in free.chunk_by(|(one, _), (other, _)| one == other) {
         let path = same.first().and_then(|(_, index)| asked.get(*index)?.desired()?.path());
         found.extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::taken(&tunnel, path))));
@@ -216,7 +216,7 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
 /// The refused endpoints by object.
 fn refused_by_object<'r, 'w>(asked: &'r [Asked<'w>]) -> Vec<&'r Asked<'w>> {
     let mut refused: Vec<&Asked<'_>> = asked.iter().filter(|one| one.outcome.is_err()).collect();
-    sort_by(&mut refused, |one, other| one.resource().cmp(&other.resource()));
+    refused.sort_by(|one, other| one.resource().cmp(&other.resource()));
     refused
 }
 
