@@ -392,10 +392,10 @@ impl fmt::Display for Reason {
             | Self::Failed(text)
             | Self::Undecided(text)
             | Self::Waiting(text)
-            | Self::Moving(text) => {
+            | Self::Moving(text)
+            | Self::NotMoved(text) => {
                 formatter.write_str(text)
             }
-            Self::NotMoved(text) => write!(formatter, "{text}; a path that is deleted stays until then"),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { what } => write!(
                 formatter,

@@ -46,9 +46,12 @@ pub(super) fn host_plan(
     let stands = puts.is_empty() && !host.rules.iter().any(goes);
     let lead = lead(host, target, stands);
     let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
-    // A move of which this request writes something goes on, whatever the age of its record.
-    let is_overdue = host.is_overdue() && lead != Lead::First && stands && is_claimed;
     let (going, staying) = leaving(decision, ends, lead);
+    let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path().unwrap_or_default());
+    // A move of which this request writes something goes on, whatever the age of its record, and so does one for which a
+    // deletion waits.
+    let goes_on = lead == Lead::First || !stands || !is_claimed || staying.iter().any(is_withdrawn);
+    let is_overdue = host.is_overdue() && !goes_on;
     let edits = edits(host, &puts, &going);
     let edited = edits.iter().map(|(tunnel, _)| tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
