@@ -2,6 +2,8 @@
 //!
 //! ureq ignores values that it cannot use, and would send directly what should go through a proxy.
 
+use std::net::IpAddr;
+
 use super::Variables;
 use crate::cloudflare::{BaseUrl, Proxy};
 use crate::model::domain_filter::takes;
@@ -49,7 +51,8 @@ fn is_meant(entry: &str, host: &str, port: u16) -> bool {
     };
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     let name = name.trim_end_matches('.');
-    entry == "*" || !name.is_empty() && takes(name, host)
+    let is_address = host.parse::<IpAddr>().is_ok();
+    entry == "*" || !name.is_empty() && (name == host || !is_address && takes(name, host))
 }
 
 #[cfg(test)]
@@ -146,6 +149,8 @@ mod tests {
             (address, "192.0.2.7:8443", true),
             (address, "192.0.2.7:443", false),
             (address, "192.0.2.0/24", false),
+            (address, ".2.7", false),
+            (address, "7", false),
         ] {
             let expected = if is_direct { None } else { Some("proxy:1".to_owned()) };
             let variables = [("HTTPS_PROXY", "proxy:1"), ("NO_PROXY", exceptions)];

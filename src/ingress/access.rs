@@ -53,13 +53,12 @@ impl Access {
             audience_tags: audience_tags.map(Into::into).collect(),
         };
         let mut bad = Vec::new();
-        match required {
-            Ok(Some(true)) => {}
-            Ok(_) => bad
-                .push(BadOption::new(ACCESS_REQUIRED, "is not true, and the team and the tags mean nothing")),
-            Err(problem) => bad.push(BadOption::new(ACCESS_REQUIRED, problem)),
+        if required.map_err(|problem| vec![BadOption::new(ACCESS_REQUIRED, problem)])? != Some(true) {
+            bad.push(BadOption::new(ACCESS_REQUIRED, "is not true, and the team and the tags mean nothing"));
         }
-        if TeamName::parse(&access.team_name).is_none() {
+        if team.is_none() {
+            bad.push(BadOption::new(ACCESS_TEAM_NAME, "is missing, and the tags mean nothing without it"));
+        } else if TeamName::parse(&access.team_name).is_none() {
             let problem = format!(
                 "is {:?}; allowed is the first label of the team's domain, in lower case: for \
                  my-team.cloudflareaccess.com it is my-team",
@@ -152,6 +151,28 @@ mod tests {
         ] {
             let read = Access::of(&access).map(|access| access.properties().map(|property| property.value));
             assert_eq!(read, expected.map(|texts| texts.map(Into::into)), "{access}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_the_property_that_was_written_wrong_or_is_missing() {
+        let [required, team, tags] =
+            [(ACCESS_REQUIRED, "true"), (ACCESS_TEAM_NAME, "my-team"), (ACCESS_AUD_TAG, "x")];
+        for (texts, expected) in [
+            (vec![(ACCESS_REQUIRED, "yes")], vec![(ACCESS_REQUIRED, "")]),
+            (vec![required, tags], vec![(ACCESS_TEAM_NAME, "is missing")]),
+            (vec![required, (ACCESS_TEAM_NAME, "My Team"), tags], vec![(ACCESS_TEAM_NAME, "first label")]),
+            (vec![required, team], vec![(ACCESS_AUD_TAG, "names no application")]),
+            (vec![team, tags], vec![(ACCESS_REQUIRED, "is not true")]),
+        ] {
+            let text_of = |name: &str| texts.iter().find(|(one, _)| *one == name).map(|(_, text)| *text);
+            let bad = Access::read(&text_of).expect_err("a mistake");
+            let told = bad.iter().zip(&expected);
+            assert!(
+                told.clone()
+                    .all(|(one, (property, text))| one.property == *property && one.problem.contains(text))
+            );
+            assert_eq!(bad.len(), expected.len(), "{texts:?}");
         }
     }
 }
