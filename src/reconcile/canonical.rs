@@ -175,7 +175,7 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
 }
 
 /// The canonical properties of a wanted rule.
-pub fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
+fn properties_of_wanted(rule: &WantedRule) -> Vec<Property> {
     let WantedRule { hostname: _, path, service, origin_request: options } = rule;
     let mut properties = options.properties();
     properties.push(Property::new(TUNNEL_SERVICE, service.as_str()));

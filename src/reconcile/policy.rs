@@ -55,7 +55,7 @@ pub struct Policy {
 impl Policy {
     /// True if the settings alone make something depend on Access.
     pub fn needs_access(&self) -> bool {
-        self.access_guard || self.names_access_policies()
+        self.access_guard || !self.default_access_policy.is_empty() || self.access_policies.is_some()
     }
 
     /// The setting that asks for Access by itself, and so leaves no room for a rule's own annotations about it.
@@ -68,37 +68,6 @@ impl Policy {
             Some("DEFAULT_ACCESS_POLICY")
         } else {
             None
-        }
-    }
-
-    /// True if settings name Access policies.
-    pub fn names_access_policies(&self) -> bool {
-        !self.default_access_policy.is_empty() || self.access_policies.is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::policy;
-
-    #[test]
-    fn access_is_needed_for_the_guard_and_for_every_setting_that_names_policies() {
-        let with = |is_guarded: bool, default: bool, listed: bool| Policy {
-            access_guard: is_guarded,
-            default_access_policy: if default { vec!["staff".into()] } else { Vec::new() },
-            access_policies: listed.then(|| vec!["staff".into()]),
-            ..policy("default")
-        };
-        for (is_guarded, default, listed, names, needs) in [
-            (false, false, false, false, false),
-            (true, false, false, false, true),
-            (false, true, false, true, true),
-            (false, false, true, true, true),
-            (false, true, true, true, true),
-        ] {
-            let policy = with(is_guarded, default, listed);
-            assert_eq!((policy.names_access_policies(), policy.needs_access()), (names, needs), "{policy:?}");
         }
     }
 }
@@ -118,5 +87,31 @@ impl NamespaceDomain {
     /// The domain, for a namespace.
     pub fn domain_of(&self, namespace: &str) -> String {
         hostname::normalize(&self.domain.replace(NAMESPACE, namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::policy;
+
+    #[test]
+    fn access_is_needed_for_the_guard_and_for_every_setting_that_names_policies() {
+        let with = |is_guarded: bool, default: bool, listed: bool| Policy {
+            access_guard: is_guarded,
+            default_access_policy: if default { vec!["staff".into()] } else { Vec::new() },
+            access_policies: listed.then(|| vec!["staff".into()]),
+            ..policy("default")
+        };
+        for (is_guarded, default, listed, needs) in [
+            (false, false, false, false),
+            (true, false, false, true),
+            (false, true, false, true),
+            (false, false, true, true),
+            (false, true, true, true),
+        ] {
+            let policy = with(is_guarded, default, listed);
+            assert_eq!(policy.needs_access(), needs, "{policy:?}");
+        }
     }
 }

@@ -283,7 +283,7 @@ impl<'s> EndpointReader<'s> {
 }
 
 /// The set identifier of an object's endpoint that no other endpoint has.
-pub fn set_identifier_apart(resource: &str) -> String {
+fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
 }
 

@@ -236,7 +236,7 @@ impl Stamp {
 
     /// Claims the hostname for a namespace, unless one holds it already. Like every unknown field, the claim is never
     /// left out.
-    pub fn claim_for(&mut self, namespace_digest: &str) {
+    fn claim_for(&mut self, namespace_digest: &str) {
         if self.namespace().is_none() {
             self.unknown_fields.push(format!("{NAMESPACE}{namespace_digest}").into());
         }

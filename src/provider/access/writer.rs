@@ -44,7 +44,7 @@ impl ApplicationWriter<'_> {
         lock(last_snapshot).outdate();
         let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            if has_time { self.do_one(work).map_err(|error| told(&error)) } else { Err(waiting()) }
+            if has_time { self.do_one(work).map_err(|error| reason_of(&error)) } else { Err(waiting()) }
         });
         // Readings made meanwhile are outdated, too.
         lock(last_snapshot).outdate();
@@ -101,9 +101,9 @@ impl ApplicationWriter<'_> {
     fn make_tag(&self) -> Result<(), Reason> {
         let (client, account) = (&self.writer.client, &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.policy.owner);
-        let tags = client.access_tags(account, self.deadline).map_err(|error| told(&error))?;
+        let tags = client.access_tags(account, self.deadline).map_err(|error| reason_of(&error))?;
         if !tags.iter().any(|one| **one == *tag) {
-            client.create_access_tag(account, &tag, self.deadline).map_err(|error| told(&error))?;
+            client.create_access_tag(account, &tag, self.deadline).map_err(|error| reason_of(&error))?;
         }
         Ok(())
     }
@@ -135,7 +135,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
 }
 
 /// The reason for a call that failed. What is not certain is asked for again.
-fn told(error: &Error) -> Reason {
+fn reason_of(error: &Error) -> Reason {
     let text = format!("its Access application: {error}");
     match error {
         Error::Refused(_) => Reason::Cloudflare(text),

@@ -134,7 +134,7 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
 
 /// What answers visitors of a place under one of its names, where these records lead them: the first rule that `answers`,
 /// down to the rule that is the `last`; or a record that leads past the tunnels that were read.
-fn answering<'s>(
+fn first_answer<'s>(
     place: &Place,
     name: &str,
     records: impl Iterator<Item = &'s Record>,
@@ -143,7 +143,7 @@ fn answering<'s>(
     answers: &dyn Fn(&Rule) -> bool,
 ) -> Option<String> {
     records.filter(|record| record.proxied).find_map(|record| match tunnel_of(record, snapshot) {
-        None => Some(told_record(record)),
+        None => Some(record_words(record)),
         Some(tunnel) => {
             let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
             let rule = taking.find(|rule| answers(rule))?;
@@ -242,8 +242,8 @@ impl Standing<'_> {
             let mut alone = own.iter().filter(|own| own.stamp.claims.record_only && !opens(None));
             let behind = snapshot.wildcards_over(name).into_iter().filter(|_| is_alone);
             let records = snapshot.answering(name).iter().chain(behind);
-            let relying = answering(&place, name, records, snapshot, &is_last, &relies);
-            relying.or_else(|| alone.next().map(|own| told_record(own.record)))
+            let relying = first_answer(&place, name, records, snapshot, &is_last, &relies);
+            relying.or_else(|| alone.next().map(|own| record_words(own.record)))
         })
     }
 }
@@ -268,7 +268,7 @@ impl Standing<'_> {
                 let mut closed =
                     closed.filter(|one| one.requires_access() && standing.over(one.path()).is_empty());
                 let mut opens =
-                    || closed.any(|one| !published.iter().any(|ours| is_settled(ours, rule, one)));
+                    || closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)));
                 is_open(rule) && opens()
             })?;
             Some(format!("{}{}", name.as_str(), rule.path().unwrap_or_default()))
@@ -277,7 +277,11 @@ impl Standing<'_> {
 }
 
 /// True if what both rules take is answered by the publication's rule before the one that is open, or is to be opened.
-fn is_settled(Publication { hostname, rule, access, .. }: &Publication, open: &Rule, closed: &Rule) -> bool {
+fn is_answered_by(
+    Publication { hostname, rule, access, .. }: &Publication,
+    open: &Rule,
+    closed: &Rule,
+) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);
     // A rule for more names comes later, as does one of the hostname for more paths.
     let comes_first = match open.has_hostname(hostname) {
@@ -331,6 +335,6 @@ fn is_served(rule: &Rule) -> bool {
     !rule.service().starts_with("http_status:")
 }
 
-fn told_record(record: &Record) -> String {
+fn record_words(record: &Record) -> String {
     format!("{} {} {}", record.name, record.kind, record.content)
 }

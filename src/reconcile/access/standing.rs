@@ -85,7 +85,7 @@ impl<'a> Standing<'a> {
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
-        let checks = at.chain(self.answering(path)).filter_map(Rule::access).cloned();
+        let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
@@ -119,7 +119,7 @@ impl<'a> Standing<'a> {
     }
 
     /// The rule that answers all visitors of the path, except those of rules for a part of it.
-    fn answering(self, path: Option<&str>) -> Option<&'a Rule> {
+    fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.led_to(name)?)?;
         let mut rules = tunnel.near(name).map(|(_, rule)| rule);

@@ -210,7 +210,7 @@ impl<'a> Host<'a> {
     }
 
     /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.
-    fn is_settled(&self) -> bool {
+    fn is_past_grace(&self) -> bool {
         self.is_older_than(self.policy().move_grace)
     }
 

@@ -67,10 +67,10 @@ fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
 /// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
     let mut asked = one_a_path(&host, request);
-    let (mut taking, mut withdrawn) = settled(&host, request, &mut asked);
+    let (mut taking, mut withdrawn) = refuse_until_stable(&host, request, &mut asked);
     let mut work = first_work(&host, &mut asked);
     if !work.is_empty() {
-        (taking, withdrawn) = settled(&host, request, &mut asked);
+        (taking, withdrawn) = refuse_until_stable(&host, request, &mut asked);
     }
     let host = taking;
     let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ const LATER: &str =
     "it opens: its rule asks for no login first, and its Access application goes in a later loop";
 
 /// Refuses what cannot be done, and returns the hostname with what is taken over for the rest, and what is withdrawn.
-fn settled<'a, 'w>(
+fn refuse_until_stable<'a, 'w>(
     host: &Host<'a>,
     request: &'w HostRequest,
     asked: &mut [Asked<'w>],

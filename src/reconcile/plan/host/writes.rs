@@ -169,7 +169,8 @@ fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead) -> (Vec<Plac
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path().unwrap_or_default()))
     };
     let goes = |(tunnel, _): &Placed<'_>| {
-        let is_left = if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_settled() };
+        let is_left =
+            if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_past_grace() };
         ends || host.is_preview() || is_left
     };
     host.rules.iter().copied().filter(leaves).partition(goes)
