@@ -33,7 +33,7 @@ pub(crate) struct Setting {
     pub(crate) variable: &'static str,
     /// The name that other programs have for it; empty if there is none. It has no flag.
     pub(crate) further: &'static str,
-    /// The value of an absent one; empty if no value means the same.
+    /// The value of an absent setting; empty if the setting has no default.
     pub(crate) default: &'static str,
     /// In `--help`, with the default if that is no value.
     pub(crate) help: &'static str,

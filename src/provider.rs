@@ -30,7 +30,7 @@ pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 pub(crate) use crate::provider::resolution::{
-    Resolved, Unresolved, find_tunnel, find_tunnels, may_be_made, missing, remedy, shared_account,
+    Resolved, Unresolved, check_may_be_made, find_tunnel, find_tunnels, missing, remedy, shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;

@@ -9,9 +9,9 @@
 //! 4. The service reads the [`body`] endpoint by endpoint, and acts once all of it was well-formed.
 //! 5. The answer is sent, and the permit given back.
 //!
-//! tiny_http cannot time out a read. So a client that stalls keeps its worker, and the permit if it has that. When
-//! another request went without for it, and two request times are over, the process ends with the reason, and is
-//! started afresh.
+//! tiny_http cannot time out a read. So a client that stalls keeps its worker, and perhaps the permit. If another
+//! request gets no worker or no permit for that reason, and two request times are over, the process ends with the
+//! reason, and is started afresh.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::credential_file::{CredentialFile, Look};
+use super::credential_file::{CredentialFile, SecretProof};
 use super::envelope::{self, PageInfo, Take};
 use super::error::Error;
 use super::error_class::Resource;
@@ -88,10 +88,10 @@ impl Client {
     /// Looks at the credentials' file, and uses its secret once two looks have seen the same one. Returns true if that
     /// is a new secret. When Cloudflare refuses the secret in use, one look is enough, at once.
     pub fn look_at_credential_file(&self) -> bool {
-        self.look(Look::Routine)
+        self.look(SecretProof::Routine)
     }
 
-    fn look(&self, look: Look) -> bool {
+    fn look(&self, look: SecretProof) -> bool {
         let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
@@ -108,7 +108,7 @@ impl Client {
 
     /// Takes note of a failed call. If the credentials were refused, looks at their file, and returns true if there are
     /// others now.
-    fn has_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
+    fn look_for_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
         let are_refused = matches!(error, Error::Credentials(_));
         // A token may well lack the permissions of Access alone. Where it is not valid at all, other calls tell.
         let are_doubtful = are_refused && !resource.is_of_access();
@@ -118,12 +118,12 @@ impl Client {
         if !are_refused {
             return false;
         }
-        self.look(Look::Refused);
+        self.look(SecretProof::Refused);
         // Another thread may have read the new ones.
         self.credentials() != *used
     }
 
-    /// From now on reads may use the calls that are kept for writes as well, or no longer: each write is led up to by them.
+    /// Lets reads use the calls that are kept for writes, or no longer: a request that writes reads before each write.
     pub fn set_writing(&self, is_writing: bool) {
         self.is_writing.store(is_writing, Ordering::Relaxed);
     }
@@ -184,7 +184,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !has_changed && self.has_other_credentials(resource, &error, &used) {
+            if !has_changed && self.look_for_other_credentials(resource, &error, &used) {
                 has_changed = true;
                 continue;
             }
@@ -225,7 +225,7 @@ impl Client {
         // from a write that was done. A handshake costs little.
         let outcome = self.call(&call, &used, Duration::ZERO, deadline, take);
         if let Err(error) = &outcome {
-            self.has_other_credentials(call.resource, error, &used);
+            self.look_for_other_credentials(call.resource, error, &used);
         }
         outcome
     }
@@ -248,7 +248,7 @@ impl Client {
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let (page_items, info): (Option<Vec<T>>, PageInfo) = self.read_page(resource, &path, deadline)?;
-            // Nothing says that these may be null, and an empty list of them has others lose what they rely on.
+            // Nothing documents `null` for zones and records, and an empty list would look as if all had gone.
             if page_items.is_none() && matches!(resource, Resource::Zones | Resource::Records) {
                 return Err(Error::Unreadable("success without a result".into()));
             }

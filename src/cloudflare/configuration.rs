@@ -24,8 +24,8 @@ pub struct Configuration {
     pub tunnel: Option<TunnelId>,
     /// Grows by one with each write of any program; -1 if Cloudflare gives none. The first write gives 0 or 1.
     pub version: i64,
-    /// A file beside its cloudflared configures the tunnel; `None` if the configuration does not say so. Then the tunnel
-    /// itself says it, which alone can tell while it was never configured at Cloudflare.
+    /// A file beside its cloudflared configures the tunnel; `None` if the configuration does not say so. Then
+    /// `Tunnel::is_local` counts, the only source for a tunnel that was never configured at Cloudflare.
     pub is_local: Option<bool>,
     /// The bytes of `config`: the caller has to keep unknown fields and the order of all. `None` for a tunnel that was
     /// never configured.

@@ -17,7 +17,7 @@ pub(super) struct CredentialFile {
 
 /// The proof that a changed secret needs before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SecretProof {
     /// Two looks have to see the same secret, because the file may be in the middle of a write.
     Routine,
     /// The secret in use is refused, so a new one cannot make things worse.
@@ -31,7 +31,7 @@ impl CredentialFile {
 
     /// The file's secret, if it differs from the one in use. A file that is missing, empty or broken changes nothing;
     /// the problem is logged once.
-    pub(super) fn look(&mut self, in_use: &Secret, look: Look) -> Option<Secret> {
+    pub(super) fn look(&mut self, in_use: &Secret, look: SecretProof) -> Option<Secret> {
         let Self { path, candidate, problem } = self;
         match read(path) {
             Ok(secret) => {
@@ -39,7 +39,7 @@ impl CredentialFile {
                     log::info!("the file of the credentials {path:?} can be read again");
                 }
                 let secret = Some(secret).filter(|secret| secret != in_use);
-                let is_sure = look == Look::Refused || *candidate == secret;
+                let is_sure = look == SecretProof::Refused || *candidate == secret;
                 *candidate = secret;
                 let taken = candidate.take_if(|_| is_sure);
                 if taken.is_some() {

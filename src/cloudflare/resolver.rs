@@ -66,8 +66,8 @@ impl CachingResolver {
         lock(&self.name.0).addresses.first().copied()
     }
 
-    /// The address was slow, or no call got through: if it is still in front, the next one comes there. `None` stands for
-    /// a call that was begun before there were addresses. They are looked up again.
+    /// Notes that the address was slow or that a call to it failed: if it is still in front, the next address moves
+    /// there. `None` stands for a call that began before any address was known. The next call looks the name up again.
     pub(super) fn give_up(&self, front: Option<IpAddr>) {
         let mut name = lock(&self.name.0);
         name.asked_at = None;

@@ -14,7 +14,7 @@ use super::Report;
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Error, RunToken, Tunnel, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{ProviderSettings, Unresolved, find_tunnel, may_be_made, shared_account};
+use crate::provider::{ProviderSettings, Unresolved, check_may_be_made, find_tunnel, shared_account};
 use crate::regular_file;
 
 /// The time for a tunnel to show up that is known, or suspected, to have been made a moment ago.
@@ -65,7 +65,7 @@ pub(super) fn tunnel(
     deadline: Deadline,
 ) -> Result<Result<Outcome, String>, String> {
     if let Some(path) = token_file {
-        may_be_replaced(path)?;
+        check_replaceable(path)?;
     }
     client.verify_token(settings.account.as_ref(), deadline).map_err(failed)?;
     let account = match &settings.account {
@@ -98,8 +98,8 @@ fn failed(error: Error) -> String {
     explained(error.into())
 }
 
-/// Refuses a path that holds anything but nothing or an earlier token, such as the API token's own file.
-fn may_be_replaced(path: &Path) -> Result<(), String> {
+/// Refuses a file that holds anything else than blanks or a run token, such as the API token's own file.
+fn check_replaceable(path: &Path) -> Result<(), String> {
     let contents = match regular_file::read(path, RUN_TOKEN_MAX_BYTES) {
         Ok(contents) => contents,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -133,7 +133,7 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
     match find_tunnel(present, wanted)? {
         Some(tunnel) => suitable(tunnel.clone()).map(Some),
-        None => may_be_made(present, wanted).map(|()| None),
+        None => check_may_be_made(present, wanted).map(|()| None),
     }
 }
 

@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         self.given.get(variable).map(|(_, text)| *text).or_else(default).filter(|text| !text.is_empty())
     }
 
-    /// What the text stands for, unless there is none or it is wrong.
+    /// The parsed value of a setting; `None` if its text is absent or wrong.
     pub(super) fn parsed<T, E: Display>(
         &mut self,
         variable: &str,

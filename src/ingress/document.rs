@@ -31,7 +31,7 @@ pub struct Document {
 pub struct Edited {
     /// The document with all edits that were not refused.
     pub document: Document,
-    /// The indices of the edits that changed something. The document already was as all others ask that are not refused.
+    /// The indices of the edits that changed something. All other edits that are not refused were already fulfilled.
     pub effective: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, with the reasons.
     pub refused: Vec<(usize, String)>,
@@ -95,8 +95,7 @@ impl Document {
         is_set(&self.origin(), "bastionMode")
     }
 
-    /// The options by which cloudflared goes for a rule of the tunnel, and would not for the `wanted` one of the tunnel of
-    /// `other`.
+    /// The effective options of `rule` in this tunnel that the rule `wanted` would not have in the tunnel of `other`.
     pub fn changes(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
         let after = effect(&Rule::wanted(wanted).origin(), &other.origin());
         effect(&rule.origin(), &self.origin()).into_iter().filter(|option| !after.contains(option)).collect()

@@ -11,14 +11,14 @@
 //! stands is only moved if it breaks 1 or 2: moving it for 3 could hand its requests to a foreign rule that was put
 //! behind it.
 //!
-//! Where a wider rule of ours stands in front of a foreign rule that the new one has to stand behind, the foreign rule
-//! keeps its requests, and the wider rule moves behind the new one. It may lose requests to the foreign rule, so the new
-//! one is refused instead if the wider one has another hostname and requires a login. Only 1 and 2 together win over 3:
-//! if a foreign rule covers the wider one, the narrower one stands in front of both, although that foreign rule covers it
-//! at most in part.
+//! A foreign rule may stand in front of the new rule's place and behind a wider rule of ours. The foreign rule keeps
+//! its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign rule. So
+//! the new rule is refused if the wider rule has another hostname and requires a login. Only 1 and 2 together win over
+//! 3: if a foreign rule covers the wider rule, the new rule stands in front of both, although the foreign rule covers
+//! the new rule at most in part.
 //!
-//! So which of our rules answers a request depends on our rules alone, and not on the order in which they came. A
-//! request leaves a foreign rule only for a rule of ours that this rule covers, or that 2 puts in front of such a one.
+//! So our rules alone decide which of them answers a request, whatever the order in which they came. A foreign rule
+//! loses a request only to a rule of ours that it covers, or to one that 2 puts in front of a covered rule of ours.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -129,7 +129,7 @@ impl<'l, 'a> Near<'l, 'a> {
         self.slots().take_while(move |(place, _)| *place < end)
     }
 
-    /// The first foreign rule in front of `end` that is such a one.
+    /// The place of the first foreign rule in front of `end` for which `is_such` is true.
     pub(super) fn foreign(&self, end: usize, is_such: impl Fn(&Rule) -> bool) -> Option<usize> {
         self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(place, _)| place)
     }
@@ -147,7 +147,7 @@ impl<'l, 'a> Near<'l, 'a> {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
         let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
-        // In front of one of ours that covers it, it takes no other rule's requests. Those that come along may.
+        // In front of our wider rule that covers it, the new rule takes no other rule's request. A moved rule may.
         let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
         let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
@@ -195,7 +195,7 @@ impl<'l, 'a> Near<'l, 'a> {
                 place = if slot.is_own { index } else { end };
             }
         }
-        // Directly in front of that, ours that share no request with it are sorted for the reader.
+        // The new rule goes in front of our wider rules there that share no request with it, which sorts the list.
         let is_other = |slot: &Slot<'_>| !scope.may_share_with(Scope::of(&slot.rule));
         let passes = |slot: &Slot<'_>| slot.is_own && is_wider(slot) && is_other(slot);
         let behind = self.list.iter().take(place).rev().take_while(|slot| passes(slot));
@@ -210,8 +210,8 @@ impl<'l, 'a> Near<'l, 'a> {
         (place, moved)
     }
 
-    /// Those of our rules that stand on the wrong side of the rule for `scope` at `place`, because of its requests or
-    /// of those of another one of them: wider ones (`Greater`) in front of it, or narrower ones behind it.
+    /// Our rules on the wrong side of `place`: wider rules in front (`Greater`), or narrower rules behind. Each may
+    /// share a request with the rule for `scope`, or with another rule of the result.
     fn ours(&self, place: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();

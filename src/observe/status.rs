@@ -24,11 +24,11 @@ pub struct Status {
     pub loop_began: Option<i64>,
     /// Hostnames that ExternalDNS wants to be published.
     pub wanted: usize,
-    /// Those of them of which everything stood as it is sent when the last loop began.
+    /// Wanted hostnames whose endpoints were all shown as they are sent when the last loop began.
     pub published: usize,
-    /// What was asked for in the last request, and is neither done nor waits.
+    /// Refusals of the last request that do not wait.
     pub refused: usize,
-    /// What is done once something else is, or is left to the next request, or was not asked for.
+    /// Refusals that wait for another step, and hostnames that are left to the next request or were not asked for.
     pub waiting: usize,
     /// Hostnames that were sent without a service.
     pub without_service: usize,

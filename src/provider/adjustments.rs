@@ -25,7 +25,7 @@ pub struct Sent {
     /// The hostnames, as fingerprints; as many as are kept.
     pub(super) without_service: Vec<u64>,
     /// All endpoints that did not ask to be left out.
-    pub(super) unnamed: usize,
+    pub(super) without_named_service: usize,
     /// The first of their hostnames in order, quoted.
     first_unnamed: BTreeSet<Box<str>>,
 }
@@ -74,7 +74,7 @@ impl Sent {
         if adjust::opts_out(endpoint) {
             return;
         }
-        self.unnamed += 1;
+        self.without_named_service += 1;
         self.first_unnamed.insert(quoted(&endpoint.dns_name).to_string().into());
         if self.first_unnamed.len() > limits::NAMES_SHOWN_MAX {
             self.first_unnamed.pop_last();

@@ -33,7 +33,7 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// One run over a plan: it sends. What to send next is decided by `Groups`, and what became of it is kept in `Ledger`.
+/// One run over a plan: it sends the writes. `Groups` decides which pieces are next, and `Ledger` keeps their results.
 struct Execution<'a> {
     writer: &'a Writer,
     waiting_work: &'a mut WaitingWork,
@@ -43,7 +43,7 @@ struct Execution<'a> {
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
     /// For each tunnel that was read in this run: the hostnames with a rule there that the plan did not know.
-    missed: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
+    missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The tunnels that took their documents as they are in this run.
     tried: BTreeSet<&'a TunnelId>,
     /// The hostnames of which nothing is written, because a tunnel cannot be.
@@ -88,7 +88,7 @@ pub(super) fn run<'a>(
         plan,
         snapshot,
         ledger: Ledger::new(plan),
-        missed: BTreeMap::new(),
+        missed_by_tunnel: BTreeMap::new(),
         tried: BTreeSet::new(),
         unwritable: Vec::new(),
         targets: BTreeMap::new(),
@@ -168,7 +168,7 @@ impl<'a> Execution<'a> {
                 }
             }
             for (target, mut pieces) in by_target {
-                // What stands beside a refused piece would get the requests of a rule that is not there, or was meant
+                // Without the refused piece, the hostname's wider rules would get its requests, and its old rules were
                 // to go for it. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
                 if pieces.is_empty() {
@@ -226,7 +226,7 @@ impl<'a> Execution<'a> {
     /// the next request if it is refused, so each loop decides something.
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.1;
-        let (memory, size) = (&*self.waiting_work, self.waiting_work.group(target.id()));
+        let (memory, size) = (&*self.waiting_work, self.waiting_work.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.has_failed(piece.content());
         let mut groups = Groups::new(pieces, size, self.time_left(), has_failed);
         loop {
@@ -239,9 +239,9 @@ impl<'a> Execution<'a> {
             match self.send(step, &sent)? {
                 Verdict::Passed => groups.passed(),
                 Verdict::Refused(answer) => {
-                    let is_page = !answer.is_of_cloudflare();
+                    let is_interception = !answer.is_of_cloudflare();
                     let is_left_out = |hostname: &str| self.ledger.is_left_out(hostname);
-                    if let Some(piece) = groups.refused(is_page, self.time_left(), is_left_out) {
+                    if let Some(piece) = groups.refused(is_interception, self.time_left(), is_left_out) {
                         self.reject_all(step, &[piece], &answer);
                     }
                     end = groups.is_intercepted().then(|| in_between(answer));
@@ -252,7 +252,7 @@ impl<'a> Execution<'a> {
                 }
             }
             if let Some(size) = groups.size() {
-                self.waiting_work.set_group(target.id(), size, self.writer.clock.now());
+                self.waiting_work.set_group_size(target.id(), size, self.writer.clock.now());
             }
             let calls_left = self.writer.client.calls_left();
             if groups.is_used_up(self.search_writes, calls_left, self.time_left()) {
@@ -343,7 +343,7 @@ impl<'a> Execution<'a> {
             let reason = Reason::Cloudflare(text.clone());
             self.ledger.leave_out(piece.hostname, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
-                self.ledger.note_what_is_left(step, piece.hostname, &|beside| !pieces.contains(beside));
+                self.ledger.note_next_work(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
             self.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
         }

@@ -90,9 +90,9 @@ impl LastLoop {
     pub(super) fn adjust(&mut self, adjusted: &Adjusted, sent: Sent, now: i64) {
         let Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections: _ } =
             adjusted;
-        let (unnamed, names) = (sent.unnamed, sent.first_unnamed());
+        let (unnamed, names) = (sent.without_named_service, sent.first_unnamed());
         let before = self.sent.replace(sent);
-        if unnamed > 0 && before.map_or(0, |before| before.unnamed) != unnamed {
+        if unnamed > 0 && before.map_or(0, |before| before.without_named_service) != unnamed {
             info!(
                 "{unnamed} endpoints name no service and are not published ({names}); LOG_LEVEL=debug names all"
             );

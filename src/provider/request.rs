@@ -139,7 +139,7 @@ impl Request<'_> {
                 return Ok(true);
             }
         } else {
-            // Not before: what was written without an answer is gone on with in the same turn.
+            // The turn ends only here: after a write without an answer, the next request goes on with the same turn.
             self.waiting_work.turn_end = plan.end.clone();
             if !outcome.as_ref().is_err_and(ends_run) {
                 self.waiting_work.lengthen_turns();
@@ -153,7 +153,7 @@ impl Request<'_> {
         let concluded = self.writer.conclude(self.changes, &plan, &done);
         drop((plan, snapshot));
         if !removed.is_empty() {
-            // Cloudflare asks for them before those whose tokens the rules want that answer now.
+            // Cloudflare asks visitors for these applications' logins, whose tokens the answering rules refuse.
             let clock = &*self.writer.clock;
             let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
             let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
@@ -174,8 +174,8 @@ impl Request<'_> {
         places.filter(is_removed).cloned().collect()
     }
 
-    /// The plan of a turn. A dry run tells all. A hostname whose next tunnel does not serve yet what was read of it leaves its
-    /// place in the turn to others, which may be led to tunnels that were not looked at.
+    /// The plan of a turn; in a dry run, of all hostnames. While the connectors of its next tunnel have not applied the
+    /// version that was read, a hostname leaves its place in the turn to others, whose tunnels are looked at.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let turn = Turn {
             behind: self.waiting_work.turn_end.as_ref(),
@@ -248,7 +248,7 @@ impl Request<'_> {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
                     self.waiting_work.forget(content);
-                    self.waiting_work.written(&Write { key: work.place_key(), content, what }, now);
+                    self.waiting_work.note_written(&Write { key: work.place_key(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.
@@ -281,7 +281,7 @@ impl Request<'_> {
         let waiting_work = &mut *self.waiting_work;
         for host in plan.hosts.iter().filter(|host| !done.left_out.contains(&host.hostname)) {
             contents(host).for_each(|(_, work)| waiting_work.forget(work));
-            writes_of(host, snapshot).iter().for_each(|write| waiting_work.written(write, now));
+            writes_of(host, snapshot).iter().for_each(|write| waiting_work.note_written(write, now));
         }
         waiting_work.tidy(now);
     }

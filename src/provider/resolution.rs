@@ -88,7 +88,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
     let (id, name, is_local) = match find_tunnel(present, wanted)? {
         Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
         None if is_dry_run => {
-            may_be_made(present, wanted)?;
+            check_may_be_made(present, wanted)?;
             (TunnelId::unmade(wanted), wanted, false)
         }
         None => return Err(missing(present, wanted)),
@@ -145,7 +145,7 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
 
 /// Refuses to make a tunnel of a name that was not meant as one. A tunnel may be called anything, but this program never
 /// deletes one.
-pub(crate) fn may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> {
+pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
     if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
@@ -237,13 +237,13 @@ mod tests {
     #[test]
     fn no_tunnel_is_made_of_a_name_that_is_a_mistake() {
         assert!(
-            may_be_made(&[], "YOUR-CLUSTER")
+            check_may_be_made(&[], "YOUR-CLUSTER")
                 .unwrap_err()
                 .ends_with("looks like a placeholder: choose a name")
         );
         let bare = ID.replace('-', "");
         for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
-            assert_eq!(may_be_made(&[], name), Ok(()), "{name}");
+            assert_eq!(check_may_be_made(&[], name), Ok(()), "{name}");
         }
         for name in [
             ID,
@@ -270,7 +270,7 @@ mod tests {
             "a\nb",
             "",
         ] {
-            assert!(may_be_made(&[], name).is_err(), "{name:?}");
+            assert!(check_may_be_made(&[], name).is_err(), "{name:?}");
         }
     }
 

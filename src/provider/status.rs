@@ -62,8 +62,8 @@ const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its anno
      no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
 
 impl LastLoop {
-    /// The refusals of differences between what is sent and what is shown, one at most of a whole hostname: what failed comes
-    /// before what moves. Others were mended since, or their object went.
+    /// The refusals of endpoints that differ between sent and shown; of those of a whole hostname only the first: a
+    /// failure comes before a move. Other refusals are outdated: their endpoint was mended, or its object went.
     fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
         let mut last = None;
         self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
@@ -111,7 +111,7 @@ impl LastLoop {
     }
 
     pub(super) fn counts(&self) -> Status {
-        let without_service = self.sent.as_ref().map_or(0, |sent| sent.unnamed);
+        let without_service = self.sent.as_ref().map_or(0, |sent| sent.without_named_service);
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {

@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// What the rules that are written may not mean. What is the same of many is told of the first hostname.
+/// Notes on written rules that may not mean what their endpoints ask for. Equal notes go to the first hostname alone.
 fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
     for host in hosts {

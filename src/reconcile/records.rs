@@ -234,7 +234,7 @@ impl<'a> RecordView<'a> {
             let standing = |hostname| Standing::of(hostname, self.snapshot);
             let word = hostname.as_ref().and_then(|hostname| words::of_record(standing(hostname)));
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect();
-            let is_protected = self.is_protected_record(hostname.as_ref());
+            let is_protected = self.meets_access_guard(hostname.as_ref());
             let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
             views.push(PathView { path: None, properties, drift });
         }
@@ -299,11 +299,11 @@ impl<'a> RecordView<'a> {
     /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
     fn is_mismarked(&self, hostname: &Hostname) -> bool {
         let stands = self.stamp.claims.is_protected;
-        let has_mark = || Standing::of(hostname, self.snapshot).has_mark(stands);
-        self.record.comment.len() < self.zone.comment_max_bytes() && has_mark() != stands
+        let needs_mark = || Standing::of(hostname, self.snapshot).needs_mark(stands);
+        self.record.comment.len() < self.zone.comment_max_bytes() && needs_mark() != stands
     }
 
-    fn is_protected_record(&self, hostname: Option<&Hostname>) -> bool {
+    fn meets_access_guard(&self, hostname: Option<&Hostname>) -> bool {
         !self.snapshot.policy().access_guard
             || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
     }

@@ -40,8 +40,8 @@ pub struct Snapshot {
     pub live_elsewhere: BTreeSet<TunnelId>,
     /// What is known of Cloudflare Access.
     pub access: AccessReading,
-    /// The zones and tunnels, by id, whose answers show a state from before one that was seen, with what shows it. Nothing
-    /// is decided by them.
+    /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence. No
+    /// decision relies on such an answer.
     pub old: BTreeMap<Box<str>, Box<str>>,
     /// The time at Cloudflare when it was read, in seconds since 1970; `None` if no answer told it.
     pub date_unix_seconds: Option<i64>,

@@ -1,8 +1,8 @@
 //! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
 //! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
 //!
-//! The reader marks a wildcard without the word by the word's other value, which goes no further than `leave_out` and `keep`.
-//! What is published has the word from there on, because records show it at each wildcard of ours.
+//! `reading.rs` marks a wildcard without the word by the word's value `false`, which only `leave_out` and `keep` see. A
+//! published wildcard has the value `true` from there on, because `records` shows it at each wildcard of ours.
 
 use std::collections::BTreeSet;
 
@@ -63,31 +63,31 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL_WILDCARD) == Some(UNASKED)
 }
 
-/// Leaves out the wildcards that are not asked for and do not stand. Beside a path that stands they are mistakes instead:
-/// a deletion may be that of an earlier form of theirs. `endpoints` are sorted.
+/// Leaves out unpublished wildcards without the word. If their object has a published path of the wildcard, they become
+/// invalid instead: a deletion of ExternalDNS may be of their earlier form. `endpoints` are sorted.
 pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
-    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| Claim::of(endpoint, snapshot));
+    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| PlaceClaim::of(endpoint, snapshot));
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {
         return Vec::new();
     }
-    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(Claim::Stands));
+    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PlaceClaim::Stands));
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for at_place in endpoints.chunk_by_mut(winner::is_one_place) {
         let is_asked = !at_place.iter().all(is_unasked);
         for endpoint in at_place {
             let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
-                None | Some(Some(Claim::Stands)) => None,
+                None | Some(Some(PlaceClaim::Stands)) => None,
                 Some(None) => Some(NOT_READ),
-                Some(Some(Claim::Free)) if !holders.contains(&object(endpoint)) => {
+                Some(Some(PlaceClaim::Free)) if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
                     stays.push(false);
                     continue;
                 }
-                Some(Some(Claim::Free | Claim::BesideOwn)) => Some(TAKEN_OFF),
+                Some(Some(PlaceClaim::Free | PlaceClaim::BesideOwn)) => Some(TAKEN_OFF),
             };
             if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
                 endpoint.provider_specific = vec![Property::new(INVALID, problem)];
@@ -118,7 +118,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
 
 /// What stands for a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claim {
+enum PlaceClaim {
     /// A stamp of ours names the endpoint's place.
     Stands,
     /// A stamp of ours names other places, all of them the endpoint's object's.
@@ -126,7 +126,7 @@ enum Claim {
     Free,
 }
 
-impl Claim {
+impl PlaceClaim {
     fn of(endpoint: &Endpoint, snapshot: &Snapshot) -> Self {
         let path = path_of(&endpoint.set_identifier);
         let mut place = Self::Free;

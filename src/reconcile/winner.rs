@@ -1,10 +1,10 @@
 //! Decides between several endpoints of one hostname and path, of which ExternalDNS can take only one, and names the
 //! others.
 //!
-//! What stands has precedence: an object keeps what it has while it asks for it, also with a mistake, which `plan`
-//! refuses. A free place goes to an object that asks for a login before one that asks for none, then to one that names
-//! its service before one that gets the default, and then to the first by name. With the namespace guard the namespace is chosen first,
-//! as `plan` chooses it, over all paths of the hostname.
+//! An object keeps its published path while it asks for that path, even with a mistake, which `plan` refuses. A free
+//! path goes to an object that asks for a login before one without a login, then to an object that names its service
+//! before one with the default service, and then to the first object by name. With the namespace guard the namespace is
+//! chosen first, as `plan` chooses it, over all paths of the hostname.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,8 +79,8 @@ pub(super) fn choose(
     (is_winner, lost, kept)
 }
 
-/// The namespace that may have the hostname, with the namespace guard. Of a free one, an object with a mistake or with what
-/// the guard forbids has no part, as `plan` refuses all that it asks for there.
+/// The namespace that may have the hostname, with the namespace guard. An object with an invalid endpoint has no part
+/// in a free hostname, because `plan` refuses all endpoints of that object for the hostname.
 fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<Box<str>> {
     let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
     let first = || {
@@ -146,7 +146,7 @@ impl<'a> Contest<'a> {
             });
         }
         if left.len() > 1 && present.is_some() {
-            // Where something stands that no candidate asks for, a mistake leaves it as it is.
+            // No candidate asks for the published rule: an invalid endpoint wins, so that the rule stays as it is.
             prefer(&mut left, is_invalid);
         } else {
             // In doubt nothing is published.
@@ -162,8 +162,8 @@ impl<'a> Contest<'a> {
         self.entitled.is_some() && namespace.as_deref() == self.entitled
     }
 
-    /// A rule that its namespace seems to want no more stays, because ExternalDNS merges endpoints of several objects, of
-    /// any namespaces: the one that is left may stand for both.
+    /// The note on a rule that stays although no endpoint of its namespace wins the path. ExternalDNS merges endpoints
+    /// of several objects, of any namespaces, so the winner may stand for an object of the rule's namespace too.
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
         self.present()?;

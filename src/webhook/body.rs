@@ -58,8 +58,8 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// True if so many bytes may be kept of it while it is in memory itself, and so many more be made of them once it is
-    /// not.
+    /// True if memory has room for the body with `kept` bytes of endpoints beside it, and for `kept` and `made` bytes
+    /// together once the body is dropped.
     pub fn has_room(&self, kept: usize, made: usize) -> bool {
         kept + made.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }

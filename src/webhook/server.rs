@@ -345,8 +345,8 @@ impl Common {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// The answer; the error is one too, of a request that the service is not asked for. `is_read` becomes true once
-    /// nothing of the body is left.
+    /// The answer to a request. An `Err` is an answer too: the request is refused, or the service fails. `is_read`
+    /// becomes true once nothing of the body is left.
     fn answer<'p>(
         &'p self,
         job: &mut Job,

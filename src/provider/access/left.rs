@@ -25,9 +25,9 @@ impl Writer {
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
-    /// Deletes the applications of ours for which nothing answered at the last two looks. What a hand deleted at Cloudflare
-    /// and is still wanted was asked for between the two. Nothing else is written meanwhile, and ExternalDNS may wait for
-    /// it, so it takes two seconds at most.
+    /// Deletes the applications of ours without an answering rule at the last two looks. Between two looks ExternalDNS
+    /// asks again for a rule that was deleted at Cloudflare and that an object still wants. No request writes
+    /// meanwhile, and a request may wait for its turn, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_left_applications(&self, resolved: &Resolved) {
         if !lock(&self.left_applications).values().any(|again| *again) {
             return;
@@ -71,8 +71,8 @@ impl Writer {
         }
     }
 
-    /// The applications for which nothing answers and for which no endpoint waits; none while something may answer that an
-    /// old answer does not show.
+    /// The applications of ours without an answering rule, on hostnames without a refusal. The list is empty while the
+    /// snapshot has an old answer, because that answer may lack an answering rule.
     fn left_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if !snapshot.old.is_empty() {
             return Vec::new();

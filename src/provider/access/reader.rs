@@ -41,13 +41,13 @@ struct Written {
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<Written>>,
-    /// The last reading showed applications of ours. No comment may say so any more once what they protect is withdrawn.
+    /// The last reading showed applications of ours. After a withdrawal, perhaps no comment tells of them.
     pub(in crate::provider) has_ours: AtomicBool,
 }
 
 impl AccessMemory {
-    /// Takes note of an application that was made or changed, and is `None` if it was deleted. Where its id is `None`,
-    /// nothing tells whether it was made.
+    /// Notes a write. `application` is `None` if the application was deleted, and `id` is `None` if no answer tells
+    /// whether the application was made.
     pub(super) fn note(
         &self,
         place: &Place,
@@ -121,8 +121,8 @@ impl SnapshotReader {
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
-    /// Reads the applications by their ids that were written a moment ago and that the list does not show so, side by side.
-    /// One that is not read is shown as it was written. Returns the places of those, and of what may have been made.
+    /// Reads by id, side by side, the lately written applications that the list shows differently. An unread
+    /// application is shown as it was written. Returns the places of unread applications and of creations in doubt.
     fn correct(
         &self,
         applications: &mut Vec<Application>,

@@ -1,9 +1,9 @@
-//! Makes a stamp say what stands, where a rule that it names was not written after all.
+//! Corrects the stamps that name a rule which was not written after all.
 //!
-//! A stamp names a rule before the rule is written. If that write is refused, or a foreign rule has taken the
-//! place, the stamp would make that rule ours. Where none is left, the record is as it was before: a new one goes, because
-//! it would take the hostname from a wildcard's record, and another one has its comment again. A takeover that deleted
-//! records is not undone.
+//! A stamp names a rule before the rule is written. If that write is refused, or a foreign rule has taken the place,
+//! the stamp would make a rule in that place ours. If the stamp claims nothing else, a new record is deleted, because
+//! it would take the hostname from a wildcard's record, and an older record gets its old comment back. A takeover that
+//! deleted records is not undone.
 
 use std::collections::BTreeMap;
 

@@ -34,10 +34,10 @@ impl<'a> Execution<'a> {
             if let Some(piece) = pieces.get(*index) {
                 // A foreign rule has taken the place between the plan and this write.
                 self.ledger.leave_out(piece.hostname, Reason::Edit(refusal.clone()));
-                self.ledger.note_what_is_left(step, piece.hostname, &|_| false);
+                self.ledger.note_next_work(step, piece.hostname, &|_| false);
             }
         }
-        // This includes what is left of a hostname that was left out meanwhile: it is in the document, so it is ours.
+        // `done` has the other pieces of such a hostname: their rules are in the document, so they are ours.
         let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
         let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
@@ -84,7 +84,7 @@ impl<'a> Execution<'a> {
         // Records have the other half of the time.
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(&*self.writer.clock, time)) {
-            // What is said of the content is said of each rule, once it is sent.
+            // A refusal of the content is decided rule by rule, once the edits are sent.
             Ok(()) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(failed(self, &error)),
         }
@@ -96,15 +96,15 @@ impl<'a> Execution<'a> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
             let mut reason = has_new_rule(tunnel);
-            if !self.missed.contains_key(tunnel) {
+            if !self.missed_by_tunnel.contains_key(tunnel) {
                 match self.read_document(tunnel) {
-                    Ok(Ok(_)) if self.missed.contains_key(tunnel) => {}
+                    Ok(Ok(_)) if self.missed_by_tunnel.contains_key(tunnel) => {}
                     Ok(Ok((_, version))) => reason = put_back(tunnel, version),
                     Ok(Err(unread)) => reason = unread,
                     Err(error) => reason = unreadable(tunnel, &error),
                 }
             }
-            let names = self.missed.get(tunnel);
+            let names = self.missed_by_tunnel.get(tunnel);
             let is_missed = |host: &&&HostPlan| names.is_none_or(|names| names.contains(&host.hostname));
             missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, reason.clone())));
         }
@@ -120,7 +120,7 @@ impl<'a> Execution<'a> {
             match read {
                 Ok((document, Configuration { version, .. }, Ok(proves_absence))) => {
                     if proves_absence {
-                        self.missed.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
+                        self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     }
                     return Ok(Ok((document, version)));
                 }

@@ -15,7 +15,7 @@ const SEARCH_WRITES_MAX: usize = 48;
 
 /// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
 /// is not the cause.
-const PAGES_MAX: usize = 2;
+const INTERCEPTIONS_MAX: usize = 2;
 
 /// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
 /// a success.
@@ -23,7 +23,7 @@ const PAGES_MAX: usize = 2;
 pub(super) struct Groups<'a> {
     /// The pieces of each hostname, or each piece for itself once the hostname was refused alone.
     queue: Vec<Vec<Piece<'a>>>,
-    /// Those of hostnames of which a piece failed alone before. Each is sent alone, after all others.
+    /// The pieces of hostnames with a piece that failed alone before. Each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now.
     sent: Vec<Vec<Piece<'a>>>,
@@ -32,7 +32,7 @@ pub(super) struct Groups<'a> {
     /// The time that was left when the search for bad pieces began; `None` before there is one.
     pub(super) time_left_at_search: Option<Duration>,
     /// Pages in a row.
-    pages: usize,
+    interceptions: usize,
 }
 
 impl<'a> Groups<'a> {
@@ -59,7 +59,7 @@ impl<'a> Groups<'a> {
             sent: Vec::new(),
             size: size.unwrap_or(usize::MAX),
             time_left_at_search,
-            pages: 0,
+            interceptions: 0,
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Groups<'a> {
 
     /// True if something answers in place of the target, whatever is sent.
     pub(super) fn is_intercepted(&self) -> bool {
-        self.pages >= PAGES_MAX
+        self.interceptions >= INTERCEPTIONS_MAX
     }
 
     /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
@@ -101,26 +101,26 @@ impl<'a> Groups<'a> {
     /// The group that was sent is done.
     pub(super) fn passed(&mut self) {
         self.size = self.size.saturating_mul(2).max(1);
-        self.pages = 0;
+        self.interceptions = 0;
     }
 
-    /// The group that was sent is refused, by Cloudflare or by a page. Returns the bad piece if it stood alone, with which its
-    /// hostname is left out; otherwise the group is divided. Nothing more is sent of hostnames that are left out.
+    /// Notes that Cloudflare or a page refused the sent group. A single piece is returned, and its hostname's other
+    /// pieces are dropped; a larger group is divided. Pieces of hostnames that are left out are dropped.
     pub(super) fn refused(
         &mut self,
-        is_page: bool,
+        is_interception: bool,
         time_left: Duration,
         is_left_out: impl Fn(&str) -> bool,
     ) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
-        self.pages = if is_page { self.pages } else { 0 };
+        self.interceptions = if is_interception { self.interceptions } else { 0 };
         self.leave_out(&is_left_out);
         let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
             [pieces] => {
                 if let [piece] = **pieces {
-                    self.pages += usize::from(is_page);
+                    self.interceptions += usize::from(is_interception);
                     self.leave_out(&|hostname| hostname == piece.hostname);
                     return Some(piece);
                 }
@@ -146,8 +146,8 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// The pieces of one hostname in the order in which they are sent one by one. A wider rule would get the requests of a
-/// narrower one that is refused after it or goes before it, and deletions wait for additions.
+/// The pieces of one hostname in the order in which they are sent one by one: additions, the narrowest first, then
+/// deletions, the widest first. So a wider rule gets no request of a narrower rule that is refused or deleted.
 fn in_turn<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by(|one, other| {

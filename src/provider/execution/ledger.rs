@@ -23,7 +23,7 @@ pub(in crate::provider) struct Done {
     pub(in crate::provider) fails_anew: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(in crate::provider) is_unfinished: bool,
-    /// The run ended without time to write, and nothing failed or was refused in it, which could have taken the time.
+    /// The run ended because its time was over, although no hostname was left out and no refused group was searched.
     pub(in crate::provider) is_out_of_time: bool,
     /// Cloudflare accepted a write, or refused one for its content.
     pub(in crate::provider) is_answered: bool,
@@ -79,9 +79,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A refused rule delays the rest of its hostname's work only for this request: later steps, and what `waits` of this
-    /// one. After a refused withdrawal or move, everything else waits.
-    pub(super) fn note_what_is_left(
+    /// Notes that the next request has work on a hostname with a refused rule: pieces of later steps, and those of this
+    /// step that `waits` selects. On a hostname that moves, the other pieces wait for the refused rule instead.
+    pub(super) fn note_next_work(
         &mut self,
         step: Step<'_>,
         hostname: &str,
@@ -124,9 +124,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The records of a hostname with a stamp of this run that names rules which were not written after all, and what the
-    /// stamp has to say. A digest that it had before this request stays: its rule may be one that another instance is
-    /// about to write, or that was not read.
+    /// The records that this run stamped for a hostname of which a rule was not written after all, and the claims that
+    /// the stamp should make. A digest from before this request stays: another instance may be about to write its rule,
+    /// or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_left_out(&host.hostname))?;
         let mut done = host.claims.clone();

@@ -46,8 +46,8 @@ impl Execution<'_> {
                 Ok(Verdict::Passed)
             }
             Err(error) => {
-                // Only the next read shows if it was done, but no longer what stood there before. If something in
-                // between answered, it mostly was not done, and is tried again at once.
+                // The next read shows whether the batch was done, but not the old records, so these are logged now. A
+                // batch that a proxy answered mostly was not done, and is sent again at once.
                 let is_intercepted = matches!(error, Error::Intercepted(_));
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);

@@ -11,8 +11,8 @@ const RECENT_MAX_AGE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the time at which its reading began and the number of writes by then. More of them have
-    /// outdated it, also those that overtook the reading.
+    /// The snapshot, with the time at which its reading began and the number of writes by then. Every later write
+    /// outdates the snapshot, also a write during the reading.
     read: Option<(Instant, u64, Arc<Snapshot>)>,
     /// The number of writes.
     writes: u64,

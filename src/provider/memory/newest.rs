@@ -1,6 +1,6 @@
-//! Remembers the newest state of tunnels and records that this process saw or wrote. An answer from before is an old one:
-//! decided by it, what came since would be taken out or forgotten. Contents are not compared, because Cloudflare may
-//! rewrite what it stores.
+//! Remembers the newest state of tunnels and records that this process saw or wrote, to know old answers: a plan made
+//! from an old answer would take out or forget newer rules and records. Contents are not compared, because Cloudflare
+//! may rewrite what it stores.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::cloudflare::{Configuration, WrittenRecord};
 use crate::ingress::Document;
 use crate::model::{Record, RecordId, TunnelId};
 
-/// An earlier version that is still answered this long after the newest one was is no old answer: an operator has put an
-/// earlier configuration back.
+/// The time since the newest version was last seen, after which an earlier version is no old answer: an operator has
+/// put an earlier configuration back.
 const VERSION_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The time for which a list of records may not show a batch.
@@ -22,7 +22,7 @@ const RECORDS_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 pub(crate) struct Newest {
     versions: BTreeMap<TunnelId, Version>,
-    /// What batches wrote, and when that was answered: the earliest time that Cloudflare may mean; `None` for a deletion.
+    /// By record: the earliest time of the write by Cloudflare's clock (`None`: deleted), and when the answer came.
     records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
 }
 
@@ -32,14 +32,14 @@ struct Version {
     /// Its number, and whether a read showed rules in it.
     state: (i64, bool),
     seen_at: Instant,
-    /// It is believed only because nothing newer came for so long.
+    /// The version is older than one seen before, and counts because no newer one came for `VERSION_MAX_AGE`.
     is_doubtful: bool,
 }
 
 impl Newest {
-    /// Notes a configuration that was answered to a write, or to a read which gave the document. One that is overtaken
-    /// by a newer state counts as old too: it is asked for once more. True if the answer proves that
-    /// the tunnel has no other rule.
+    /// Notes the configuration in an answer to a write, or to a read that gave the document. An answer that a newer
+    /// answer overtook counts as old too, and the caller reads once more. True if the answer proves that the tunnel has
+    /// no other rule.
     ///
     /// # Errors
     /// What shows that the answer is old.

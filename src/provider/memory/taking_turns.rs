@@ -28,7 +28,7 @@ struct Seen {
     now: Asking,
     /// What was there before, and the loop in which it went.
     before: Option<(Asking, u64)>,
-    /// One of the two has come back. Once it may be a rollback.
+    /// The object before this one has come back. A single return may be a rollback.
     is_back: bool,
     last_loop: u64,
     line: Option<LogLine>,
@@ -70,7 +70,7 @@ impl TakingTurns {
 impl Seen {
     fn change(&mut self, endpoint: &Endpoint, now: Asking, loops: u64) {
         self.last_loop = loops;
-        // An edit is no other object, and of two that ask alike nothing is lost.
+        // An edit of the same object is no turn, and nothing is lost between two objects that ask alike.
         if now.resource == self.now.resource || now.asked == self.now.asked {
             self.now = now;
             return;

@@ -27,10 +27,10 @@ const WORK_MAX: usize = 10_000;
 /// The memory is lost with the process; then refused work is sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingWork {
-    /// By fingerprints: of refused work, and of what a write is to.
+    /// By fingerprint: refused work by its content, and written or repeated work by the key of its `Write`.
     work: HashMap<u64, Work>,
     /// Tunnels and zones, by their ids. No tunnel has the id of a zone.
-    targets: BTreeMap<Box<str>, Target>,
+    targets: BTreeMap<Box<str>, TargetMemory>,
     /// The end of the last turn, if it left hostnames.
     pub(crate) turn_end: Option<TurnEnd>,
     /// The number of hostnames of a turn, if turns ran out of time.
@@ -42,7 +42,7 @@ pub(crate) struct WaitingWork {
 #[derive(Debug)]
 struct Work {
     state: State,
-    /// The work is not asked for any more, if nothing happens to it before.
+    /// The work is forgotten at this time, unless it is refused or written again before.
     forget_at: Instant,
 }
 
@@ -66,7 +66,7 @@ struct Pause {
 
 /// A tunnel or a zone of which not all work was decided.
 #[derive(Debug)]
-struct Target {
+struct TargetMemory {
     /// The number of hostnames to send together; `None` for all.
     group: Option<usize>,
     /// Its last write failed, whatever it was to write.
@@ -116,7 +116,7 @@ impl WaitingWork {
         self.hold(content, content, reason, quota, now);
     }
 
-    /// Something else answered in Cloudflare's place when the work was sent alone. It failed, and does not wait.
+    /// Notes work that was sent alone and answered by another server. The work counts as failed, and does not wait.
     pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
         let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
         let state = State::Held { content, quota: None, pause };
@@ -130,7 +130,7 @@ impl WaitingWork {
     }
 
     /// The write was done.
-    pub(crate) fn written(&mut self, write: &Write, now: Instant) {
+    pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
         let is_repeated = self.work.get(&write.key).is_some_and(|work| match work.state {
             State::Written { content } => content == write.content && now < work.forget_at,
             State::Held { content, .. } => content == write.content,
@@ -143,12 +143,12 @@ impl WaitingWork {
     }
 
     /// The number of hostnames to send together to a target; `None` for all.
-    pub(crate) fn group(&self, target: &str) -> Option<usize> {
+    pub(crate) fn group_size(&self, target: &str) -> Option<usize> {
         self.targets.get(target)?.group
     }
 
     /// Work of a target was refused in a group and is not decided yet.
-    pub(crate) fn set_group(&mut self, target: &str, group: usize, now: Instant) {
+    pub(crate) fn set_group_size(&mut self, target: &str, group: usize, now: Instant) {
         self.target(target, now).group = Some(group);
     }
 
@@ -194,9 +194,9 @@ impl WaitingWork {
         }
     }
 
-    fn target(&mut self, target: &str, now: Instant) -> &mut Target {
+    fn target(&mut self, target: &str, now: Instant) -> &mut TargetMemory {
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
-        let new = Target { group: None, is_failing: false, edits: None, forget_at };
+        let new = TargetMemory { group: None, is_failing: false, edits: None, forget_at };
         let target = self.targets.entry(target.into()).or_insert(new);
         target.forget_at = forget_at;
         target
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_is_undone_twice_waits_like_what_is_refused() {
-        let tries = sent(240, |waiting, now| waiting.written(&write(1, 1), now));
+        let tries = sent(240, |waiting, now| waiting.note_written(&write(1, 1), now));
         assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
     }
 
@@ -286,8 +286,8 @@ mod tests {
         for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
             let (mut waiting, start) = (WaitingWork::default(), now());
             let again = start + Duration::from_secs(apart);
-            waiting.written(&write(1, 1), start);
-            waiting.written(&write(1, 1), again);
+            waiting.note_written(&write(1, 1), start);
+            waiting.note_written(&write(1, 1), again);
             let held = waiting.reasons(&snapshot(), again);
             assert_eq!(held.contains_key(&1), is_fought_over, "{apart} s");
         }
@@ -298,13 +298,13 @@ mod tests {
         let (mut waiting, now) = (WaitingWork::default(), now());
         let held = |waiting: &WaitingWork, content| waiting.reasons(&snapshot(), now).contains_key(&content);
         for _ in 0..5 {
-            waiting.written(&write(1, 1), now);
-            waiting.written(&write(1, 2), now);
+            waiting.note_written(&write(1, 1), now);
+            waiting.note_written(&write(1, 2), now);
             assert!(!held(&waiting, 1) && !held(&waiting, 2), "published and withdrawn in turn");
         }
-        waiting.written(&write(1, 2), now);
+        waiting.note_written(&write(1, 2), now);
         assert!(held(&waiting, 2) && !held(&waiting, 1));
-        waiting.written(&write(1, 1), now);
+        waiting.note_written(&write(1, 1), now);
         assert!(!held(&waiting, 2));
     }
 
@@ -351,17 +351,17 @@ mod tests {
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
         let (mut waiting, now) = (WaitingWork::default(), now());
-        waiting.set_group("a", 50, now);
+        waiting.set_group_size("a", 50, now);
         waiting.set_failing("a", now);
-        waiting.set_group("a", 25, now);
+        waiting.set_group_size("a", 25, now);
         waiting.pause_edits("a", no(), now);
         waiting.set_failing("b", now);
-        assert_eq!((waiting.group("a"), waiting.is_failing("a")), (Some(25), true));
-        assert_eq!((waiting.group("b"), waiting.is_failing("b")), (None, true));
+        assert_eq!((waiting.group_size("a"), waiting.is_failing("a")), (Some(25), true));
+        assert_eq!((waiting.group_size("b"), waiting.is_failing("b")), (None, true));
         assert_eq!((waiting.paused_edits("a", now), waiting.paused_edits("b", now)), (Some(no()), None));
         assert_eq!(waiting.paused_edits("a", now + EDIT_PAUSES.0), None);
         waiting.forget_target("a");
-        assert_eq!((waiting.group("a"), waiting.is_failing("a")), (None, false));
+        assert_eq!((waiting.group_size("a"), waiting.is_failing("a")), (None, false));
         assert_eq!(waiting.paused_edits("a", now), None);
     }
 
@@ -396,8 +396,8 @@ mod tests {
         for (number, now) in year::loops() {
             waiting.refuse(3 * number, no(), None, now);
             waiting.leave_unanswered(3 * number + 1, no(), now);
-            waiting.written(&write(3 * number + 2, 1), now);
-            waiting.set_group(&number.to_string(), 1, now);
+            waiting.note_written(&write(3 * number + 2, 1), now);
+            waiting.set_group_size(&number.to_string(), 1, now);
             waiting.tidy(now);
             let (work, targets) = (waiting.work.len(), waiting.targets.len());
             assert!(work <= 15 && targets <= 6, "{work} and {targets}");

@@ -13,7 +13,7 @@ use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, is_address};
 
-/// The age in seconds at which an application without a rule is no longer one whose rule comes in the next request.
+/// The age in seconds up to which an application without a rule stays, because the next request may write its rule.
 const AGE_MIN: i64 = 600;
 
 /// An application of ours that nothing of ours relies on.
@@ -21,7 +21,7 @@ const AGE_MIN: i64 = 600;
 pub struct Unneeded<'s> {
     pub place: &'s Place,
     pub application: &'s Application,
-    /// It keeps out visitors who have a login, and closes nothing.
+    /// Another application of ours protects the place too, and each rule there accepts that application's token.
     pub is_replaced: bool,
     /// What its visitors would reach without a login.
     answering: Option<String>,
@@ -132,8 +132,8 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     names
 }
 
-/// What answers visitors of a place under one of its names, where these records lead them: the first rule that `answers`,
-/// down to the rule that is the `last`; or a record that leads past the tunnels that were read.
+/// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` lead. The search in a
+/// tunnel ends at a `last` rule that takes all these visitors. A record that leads to no read tunnel is an answer too.
 fn first_answer<'s>(
     place: &Place,
     name: &str,
@@ -193,9 +193,9 @@ impl Wishes {
 }
 
 impl Standing<'_> {
-    /// The first thing at or below the place of an application of ours that would be open without it: it is not to be
-    /// opened, and nothing more specific stands in front of it. Where the place itself is opened, what is for more names
-    /// does not count, because it was published for all of them.
+    /// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens
+    /// does not count, nor a rule under a more specific application. If the place itself opens, the rule of a wider
+    /// hostname does not count, because that rule was published for all its names.
     pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
         let snapshot = self.snapshot;
         let place = Place::of_application(application, &snapshot.policy().owner)?;
@@ -205,8 +205,8 @@ impl Standing<'_> {
             return Some(place.to_string());
         }
         let is_opened = wishes.opens(place.hostname(), whole);
-        if let Some(beyond) = beyond(application, &place, snapshot) {
-            return Some(beyond);
+        if let Some(outside) = outside_place(application, &place, snapshot) {
+            return Some(outside);
         }
         names_under(&place, snapshot).into_iter().find_map(|name| {
             let hostname = Hostname::parse(name).ok()?;
@@ -219,11 +219,11 @@ impl Standing<'_> {
                 return None;
             }
             let own = snapshot.own_records_of(name);
-            // The word of an endpoint whose hostname is another's is refused with the endpoint.
+            // An endpoint is refused if a foreign record has its hostname, so its policy `none` opens no rule.
             let may_open = !own.is_empty() || may_be_taken(name, snapshot);
             let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
             let requires_another = |rule: &Rule| standing::requires_another(rule, application);
-            // The check of a rule for more names may go, and no other application is asked then.
+            // A wildcard's rule may lose its Access check, and then no other application protects the name.
             let is_alone = !is_opened && standing.all_over(whole).len() == 1;
             let is_last =
                 |rule: &Rule| !is_alone || rule.folded_hostname() == name || !requires_another(rule);
@@ -235,7 +235,7 @@ impl Standing<'_> {
                 } else {
                     is_opened || !is_served(rule)
                 };
-                // The application stays until such a rule is gone.
+                // No application is deleted while a rule of ours asks for its token, so such a rule opens nothing.
                 let goes = || wishes.withdraws(name, rule.path()) && rule.requires_access();
                 !requires_another(rule) && !is_asked && !goes() && !is_covered(rule.path())
             };
@@ -249,8 +249,8 @@ impl Standing<'_> {
 }
 
 impl Standing<'_> {
-    /// The hostname and path of a foreign rule that would answer visitors without a login who need one now, were the
-    /// hostname led to a tunnel for what is `published`: they meet the check of a rule, and no application of ours.
+    /// The name and path of an open rule in `tunnel` that visitors would reach if the record were led there for
+    /// `published`. Only visitors count that a rule's Access check stops now, and no application of ours.
     pub(in crate::reconcile) fn opened_by(
         self,
         tunnel: &TunnelId,
@@ -276,7 +276,7 @@ impl Standing<'_> {
     }
 }
 
-/// True if what both rules take is answered by the publication's rule before the one that is open, or is to be opened.
+/// True if the publication's rule takes the common requests of `open` and `closed`, and precedes `open` or is to open.
 fn is_answered_by(
     Publication { hostname, rule, access, .. }: &Publication,
     open: &Rule,
@@ -308,9 +308,9 @@ fn names_led_with<'s>(
     names
 }
 
-/// What an application protects besides the names and paths of its place that were read: where a hand gave it another
-/// destination, and a zone that was not read.
-fn beyond(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
+/// A destination of the application outside its place, which a person added, or a zone under the place that was not
+/// read. `None` if there is neither such a destination nor such a zone.
+fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
     let own = place.destinations();
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);

@@ -14,7 +14,7 @@ use std::fmt;
 use crate::ingress::PathPattern;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind};
-use requests::Requests;
+use requests::VisitorRequests;
 pub(super) use requests::literal_end;
 
 /// What Access does for visitors of a hostname, or of a path.
@@ -92,7 +92,7 @@ pub fn cover<'a>(
     path: Option<&PathPattern>,
 ) -> Cover {
     let prefix = path.and_then(PathPattern::prefix);
-    let requests = Requests::new(hostname, prefix.as_deref());
+    let requests = VisitorRequests::new(hostname, prefix.as_deref());
     let met = requests.applications(applications.into_iter());
     if let Some(gap) = met.iter().filter_map(|application| gap(application)).min() {
         return Cover::Open(gap);

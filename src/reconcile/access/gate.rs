@@ -74,7 +74,7 @@ pub(in crate::reconcile) enum Besides {
     Nothing,
     /// Its application, before its rule.
     First(ApplicationWork),
-    /// It opens what is protected. The work deletes an application that no rule asks for any more.
+    /// The endpoint opens a protected place. `work` deletes an application whose token no rule of ours asks for.
     Opening {
         work: Option<ApplicationWork>,
         /// No later request has to go on.
@@ -135,8 +135,9 @@ impl Gate<'_> {
             ));
         }
         let other = self.snapshot.protections().in_the_way(&place);
-        let takes_over =
-            |other: &&Application| self.snapshot.policy().adopt.access && place::stands_over(other, &place);
+        let takes_over = |other: &&Application| {
+            self.snapshot.policy().adopt.access && place::has_destinations_of(other, &place)
+        };
         let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
             // Any other such policy goes with the replacement.
@@ -153,7 +154,7 @@ impl Gate<'_> {
             return Err(Reason::AccessPolicy(problem.into()));
         }
         if let Some(other) = other.filter(|other| application.is_none_or(|one| one.id != other.id)) {
-            let is_exact = place::stands_over(other, &place);
+            let is_exact = place::has_destinations_of(other, &place);
             return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
         }
         let operation = match application {
@@ -200,7 +201,7 @@ impl Gate<'_> {
             return Err(self.unknown(publication, unread));
         }
         let mut over = standing.over(path);
-        // One that came to let visitors past, or to stand elsewhere, goes too: records would show it for ever.
+        // The application made for the path goes even if a person changed it: `records` would show it for ever.
         let made_for = standing.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         for application in &over {
@@ -225,7 +226,7 @@ impl Gate<'_> {
         Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
     }
 
-    /// Refuses it while another place would open with it, whose endpoint does not ask to be open.
+    /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
     fn nothing_else_opens(
         self,
         resource: Option<&str>,
@@ -272,11 +273,12 @@ impl Gate<'_> {
             return Err(self.unknown(&publication, unread));
         }
         if publication.rule.is_none() {
-            let is_closed = check.is_some() && over.is_empty() && !standing.is_alone_in(&publication.tunnel);
+            let is_closed =
+                check.is_some() && over.is_empty() && !standing.is_record_only_in(&publication.tunnel);
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
         let team = self.snapshot.access.read().map(|access| &access.team);
-        // Without tokens of others the check is of this team, whose name may have changed.
+        // A check for our application alone is made anew, because the name of the account's team may have changed.
         let beyond = check.clone().and_then(|check| check.beyond(audience().map(|audience| &**audience)));
         let required = match (beyond.and(check), team.zip(audience())) {
             (Some(check), _) => check.accepting(audience()),
@@ -286,12 +288,12 @@ impl Gate<'_> {
         Ok(requiring(publication, required))
     }
 
-    /// The reason if it is not known what Access protects. What is published already stays. ExternalDNS may never ask again
-    /// for what is not, once it was answered as done; but what only an operator can mend is refused as everything else.
+    /// The reason if Access was not read. A published endpoint is refused, and a lasting failure refuses every
+    /// endpoint. Other endpoints wait, because ExternalDNS may never ask again for an endpoint answered as done.
     fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
         let standing = Standing::of(&publication.hostname, self.snapshot);
         let is_published = standing.own_rule(publication.path(), None).is_some()
-            || standing.is_alone_in(&publication.tunnel);
+            || standing.is_record_only_in(&publication.tunnel);
         if unread.is_lasting || is_published {
             return Reason::AccessUnknown(unread.reason.clone());
         }

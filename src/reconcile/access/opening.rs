@@ -1,5 +1,5 @@
-//! Tells what has to be closed before a place opens. The login of a wildcard or of a whole hostname may be the only one of
-//! a place within it whose endpoint asks for a login and has no application yet.
+//! Finds the places that need an application of their own before a wider place opens. The application of a wildcard, or
+//! of a whole hostname, may be the only login of a place within it.
 
 use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
@@ -42,8 +42,8 @@ impl Closing {
         self.by == ClosedBy::Word && self.hostname.as_str() == hostname && self.path() == path
     }
 
-    /// True if visitors of this place meet what protects a hostname or a path of it. Of one hostname the endpoint of a path
-    /// decides about the path, and not the endpoint of a wider one.
+    /// True if an application over a hostname, or a path of it, covers visitors of this place too. A wider place of the
+    /// same hostname does not count, because the endpoint of the path decides about the path.
     fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {
         let decides = || {
             let is_wider = PathPattern::takes_all_of(self.path(), path);
@@ -58,7 +58,7 @@ impl Closing {
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
         let (standing, path) = (Standing::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Silence {
-            return standing.own_rule(path, None).is_some() || standing.is_alone();
+            return standing.own_rule(path, None).is_some() || standing.is_record_only();
         }
         let asked = standing.over(path).into_iter().next();
         let own = standing.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
@@ -71,8 +71,8 @@ impl Closing {
     }
 }
 
-/// The first of the places that a hostname or a path of it would open with itself, were these applications and its own
-/// check gone.
+/// The first place that would open together with `path` of the hostname, if the applications `going` and the check of
+/// the path's rule were gone.
 pub(super) fn opened_with<'c>(
     closings: impl Iterator<Item = &'c Closing>,
     standing: Standing<'_>,

@@ -133,7 +133,7 @@ pub(super) fn has_tag(application: &Application, tag: &str) -> bool {
 }
 
 /// True if the application protects the place, whatever its policies are.
-pub fn stands_over(application: &Application, place: &Place) -> bool {
+pub fn has_destinations_of(application: &Application, place: &Place) -> bool {
     let (present, wanted) = (&application.destinations, place.destinations());
     let is_same = present.len() == wanted.len() && wanted.iter().all(|one| present.contains(one));
     application.kind == ApplicationKind::SelfHosted && is_same
@@ -148,7 +148,7 @@ pub fn lets_past(application: &Application) -> bool {
 pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     Place::of_application(application, owner).as_ref() == Some(place)
-        && stands_over(application, place)
+        && has_destinations_of(application, place)
         && application.policies.is_some()
         && present.eq(wish.policies.iter().map(NamedPolicy::text))
         && session_duration(application) == Some(wish.session_duration)
@@ -289,7 +289,7 @@ mod tests {
             let index = ProtectionIndex::of(one, std::iter::empty(), "default");
             let other = Protections::new(one, &index).in_the_way(&api);
             assert_eq!(other.is_some(), is_in_the_way, "{label}");
-            assert_eq!(stands_over(&application, &api), is_over, "{label}");
+            assert_eq!(has_destinations_of(&application, &api), is_over, "{label}");
         }
     }
 

@@ -50,10 +50,10 @@ impl<'a> Standing<'a> {
         self.protections().all_over(self.hostname.as_str(), path)
     }
 
-    /// True if the comment has to say that an application of ours protects something of the hostname. A mark that `stands`
-    /// stays while nothing is known, and while a rule asks for a token that no application gives: so its loss is told after
-    /// a restart, too.
-    pub(in crate::reconcile) fn has_mark(self, stands: bool) -> bool {
+    /// True if the comment has to carry the mark that an application of ours protects something of the hostname. A
+    /// present mark (`stands`) stays while Access is not read, and while a rule asks for a token that no application
+    /// gives. So the log tells the loss of the application after a restart too.
+    pub(in crate::reconcile) fn needs_mark(self, stands: bool) -> bool {
         if self.access().is_none() {
             return stands;
         }
@@ -78,8 +78,8 @@ impl<'a> Standing<'a> {
         stamps.any(|stamp| stamp.claims.is_protected)
     }
 
-    /// What rules require of the visitors of a path: ours that stand at it, in any tunnel, others where visitors are led,
-    /// and the one that answers them now.
+    /// The joined Access checks of rules at a path: our rule in any tunnel, foreign rules in the tunnel to which the
+    /// record leads, and the rule that answers the path's visitors now.
     pub(super) fn check(self, path: Option<&str>) -> Option<Access> {
         let led_to = self.snapshot.led_to(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
@@ -102,14 +102,14 @@ impl<'a> Standing<'a> {
     }
 
     /// True if our record is published alone.
-    pub(super) fn is_alone(self) -> bool {
+    pub(super) fn is_record_only(self) -> bool {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.iter().any(|own| own.stamp.claims.record_only)
     }
 
     /// True if our record is published alone, and leads to this tunnel.
-    pub(super) fn is_alone_in(self, tunnel: &TunnelId) -> bool {
-        self.is_alone() && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel)
+    pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
+        self.is_record_only() && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
     /// The rules at a path, with their tunnels.

@@ -1,4 +1,4 @@
-//! The properties in which ExternalDNS is shown what Access does, and what an endpoint says that says nothing of it.
+//! The Access properties that `records` shows, and that `adjust` gives to endpoints without any Access property.
 
 use crate::ingress::Rule;
 use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, Access};
@@ -20,8 +20,8 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
     if let (Some(application), Some(read)) = (standing.application(path), standing.access()) {
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = place::session_duration(application);
-        let is_whole =
-            Place::of(standing.hostname, path).is_ok_and(|place| place::stands_over(application, &place));
+        let is_whole = Place::of(standing.hostname, path)
+            .is_ok_and(|place| place::has_destinations_of(application, &place));
         let required = Access::required(&read.team, vec![application.audience.clone()]);
         let protects = duration.is_some() && !place::lets_past(application);
         let mut words = protection_properties(policies, duration.unwrap_or_default());
@@ -60,8 +60,8 @@ fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }
 
-/// Gives endpoints that say nothing of Access the words of what protects their place, so that they are no difference, and
-/// returns a note on each. Takes the word that opens off what stands open, because records show none there.
+/// Gives an endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference, and
+/// returns a note on each. Takes the value `none` off an open endpoint, because `records` shows no such property there.
 pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
     let has_default = !snapshot.policy().default_access_policy.is_empty();
@@ -112,7 +112,7 @@ fn drop_covering(endpoint: &mut Endpoint, standing: Standing<'_>, path: Option<&
     endpoint.provider_specific.sort_unstable();
 }
 
-/// True if the endpoint is published as it asks, and open. In another tunnel other rules take what a path leaves.
+/// True if the endpoint's rule or record is published and open. A rule with a path has to stand in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, standing: Standing<'_>) -> bool {
     let is_unread = matches!(standing.snapshot.access, AccessReading::Failed(_));
     if is_unread || !standing.over(path).is_empty() || standing.application(path).is_some() {
@@ -120,10 +120,10 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, standing: Standing<'_>) 
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     if endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY) {
-        return target.is_some_and(|target| standing.is_alone_in(&target));
+        return target.is_some_and(|target| standing.is_record_only_in(&target));
     }
     let tunnel = target.as_ref().filter(|_| path.is_some());
-    // Until it has moved, its visitors meet what silence would keep.
+    // Until the record leads to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
     let is_moving = target != standing.snapshot.led_to(standing.hostname.as_str());
     standing.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
         && (!is_moving || standing.check(path).is_none())

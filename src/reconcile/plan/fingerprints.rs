@@ -85,8 +85,8 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
     Some(Write { key: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
 }
 
-/// The refusals of a hostname of which something must not be written now. What is not kept waits alone: beside anything
-/// else that is to be written of its hostname, it is written once more.
+/// The refusals of a hostname with a write that Cloudflare refused before. Writes that Cloudflare does not keep wait if
+/// the hostname has no other write. Otherwise all writes of the hostname are sent once more.
 pub(super) fn held(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
     if refused.is_empty() {
         return Vec::new();

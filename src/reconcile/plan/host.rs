@@ -177,7 +177,7 @@ impl<'a> Host<'a> {
     /// True if the comment has to say that an Access application of ours protects something of the hostname.
     fn is_protected(&self) -> bool {
         let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
-        Standing::of(&self.hostname, self.snapshot()).has_mark(stands)
+        Standing::of(&self.hostname, self.snapshot()).needs_mark(stands)
     }
 
     /// True if we have a rule for the path, in any tunnel.

@@ -20,7 +20,7 @@ struct OwnHostname {
     /// The hostname would be gone.
     goes: bool,
     /// The index in the plan, if the hostname has a write there.
-    place: Option<usize>,
+    plan_index: Option<usize>,
 }
 
 /// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself, so the
@@ -32,7 +32,7 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     if limit == 0 || vanishing <= limit {
         return plan;
     }
-    let mut published = published(&plan, snapshot);
+    let mut published = own_hostnames(&plan, snapshot);
     published.sort_unstable_by(|one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
@@ -65,12 +65,12 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
             withheld = going + staying;
         }
     }
-    published.iter().take(withheld).filter(|one| one.goes).filter_map(|one| one.place)
+    published.iter().take(withheld).filter(|one| one.goes).filter_map(|one| one.plan_index)
 }
 
 /// All hostnames that are served or go, each once. A record without a date counts as the
 /// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
-fn published(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
+fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {
         for records in zone.records().chunk_by(|a, b| a.name == b.name) {
@@ -81,8 +81,9 @@ fn published(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
-            let place = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
-            let goes = place.is_some_and(|place| plan.hosts.get(place).is_some_and(|host| host.vanishes));
+            let plan_index = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
+            let goes =
+                plan_index.is_some_and(|index| plan.hosts.get(index).is_some_and(|host| host.vanishes));
             let created = if goes {
                 created.map(Option::unwrap_or_default).min()
             } else {
@@ -90,7 +91,7 @@ fn published(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
             };
             let guard = snapshot.policy().namespace_guard;
             let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
-            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, place };
+            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, plan_index };
             published.extend(created.map(of));
         }
     }

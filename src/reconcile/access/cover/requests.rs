@@ -11,7 +11,7 @@ use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::{Hostname, hostname};
 
 /// The requests that one rule takes.
-pub(super) struct Requests<'a> {
+pub(super) struct VisitorRequests<'a> {
     /// A name, or `*.` and a domain.
     hostname: &'a str,
     /// The rule takes this path and what is below it; `None` for every path, or if it is not known which. As in a
@@ -19,7 +19,7 @@ pub(super) struct Requests<'a> {
     prefix: Option<&'a str>,
 }
 
-impl<'a> Requests<'a> {
+impl<'a> VisitorRequests<'a> {
     /// The prefix begins with a slash. One that Access may compare otherwise than cloudflared counts as every path.
     pub(super) fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
         let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));

@@ -148,8 +148,8 @@ fn one_a_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Asked<'w>> {
     asked.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
 }
 
-/// True if the stamp keeps the hostname for another namespace than the object's. Before the stamp names one, what is
-/// refused may be what a rule of the hostname became.
+/// True if the stamp names another namespace than the object's. While the stamp names none, a refused endpoint may be
+/// the new form of a rule of the hostname.
 fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
     let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::named);
     named.is_some() && named != resource.and_then(namespace::digest_of)
@@ -193,7 +193,8 @@ fn refuse_more(host: &Host<'_>, withdrawn: &[&str], asked: &mut [Asked<'_>]) -> 
     free.sort_unstable();
     for same in free.chunk_by(|(one, _), (other, _)| one == other) {
         let path = same.first().and_then(|(_, index)| asked.get(*index)?.desired()?.path());
-        found.extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::taken(&tunnel, path))));
+        found
+            .extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::digest_taken_by(&tunnel, path))));
     }
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
@@ -239,8 +240,8 @@ fn refused_beside(refused: &[&Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
     Some(Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }])))
 }
 
-/// The one tunnel that the hostname can have after this request. If two are asked for, or something of ours stays where
-/// its record leads, it is that one, or else the first.
+/// The one tunnel that the hostname can have after this request. The record's tunnel stays if an endpoint asks for it,
+/// or if a rule or record there stays. Otherwise the tunnel of the first endpoint counts.
 fn tunnel_for(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Option<TunnelId> {
     let first = desired.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);

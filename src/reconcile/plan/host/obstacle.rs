@@ -73,7 +73,7 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
 /// The reason why a rule at this place cannot be told from others of the tunnels.
 fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
-        return Some(taken(tunnel, rule.path()));
+        return Some(digest_taken_by(tunnel, rule.path()));
     }
     let refusal = host.situation.owned.get(tunnel)?.refusal(&host.hostname, path)?;
     Some(Reason::Edit(refusal))
@@ -131,7 +131,7 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
     others.find(|id| !host.foreign_rules(id).is_empty() && leads_to(id))
 }
 
-/// The foreign rule to which a wildcard leads visitors of the name in another tunnel: a record of its own would take the requests of every rule there.
+/// The obstacle of a hostname without a record, if a wildcard's record leads to its foreign rules in another tunnel.
 fn held_elsewhere(host: &Host<'_>, desired: &Desired<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, desired.tunnel())?;
     let foreign = host.foreign_rules(visited);
@@ -192,9 +192,9 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: 
     }
 }
 
-/// The stamp that a record of ours had before it was edited away: the record leads to our tunnel, and a rule of the
-/// hostname stands there. It names only the rules that are asked for, because another may be foreign. What was written in
-/// its place stays behind it, or there is none.
+/// The stamp for a record of ours that lost its comment: the record leads to our tunnel. The stamp names only rules
+/// that endpoints ask for, because another rule may be foreign. A person's comment becomes the stamp's remark. `None`
+/// if the record has a person's comment and no such rule, or if the stamp does not fit.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<str>> {
     if record.read_only || Stamp::of(record).is_some() || &*record.kind != "CNAME" {
         return None;
@@ -227,6 +227,6 @@ fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
 }
 
 /// The reason if the rule of this place has the digest.
-pub(super) fn taken(tunnel: &TunnelId, path: Option<&str>) -> Reason {
+pub(super) fn digest_taken_by(tunnel: &TunnelId, path: Option<&str>) -> Reason {
     Reason::DigestTaken { tunnel: tunnel.as_str().into(), path: path.unwrap_or_default().into() }
 }

@@ -64,7 +64,7 @@ pub(super) fn host_plan(
         last.rules.remove(&Digest::of(tunnel, rule.path()));
     }
     let comments = comment::comments(host, desired);
-    let records = Records { host, target, lead, comments: &comments };
+    let records = RecordWrites { host, target, lead, comments: &comments };
     let (stamp, unstamp) =
         if ends && !is_early { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };
     let plan = HostPlan {
@@ -211,14 +211,14 @@ fn may_stay(host: &Host<'_>) -> bool {
 }
 
 /// The operations on the hostname's records.
-struct Records<'r, 'a> {
+struct RecordWrites<'r, 'a> {
     host: &'r Host<'a>,
     target: Option<&'r TunnelId>,
     lead: Lead,
     comments: &'r Comments,
 }
 
-impl Records<'_, '_> {
+impl RecordWrites<'_, '_> {
     /// Makes the comment claim `first` before the rules are written and `last` afterwards, and the record lead to its
     /// target.
     fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
