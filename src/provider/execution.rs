@@ -368,8 +368,8 @@ impl<'a> Execution<'a> {
 
 fn undecided() -> Reason {
     Reason::Undecided(
-        "it may be what was refused together with others, and there is no time and there are no calls left to find out \
-         what it was: the next loops go on"
+        "Cloudflare refused a group of hostnames that this one may belong to, and this request's writes, calls or time \
+         for finding the bad one are used up: the next loops go on"
             .to_owned(),
     )
 }

@@ -61,7 +61,7 @@ pub(super) struct LastRequest {
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that are left to the next turn.
     pub(super) left: BTreeSet<u64>,
-    /// What kept the request, or a write of it, from being done. It may be why others wait.
+    /// Why the last request, or a whole write of it, failed. Hostnames that it did not ask for may wait for the same reason.
     pub(super) failure: Option<String>,
 }
 

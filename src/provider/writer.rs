@@ -70,7 +70,8 @@ impl Writer {
         news.retain(|refusal| !known.contains(refusal) && !matches!(refusal.reason, Reason::Failed(_)));
         last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { asked(changes) });
         last.left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
-        last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        let mut reasons = done.refusals.iter().map(|refusal| &refusal.reason);
+        last.failure = reasons.find(|reason| matches!(reason, Reason::Failed(_))).map(ToString::to_string);
         let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
             news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {
@@ -78,8 +79,8 @@ impl Writer {
                 logging::log(level, module_path!(), &line);
             }
         }
-        let is_done = |note: &&Note| !self.is_dry_run && !done.left_out.contains(&note.hostname);
-        let notes = plan.notes.iter().chain(plan.opened.iter().filter(is_done));
+        let opened = plan.opened.iter().filter(|_| !self.is_dry_run);
+        let notes = plan.notes.iter().chain(opened).filter(|note| !done.left_out.contains(&note.hostname));
         last.notes.log(Level::Warn, notes.map(Note::line), now);
         if !plan.left.is_empty() {
             let text = format!(

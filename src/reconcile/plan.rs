@@ -46,7 +46,7 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// What is told of the hostnames that open, once that is done.
+    /// Notes on hostnames that open, logged once their writes are done.
     pub opened: Vec<Note>,
     /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
     pub work: Vec<ApplicationWork>,
@@ -151,6 +151,13 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
+    /// Takes off the notes on hostnames of which nothing is written.
+    fn tell_nothing_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
+        for notes in [&mut self.notes, &mut self.opened] {
+            notes.retain(|note| !hostnames.contains(&note.hostname));
+        }
+    }
+
     /// Adds what was found about a hostname, and returns the writes that it needs.
     fn add(&mut self, name: &str, outcome: Outcome) -> Option<HostPlan> {
         self.taken_over.add(name, outcome.taken_over);
@@ -196,6 +203,7 @@ impl Plan {
         let goes_on =
             |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
         self.refusals.retain(goes_on);
+        self.tell_nothing_of(&held_back);
         self.end = end.filter(|_| !self.left.is_empty());
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }

@@ -83,3 +83,14 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
     assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion)));
 }
+
+/// The log said that a name was taken from a wildcard, or that visitors need no login any more, though nothing is written.
+#[test]
+fn no_effect_is_told_of_a_hostname_whose_writes_are_held_back() {
+    let cloudflare = FakeCloudflare::new(&[], &[("*.example.com", "A", "192.0.2.1")]);
+    let changes = cloudflare.changes(&[published("a.b.example.com", "http://shop:80")]);
+    let planned = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+    assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
+    let held = of(&cloudflare, &changes, &after_refusals(&planned, |_| true), WHOLE);
+    assert_eq!((held.hosts.len(), held.notes), (0, vec![]));
+}

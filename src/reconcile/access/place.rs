@@ -20,8 +20,7 @@ const DESTINATION_MAX_CHARS: usize = 63;
 /// Tags are letters and digits.
 const TAG_PREFIX: &str = "externaldns";
 
-/// What of an application Cloudflare alone writes, and an older form of the destinations, which follows them. A replacement
-/// without it is read as one without.
+/// Fields that a replacement leaves out: those that Cloudflare alone writes, and the older form of the destinations.
 const READ_ONLY: [&str; 6] = ["id", "uid", "aud", "created_at", "updated_at", "self_hosted_domains"];
 
 /// What one application protects: a hostname, or a path of it with everything below.

@@ -6,6 +6,7 @@
 //! hostnames that are as old; Cloudflare tells when each record was made.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use super::{HostPlan, Plan, Reason, Refusal};
 use crate::lean::inserted;
@@ -44,7 +45,9 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
     let mut places = 0..;
     let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
-    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) = plan.hosts.into_iter().partition(is_withheld);
+    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
+        mem::take(&mut plan.hosts).into_iter().partition(is_withheld);
+    plan.tell_nothing_of(&inserted(withheld.iter().map(|host| host.hostname.clone())));
     let reason = Reason::MassDeletion;
     let refusals =
         withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason.clone()));

@@ -38,7 +38,7 @@ pub(super) struct Decision<'a, 'w> {
 struct Asked<'w> {
     wanted: &'w Wanted,
     outcome: Result<&'w Publication, Reason>,
-    /// Refused, it holds deletions back.
+    /// True if deletions wait while this endpoint is refused.
     may_hold_back: bool,
 }
 
@@ -223,7 +223,7 @@ fn refused_by_object<'r, 'w>(asked: &'r [Asked<'w>]) -> Vec<&'r Asked<'w>> {
 
 /// The reason if another endpoint of the same object is refused: the rules that are published would take its requests.
 fn refused_beside(refused: &[&Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
-    // What an opening waits for does not wait for the opening.
+    // An endpoint whose application comes first is not held up by the opening that waits for that application.
     let is_waited_for = |reason: &Reason| {
         matches!((reason, &one.wanted.besides), (Reason::ClosingFirst { .. }, Besides::First(_)))
     };
