@@ -208,7 +208,7 @@ impl<'a> Owned<'a> {
 
     /// The reason why a rule for this hostname and path cannot be told from others, would take all of a foreign rule's
     /// requests, or would make a rule that requires a login lose some.
-    pub fn refusal(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
+    pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = the_one(&near, scope);
         let covered = present.and_then(|present| check_cover(&near, scope, present));

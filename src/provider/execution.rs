@@ -192,7 +192,7 @@ impl<'a> Execution<'a> {
     /// A write failed, whatever it was to write.
     fn leave_failing(&mut self, target: Target<'a>, pieces: &[Piece<'a>], error: &Error) {
         let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
-        let reason = self.failed(target, hostnames.len(), error);
+        let reason = self.log_failure(target, hostnames.len(), error);
         let plan = self.plan;
         self.ledger.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
         // Another attempt helps where an answer was lost. At a target that failed before, it would cost the calls of all.
@@ -212,7 +212,7 @@ impl<'a> Execution<'a> {
     }
 
     /// The reason why nothing was written, once it is logged.
-    fn failed(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
+    fn log_failure(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let (kind, name) = self.name_of(target);
         let text = format!("a write to {kind} {name} {outcome}: {error}");

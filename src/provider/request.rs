@@ -23,7 +23,7 @@ use crate::provider::failure;
 use crate::provider::memory::WaitingWork;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::{Writer, asked};
+use crate::provider::writer::{Writer, hostnames_asked_for};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
@@ -53,7 +53,7 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        lock(&self.last_loop).request.begin(&asked(changes));
+        lock(&self.last_loop).request.begin(&hostnames_asked_for(changes));
         let waiting_work = lock(&self.waiting_work);
         let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
         self.client.set_writing(true);

@@ -68,7 +68,7 @@ impl Writer {
             inserted(last.refusals.all().filter_map(|(refusal, _)| refusal.alike()));
         let mut news = last.refusals.news(refusals.cloned().chain(left), now);
         news.retain(|refusal| !known.contains(refusal) && !matches!(refusal.reason, Reason::Failed(_)));
-        last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { asked(changes) });
+        last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
         last.left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
         let mut reasons = done.refusals.iter().map(|refusal| &refusal.reason);
         last.failure = reasons.find(|reason| matches!(reason, Reason::Failed(_))).map(ToString::to_string);
@@ -130,7 +130,7 @@ impl Writer {
 }
 
 /// The hostnames that are to be published or changed, as fingerprints.
-pub(super) fn asked(changes: &Changes) -> BTreeSet<u64> {
+pub(super) fn hostnames_asked_for(changes: &Changes) -> BTreeSet<u64> {
     let asked = changes.create.iter().chain(&changes.update_new);
     inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])))
 }

@@ -112,7 +112,7 @@ impl<'s> Adjuster<'s> {
         }
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
-        let asked = endpoints.iter().map(asked).collect();
+        let asked = endpoints.iter().map(fingerprint_of).collect();
         let kept = snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
@@ -120,7 +120,7 @@ impl<'s> Adjuster<'s> {
     }
 }
 
-fn asked(endpoint: &Endpoint) -> u64 {
+fn fingerprint_of(endpoint: &Endpoint) -> u64 {
     let Endpoint { targets, provider_specific, .. } = endpoint;
     let properties = provider_specific.iter().flat_map(|property| [&*property.name, &*property.value]);
     fingerprint(targets.iter().map(String::as_str).chain(properties))
@@ -130,7 +130,7 @@ fn asked(endpoint: &Endpoint) -> u64 {
 /// one's requests. Only here are all of them seen: ExternalDNS may ask for one alone, and another object may have the
 /// place of one. `endpoints` are sorted.
 fn hold_together(endpoints: &mut [Endpoint]) {
-    let is_one_place = |one: &Endpoint, other: &Endpoint| {
+    let have_same_path = |one: &Endpoint, other: &Endpoint| {
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
     for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
@@ -138,7 +138,7 @@ fn hold_together(endpoints: &mut [Endpoint]) {
             refuse_excess(on_host);
         }
         let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
-        for at_place in on_host.chunk_by_mut(is_one_place) {
+        for at_place in on_host.chunk_by_mut(have_same_path) {
             if at_place.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
                 let problem = at_place.iter().find_map(|endpoint| endpoint.property(INVALID));
                 let problem = problem.unwrap_or(SAME_PATH).to_owned();

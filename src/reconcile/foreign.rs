@@ -58,7 +58,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let lost = lost.map(|lost| {
                     format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)
                 });
-                let refusal = || now.refusal(&hostname, rule.path());
+                let refusal = || now.conflict(&hostname, rule.path());
                 let change = || Some(format!("taken over, {}", then.reordered(&hostname, rule.path())?));
                 lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
             });

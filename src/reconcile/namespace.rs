@@ -81,22 +81,22 @@ impl Guard<'_> {
 
     /// True if the operator lets every namespace publish the service.
     fn is_shared(self, service: &Service) -> bool {
-        self.policy.shared_services.iter().any(|shared| self.is_one_place(shared, service))
+        self.policy.shared_services.iter().any(|shared| self.reach_same_address(shared, service))
     }
 
     /// True if it is the object's default service, and not chosen by the object's name.
     fn is_default(self, service: &Service, resource: &str) -> bool {
         let template = self.policy.default_service.as_ref().filter(|template| !template.has_name());
         let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
-        default.is_some_and(|default| self.is_one_place(&default, service))
+        default.is_some_and(|default| self.reach_same_address(&default, service))
     }
 
-    fn is_one_place(self, one: &Service, other: &Service) -> bool {
-        self.place(one).is_some_and(|place| self.place(other) == Some(place))
+    fn reach_same_address(self, one: &Service, other: &Service) -> bool {
+        self.address(one).is_some_and(|address| self.address(other) == Some(address))
     }
 
     /// Scheme, host and port of a service, in one spelling; `None` if it has no host.
-    fn place(self, service: &Service) -> Option<(&str, String, u16)> {
+    fn address(self, service: &Service) -> Option<(&str, String, u16)> {
         let (scheme, _) = service.as_str().split_once("://")?;
         let (host, port) = service.host_and_port()?;
         let host = host.to_ascii_lowercase();
@@ -123,7 +123,7 @@ fn is_answer(service: &str) -> bool {
 
 /// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
 /// planned, as a mistake is, it holds back the object's other rules in every loop, whatever of it ExternalDNS asks for.
-pub fn refusal(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
+pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
     let policy = &settings.policy;
     policy.namespace_guard.then_some(())?;
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))

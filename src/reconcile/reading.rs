@@ -150,7 +150,7 @@ impl<'s> EndpointReader<'s> {
         let publication = match (hostname, tunnel, rule, access) {
             (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access)) if faults.is_empty() => {
                 let publication = Publication { hostname, tunnel, rule, access };
-                namespace::refusal(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
+                namespace::fault(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
                     .map_or(Ok(publication), |fault| Err(vec![fault]))
             }
             _ => Err(faults),

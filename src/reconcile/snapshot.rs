@@ -188,11 +188,11 @@ impl TunnelSnapshot {
 
     /// The rules of one hostname, in the document's order.
     pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
-        self.places_of(hostname).map(|(_, rule)| rule).collect()
+        self.indexed_rules_of(hostname).map(|(_, rule)| rule).collect()
     }
 
     /// The same, each with its place in the document.
-    pub(super) fn places_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
+    pub(super) fn indexed_rules_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
         self.near(hostname.as_str()).filter(|(_, rule)| rule.has_hostname(hostname))
     }
 
@@ -321,7 +321,7 @@ impl Snapshot {
     pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<(&TunnelId, &Rule)> {
         let own = self.own_places().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
-            let places = tunnel.places_of(hostname).filter(|(place, _)| own.contains(place));
+            let places = tunnel.indexed_rules_of(hostname).filter(|(place, _)| own.contains(place));
             places.map(move |(_, rule)| (id, rule))
         });
         of_tunnel.collect()

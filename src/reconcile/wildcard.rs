@@ -74,7 +74,7 @@ pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapsho
     let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PlaceClaim::Stands));
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
-    for at_place in endpoints.chunk_by_mut(winner::is_one_place) {
+    for at_place in endpoints.chunk_by_mut(winner::have_same_path) {
         let is_asked = !at_place.iter().all(is_unasked);
         for endpoint in at_place {
             let problem = match is_unasked(endpoint).then(|| place(endpoint)) {

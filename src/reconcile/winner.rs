@@ -55,7 +55,7 @@ pub(super) fn choose(
     let (mut is_winner, mut lost, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
         let entitled = entitled(on_host, snapshot);
-        for candidates in on_host.chunk_by(is_one_place) {
+        for candidates in on_host.chunk_by(have_same_path) {
             let [first, others @ ..] = candidates else { continue };
             let place = Contest { of: first, intents, entitled: entitled.as_deref(), snapshot };
             let winner = if others.is_empty() { first } else { place.winner(candidates) };
@@ -91,7 +91,7 @@ fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<Box<str>> {
     namespace::holder(name, snapshot).ok()?.or_else(|| namespace::digest_of(first()?))
 }
 
-pub(super) fn is_one_place(one: &Endpoint, other: &Endpoint) -> bool {
+pub(super) fn have_same_path(one: &Endpoint, other: &Endpoint) -> bool {
     one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
 }
 

@@ -62,7 +62,7 @@ impl<'a> Execution<'a> {
                     self.ledger.note_uncertain(&done);
                 }
                 Ok(match self.verdict(error.clone())? {
-                    Verdict::Barred(_) => Verdict::Barred(self.failed(step.1, pieces.len(), &error)),
+                    Verdict::Barred(_) => Verdict::Barred(self.log_failure(step.1, pieces.len(), &error)),
                     sent => sent,
                 })
             }
@@ -75,7 +75,7 @@ impl<'a> Execution<'a> {
     /// The reason why it cannot.
     pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
-            |execution: &Self, error: &Error| execution.failed(Target::Tunnel(tunnel), hostnames, error);
+            |execution: &Self, error: &Error| execution.log_failure(Target::Tunnel(tunnel), hostnames, error);
         let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
         if document.rules().is_empty() {
             // To a tunnel that a file configures, this would be its whole configuration.

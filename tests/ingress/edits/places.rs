@@ -240,7 +240,7 @@ fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_
         let document = super::document(&config);
         let edited = edit(&document, &[put(wanted(new, path, "http://own"))]);
         assert_eq!(
-            document.owned(&is_own).refusal(&hostname(new), Some(path)).as_ref(),
+            document.owned(&is_own).conflict(&hostname(new), Some(path)).as_ref(),
             edited.refused.first().map(|(_, refusal)| refusal)
         );
         let owned = document.owned(&is_own);

@@ -75,7 +75,7 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
         return Some(digest_taken_by(tunnel, rule.path()));
     }
-    let refusal = host.situation.owned.get(tunnel)?.refusal(&host.hostname, path)?;
+    let refusal = host.situation.owned.get(tunnel)?.conflict(&host.hostname, path)?;
     Some(Reason::Edit(refusal))
 }
 
