@@ -1,5 +1,5 @@
-//! Looks at the connectors of tunnels. The watch does so now and then, beside all requests: nothing waits for it and
-//! nothing depends on it, and a look that fails shows nothing. A request does so before a record is led to a tunnel.
+//! Looks at the connectors of tunnels. The watch looks from time to time, beside all requests: no request waits for
+//! this look, and a failed look changes nothing. A request looks before it leads a record to another tunnel.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -28,7 +28,7 @@ pub(super) struct LastLoop {
     /// What was sent without a service; `None` before the first request.
     pub(super) sent: Option<Sent>,
     pub(super) wildcards: Wildcards,
-    /// The objects whose place another one has.
+    /// The objects that are left out, because another object has their place.
     pub(super) left_out: Logged<LogLine>,
     taking_turns: TakingTurns,
     pub(super) notes_of_sent: Logged<LogLine>,
@@ -61,7 +61,7 @@ pub(super) struct LastRequest {
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that are left to the next turn.
     pub(super) left: BTreeSet<u64>,
-    /// Why the last request, or a whole write of it, failed. Hostnames that it did not ask for may wait for the same reason.
+    /// The first refusal of a write in the last request. Hostnames without a refusal may wait for the same reason.
     pub(super) failure: Option<String>,
 }
 

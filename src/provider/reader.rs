@@ -182,8 +182,8 @@ impl SnapshotReader {
         })
     }
 
-    /// Reads a tunnel's configuration. The third is what shows that the answer is old, or whether it proves that the tunnel
-    /// has no other rule.
+    /// Reads a tunnel's configuration. The third value is the evidence that the answer is old. Otherwise it is true if
+    /// the answer proves that the tunnel has no other rule.
     pub(super) fn configuration(
         &self,
         account: &AccountId,
@@ -244,7 +244,7 @@ impl SnapshotReader {
         drop(known);
         let answer = match self.client.tunnel(account, tunnel, deadline) {
             Ok(found) => found.map(|found| found.deleted),
-            // What does not say that it is gone leaves it to its owner.
+            // An error is no proof of deletion, so the tunnel counts as present and stays with its owner.
             Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => Some(false),
             Err(error) => return Err(error),
         };

@@ -60,7 +60,7 @@ impl Writer {
         let outcome = request.carry_out();
         self.client.set_writing(false);
         if outcome.is_err() {
-            // A rule that this request was to write may need them.
+            // A rule that this request could not write may need the applications, so no look counts any more.
             lock(&self.left_applications).clear();
         }
         outcome
@@ -95,7 +95,7 @@ impl Request<'_> {
             return Ok(false);
         };
         let plan = self.plan(&snapshot)?;
-        // A move goes on with time, and not with what was read.
+        // A move may go on although the reading is the same, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         if !plan.is_empty() || is_moving {
             return Ok(false);
@@ -174,8 +174,8 @@ impl Request<'_> {
         places.filter(is_removed).cloned().collect()
     }
 
-    /// The plan of a turn; in a dry run, of all hostnames. While the connectors of its next tunnel have not applied the
-    /// version that was read, a hostname leaves its place in the turn to others, whose tunnels are looked at.
+    /// The plan of a turn; in a dry run, of all hostnames. A hostname moves only once the connectors of its next tunnel
+    /// have applied the version that was read. Until then another hostname takes its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let turn = Turn {
             behind: self.waiting_work.turn_end.as_ref(),

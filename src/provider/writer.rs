@@ -70,8 +70,7 @@ impl Writer {
         news.retain(|refusal| !known.contains(refusal) && !matches!(refusal.reason, Reason::Failed(_)));
         last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
         last.left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
-        let mut reasons = done.refusals.iter().map(|refusal| &refusal.reason);
-        last.failure = reasons.find(|reason| matches!(reason, Reason::Failed(_))).map(ToString::to_string);
+        last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
         let (unprotected, others): (Vec<&Refusal>, Vec<&Refusal>) =
             news.iter().partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, news) in [(Level::Error, unprotected), (Level::Warn, others)] {

@@ -56,7 +56,7 @@ impl Writer {
                 let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left, time);
                 for (work, result) in left.into_iter().zip(results) {
                     let Err(reason) = result else { continue };
-                    // It is seen a second time in the next loop.
+                    // The next loop's look counts as the second one, and the deletion is tried again after it.
                     lock(&self.left_applications).insert(work.place, false);
                     logging::debug(module_path!(), || {
                         LogLine::default()

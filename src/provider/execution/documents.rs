@@ -156,7 +156,7 @@ impl<'a> Execution<'a> {
             );
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        // A lower one says nothing against what was written.
+        // The write succeeded, so a lower version number in its answer is no error.
         let _ = reader.newest().see(tunnel, &written, None, clock.now());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Tells what answers the visitors of a place, so that no application goes that still stands in front of something.
+//! Finds the rules and records that answer a place's visitors: an application in front of them is not deleted.
 
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::{Application, Destination};
@@ -16,7 +16,7 @@ use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, is_address};
 /// The age in seconds up to which an application without a rule stays, because the next request may write its rule.
 const AGE_MIN: i64 = 600;
 
-/// An application of ours that nothing of ours relies on.
+/// An application of ours whose token no rule of ours requires, and whose place no comment of ours claims.
 #[derive(Clone, Debug)]
 pub struct Unneeded<'s> {
     pub place: &'s Place,
@@ -27,7 +27,7 @@ pub struct Unneeded<'s> {
     answering: Option<String>,
 }
 
-/// Our applications that nothing of ours relies on, and that are older than `AGE_MIN` or keep out visitors with a login.
+/// Our unneeded applications that are older than `AGE_MIN`, or that another application of ours replaces.
 pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
@@ -50,7 +50,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     unneeded.collect()
 }
 
-/// Those that can go: nothing answers for their place, all of which was read.
+/// The unneeded applications that may be deleted: nothing would open, and every name of their place was read.
 pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let mut left = unneeded(snapshot);
     left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
@@ -60,8 +60,8 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     left
 }
 
-/// True if, without this application, another application of ours would stand over each visitor of the place that a rule
-/// answers, and the rule accepts its token.
+/// True if every rule that serves visitors of the place accepts the token of the next application of ours over them.
+/// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
@@ -88,7 +88,7 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
     is_whole && snapshot.zone_of(name).is_some()
 }
 
-/// What has to be told of our applications.
+/// Notes on unneeded applications of ours that stay, and on several applications of ours for one place.
 pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
@@ -116,7 +116,7 @@ fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     own.iter().any(|own| snapshot.claims_place(&own.stamp, path.as_deref()))
 }
 
-/// The names whose visitors the application of a place asks for a login, as far as rules and records have them.
+/// The hostname of the place. For a wildcard, also the names of records and rules that the wildcard covers.
 fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let mut names = vec![place.hostname()];
     if place.hostname().starts_with('*') {
@@ -229,13 +229,13 @@ impl Standing<'_> {
                 |rule: &Rule| !is_alone || rule.folded_hostname() == name || !requires_another(rule);
             let relies = |rule: &Rule| {
                 let is_asked = if rule.folded_hostname() == name {
-                    // What is opened takes all requests that rules for a part of the place leave.
+                    // A wider rule gets no request of the place, because the opened rule of the place answers them.
                     let takes_place = || rule.takes_all(name, whole) && opens(whole);
                     opens(rule.path()) || takes_place()
                 } else {
                     is_opened || !is_served(rule)
                 };
-                // No application is deleted while a rule of ours asks for its token, so such a rule opens nothing.
+                // A withdrawn rule with an Access check opens nothing: the application stays until the rule is gone.
                 let goes = || wishes.withdraws(name, rule.path()) && rule.requires_access();
                 !requires_another(rule) && !is_asked && !goes() && !is_covered(rule.path())
             };
@@ -249,8 +249,8 @@ impl Standing<'_> {
 }
 
 impl Standing<'_> {
-    /// The name and path of an open rule in `tunnel` that visitors would reach if the record were led there for
-    /// `published`. Only visitors count that a rule's Access check stops now, and no application of ours.
+    /// The name and path of an open rule in `tunnel` that visitors would reach if the record led there for
+    /// `published`. A visitor counts only if a rule's Access check is the only login in front of the visitor now.
     pub(in crate::reconcile) fn opened_by(
         self,
         tunnel: &TunnelId,
@@ -283,7 +283,7 @@ fn is_answered_by(
     closed: &Rule,
 ) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);
-    // A rule for more names comes later, as does one of the hostname for more paths.
+    // A rule for more names comes later. A rule of the same hostname for more paths comes later, too.
     let comes_first = match open.has_hostname(hostname) {
         true => PathPattern::takes_all_of(open.path(), path),
         false => open.may_take(hostname.as_str(), path),
@@ -292,7 +292,7 @@ fn is_answered_by(
     takes_all && (*access == AccessWish::Open || rule.is_some() && comes_first)
 }
 
-/// The names that are led with a hostname: its own, and those below a wildcard that its record answers for.
+/// The hostname, and the names of rules below a wildcard hostname that the wildcard's record answers.
 fn names_led_with<'s>(
     hostname: &'s Hostname,
     snapshot: &'s Snapshot,
@@ -319,7 +319,7 @@ fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) 
     destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
 }
 
-/// True if a hostname without a record of ours has none of others either, or if these may be taken over.
+/// True if the hostname has no address record, or if `ADOPT` is set. The caller knows that no record is ours.
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));

@@ -1,9 +1,9 @@
 //! Judges if Cloudflare Access covers a hostname, or a path of it, and nothing over it lets visitors past.
 //!
-//! Whatever is not certain counts as open. The judgement is about a moment, and about requests as they are written:
-//! the rule requires the audiences besides, so that cloudflared refuses requests without a token when an application
-//! goes later, when the edge reads a path otherwise than cloudflared (`/%61dmin`, `/x/../admin`), or when a wildcard of
-//! DNS takes a name that is too deep for Access's.
+//! An uncertain case counts as open. The judgement holds for one moment, and for the path as the request has it.
+//! So the rule requires the audiences, too. cloudflared then refuses a request without a token in three cases: an
+//! application goes later, the edge reads a path otherwise than cloudflared (`/%61dmin`, `/x/../admin`), or a
+//! wildcard record answers a name that is too deep for a wildcard of Access.
 
 mod requests;
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl ApplicationWork {
         fingerprint(["application", &*self.place.to_string()])
     }
 
-    /// Identifies what is wanted at the place, whatever stands there.
+    /// Identifies the place with its wish. A creation and a replacement for the same wish have the same key.
     pub fn content_key(&self) -> u64 {
         let wish = match &self.operation {
             ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
@@ -77,7 +77,7 @@ pub(in crate::reconcile) enum Besides {
     /// The endpoint opens a protected place. `work` deletes an application whose token no rule of ours asks for.
     Opening {
         work: Option<ApplicationWork>,
-        /// No later request has to go on.
+        /// This request completes the opening.
         is_last: bool,
         /// No application asks its visitors for a login then.
         is_open: bool,
@@ -140,7 +140,7 @@ impl Gate<'_> {
         };
         let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
-            // Any other such policy goes with the replacement.
+            // A wanted policy itself lets visitors past. A replacement takes off unwanted policies only.
             if place::lets_past(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
@@ -236,10 +236,10 @@ impl Gate<'_> {
     ) -> Result<(), Reason> {
         let is_guarded = self.snapshot.policy().namespace_guard;
         let counts = |closing: &&Closing| {
-            // A tenant cannot hold up what another one opens.
+            // With the namespace guard, an endpoint of another namespace cannot hold up an opening.
             let of = |resource: Option<&str>| resource.and_then(namespace::digest_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
-            // A preview shows the end.
+            // A preview shows the state after all closings, so only an endpoint with a mistake counts.
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_preview)
         };
         let closings = self.wishes.closing.iter().filter(counts);
@@ -253,7 +253,7 @@ impl Gate<'_> {
         }
     }
 
-    /// The publication of an endpoint that says nothing of Access: as closed as its place stands.
+    /// The publication of an endpoint that says nothing of Access. The rule keeps the present protection of the place.
     fn silent(self, publication: Publication, standing: Standing<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
         let over = standing.over(path);

@@ -32,7 +32,7 @@ pub fn required(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) ->
     }
 }
 
-/// What was read, if it is all that concerns the hostname; else the reason why not.
+/// The snapshot of Access if every zone around the hostname was read; else the reason why a zone was not read.
 fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, Unread> {
     let access = snapshot.access.known()?;
     let mut zones = snapshot.zones_around(hostname.as_str());

@@ -20,14 +20,14 @@ pub(in crate::reconcile) struct Closing {
     pub(in crate::reconcile) by: ClosedBy,
 }
 
-/// What says of a place that it is to be closed.
+/// The reason why a place is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum ClosedBy {
     /// Its endpoint names policies.
     Word,
-    /// Its endpoint says nothing, and so keeps what protects its place.
+    /// The endpoint says nothing of Access, and so keeps the protection of its place.
     Silence,
-    /// Its endpoint has a mistake, which hides what it asks for, and for which path.
+    /// The endpoint has a mistake, so its path and its wish about Access are not known.
     Mistake,
 }
 
@@ -52,9 +52,9 @@ impl Closing {
         HostScope::of(hostname).includes(self.hostname.as_str()) && may_share(self.path(), path) && decides()
     }
 
-    /// True if the place asks for a login without these applications: by an application of its own, or by a rule that
-    /// takes none of their tokens. Where its endpoint says nothing, its rule or its record at Cloudflare decides. The rule of a
-    /// hostname does not close a mistake on it, because the path of the mistake may be the one that opens.
+    /// True if the place asks for a login without the applications `going`: by an application of its own, or by a
+    /// rule that accepts no token of theirs. If the endpoint says nothing, its rule or record at Cloudflare decides.
+    /// A rule closes no endpoint with a mistake, because the opening path may be the path of that endpoint.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
         let (standing, path) = (Standing::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Silence {

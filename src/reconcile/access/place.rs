@@ -90,7 +90,8 @@ impl Place {
         }
     }
 
-    /// True if its application stands over requests for this name, which is no wildcard unless it is the place's own.
+    /// True if the application of the place takes requests for `name`. A wildcard counts only if it is the hostname
+    /// of the place.
     pub fn is_over(&self, name: &str) -> bool {
         takes_host(&self.hostname, name)
     }
@@ -153,7 +154,7 @@ pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionW
         && session_duration(application) == Some(wish.session_duration)
 }
 
-/// Its duration; `None` if it is none that an endpoint can ask for.
+/// The session duration of the application; `None` if no endpoint can ask for that duration.
 pub fn session_duration(application: &Application) -> Option<SessionDuration> {
     match application.session_duration.as_deref() {
         None | Some("") => Some(SessionDuration::default()),
@@ -161,8 +162,8 @@ pub fn session_duration(application: &Application) -> Option<SessionDuration> {
     }
 }
 
-/// The body that makes the application of a place, or replaces what `present` holds with it. What we do not manage
-/// stays.
+/// The body that creates the application of a place, or replaces the application with the fields `present`. Fields
+/// that the webhook does not manage stay.
 pub fn body(
     place: &Place,
     wish: &ProtectionWish,

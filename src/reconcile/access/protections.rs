@@ -10,8 +10,8 @@
 //! | a destination of Access | each name one label below | a part of a label |
 //! | `DOMAIN_FILTER` | the record of the wildcard alone: `.example.com` stands for each name below | a character |
 //!
-//! So the applications near a hostname are found by the labels behind a destination's last `*`, and what a caller asks is
-//! asked of these.
+//! So the index finds the applications near a hostname by the labels behind a destination's last `*`. Callers look at
+//! these applications alone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -23,12 +23,12 @@ use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::cover::literal_end;
 use crate::reconcile::access::place::{self, Place};
 
-/// What is known of a list of applications, which are named by their numbers in it.
+/// The index of a list of applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
 pub struct ProtectionIndex {
     /// By the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
-    /// Those that were made for a place of ours, whatever their destinations are now.
+    /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
     tag: String,
@@ -44,7 +44,7 @@ pub struct Protections<'a> {
 }
 
 impl ProtectionIndex {
-    /// Of these applications and these rules of ours.
+    /// The index of `applications`, with the audiences that our `rules` require.
     pub(in crate::reconcile) fn of<'r>(
         applications: &[Application],
         rules: impl Iterator<Item = &'r Rule>,
@@ -108,7 +108,7 @@ impl<'a> Protections<'a> {
         self.ours_from("")
     }
 
-    /// Those of a hostname and of all hostnames behind it.
+    /// Our applications of `hostname` and of all hostnames behind it in sorted order.
     fn ours_from(self, hostname: &str) -> impl Iterator<Item = (&'a Place, &'a Application)> + use<'a> {
         let start = self.index.ours.partition_point(|(place, _)| place.hostname() < hostname);
         let ours = self.index.ours.get(start..).unwrap_or_default().iter();
@@ -148,8 +148,8 @@ impl<'a> Protections<'a> {
         ranked.into_iter().map(|(_, application)| application).collect()
     }
 
-    /// The applications of ours that ask every visitor of the path for a login, the most specific one first. One that
-    /// lets visitors past and one of another owner hide the less specific ones.
+    /// Our applications that ask every visitor of the path for a login, the most specific application first. The list
+    /// ends before an application that lets visitors past, and before an application of another owner.
     pub(super) fn over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let mut over = self.all_over(hostname, path);
         let is_closed = |one: &&Application| {
@@ -172,8 +172,8 @@ impl<'a> Protections<'a> {
     }
 }
 
-/// How specific a destination is that takes every request for a path: an exact host comes before a wildcard, then a
-/// longer path counts. `None` if it does not take them all. Only the whole host takes all of an expression.
+/// The rank of a destination that takes every request for a path: an exact host comes before a wildcard, then a
+/// longer path counts. `None` if the destination misses a request. Without `prefix`, only a whole host has a rank.
 fn rank(
     Destination { host, path }: &Destination,
     hostname: &str,

@@ -39,8 +39,8 @@ pub struct AccessSnapshot {
     pub unread_zones: Vec<(Box<str>, Unread)>,
     /// The account's reusable policies.
     pub policies: Result<Arc<[ReusablePolicy]>, Unread>,
-    /// The places whose applications were asked for a moment ago, of which nothing tells yet whether they were made, or
-    /// whether they are still as they were written.
+    /// The places with a recent write in doubt: no answer tells whether the application was made, or the list
+    /// shows the application differently and no read by its id succeeded.
     pub pending: Vec<Box<str>>,
 }
 

@@ -1,7 +1,7 @@
 //! Reads what an endpoint says about its visitors' login: `webhook-access-policy`.
 //!
-//! What says nothing never opens what is protected; see [`super::gate`]. A name that fits no policy stays as text, so
-//! that the endpoint can be refused by name and compared again once the policy is there.
+//! An endpoint that says nothing never opens a protected place; see [`super::gate`]. A name that fits no policy stays
+//! as text. So the refusal can quote the name, and a later request can look for the policy again.
 
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};

@@ -14,7 +14,7 @@ use crate::reconcile::canonical::{RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The properties of Access at a rule of ours. The second is false if what protects it is not as it has to be.
+/// The Access properties of a rule of ours. The flag is false if the protection of the rule has to be corrected.
 pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec<Property>, bool) {
     let (path, access) = (rule.path(), rule.access());
     if let (Some(application), Some(read)) = (standing.application(path), standing.access()) {
@@ -32,7 +32,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
         return (words, is_whole && protects && access == Some(&required));
     }
     if standing.snapshot.policy().access_guard {
-        // What the guard asks for by itself is no difference from what is wanted.
+        // The guard adds the check by itself, so the check of the guard is no drift.
         let required = guard::required(standing.hostname, path, standing.snapshot).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
@@ -40,7 +40,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
     let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
     let is_asked_for = over.zip(standing.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => standing::accepts(access, one),
-        // It is of this application alone, and so of its team.
+        // The rule has to require this application alone, with the team name of the account.
         _ => access == Some(&Access::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
@@ -54,7 +54,7 @@ pub(in crate::reconcile) fn of_record(standing: Standing<'_>) -> Option<Property
     word_of_open(standing.over(None).is_empty(), standing.snapshot)
 }
 
-/// Where there is a default policy, what stands open was opened.
+/// The value `none` for an open place under a default policy, because such a place was opened on purpose.
 fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
     let has_default = !snapshot.policy().default_access_policy.is_empty();
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
@@ -101,7 +101,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 
-/// Takes the audiences off an endpoint that its rule requires anyway, because records do not show them.
+/// Takes the audience of the application over the path off an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, standing: Standing<'_>, path: Option<&str>) {
     let Some(over) = standing.over(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);

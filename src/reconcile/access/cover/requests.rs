@@ -1,9 +1,9 @@
 //! Tells which destinations the requests of one rule may meet, and which of them take every one.
 //!
-//! The most specific destination counts, and gets nothing from a less specific one. Access does not say how it compares
-//! letter case and percent signs of a path, if `/alpha` takes `/alpha/x` or even `/alphabet`, or which of two
-//! overlapping wildcards counts. So a destination counts as met wherever it may be, and as covering only where its text
-//! is the very one that is needed.
+//! The most specific destination decides alone. Cloudflare does not document how Access compares letter case and
+//! percent signs of a path, whether `/alpha` takes `/alpha/x` or `/alphabet`, or which of two overlapping wildcards
+//! decides. So a destination counts as met if it may match. A destination covers a request only if its text is
+//! exactly the needed text.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ use crate::model::{Hostname, hostname};
 pub(super) struct VisitorRequests<'a> {
     /// A name, or `*.` and a domain.
     hostname: &'a str,
-    /// The rule takes this path and what is below it; `None` for every path, or if it is not known which. As in a
-    /// destination, without its leading slash.
+    /// The path that the rule takes with everything below, without the leading slash; `None` for every path, or if
+    /// the path is not known.
     prefix: Option<&'a str>,
 }
 
 impl<'a> VisitorRequests<'a> {
-    /// The prefix begins with a slash. One that Access may compare otherwise than cloudflared counts as every path.
+    /// `prefix` begins with a slash. A prefix that Access may read otherwise counts as every path.
     pub(super) fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
         let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
         Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| is_plain(prefix)) }
@@ -56,14 +56,14 @@ impl<'a> VisitorRequests<'a> {
         hosts.filter(|host| surely_matches(host, self.hostname) && is_covering(host)).min()
     }
 
-    /// True if the application has another wildcard over names that the covering host is for. An exact host goes before
-    /// every wildcard.
+    /// True if another wildcard of the application may take requests of the covering wildcard. An exact covering
+    /// host has no rival, because it comes before every wildcard.
     pub(super) fn has_rival(&self, application: &Application, covering_host: &str) -> bool {
         let labels = |host: &str| host.split('.').count();
         covering_host.contains('*')
             && application.destinations.iter().any(|destination| {
                 let host = &*destination.host;
-                // A name of more labels than the covering wildcard is none of its own.
+                // A host with more labels than the covering wildcard matches none of the wildcard's names.
                 let is_beside = labels(host) <= labels(covering_host);
                 host.contains('*') && host != covering_host && is_beside && self.may_meet(destination)
             })
@@ -82,8 +82,8 @@ impl<'a> VisitorRequests<'a> {
         may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| may_take(path, prefix))
     }
 
-    /// True if a destination that may meet the requests surely gives way to those for the prefix itself: it has the
-    /// same host and a shorter path. Of wildcards no document says this.
+    /// True if a destination surely comes after the destinations of the prefix: the host is the same, and the path
+    /// is shorter. A wildcard host does not count, because Cloudflare documents no order for wildcards.
     fn is_above(&self, Destination { host, path }: &Destination) -> bool {
         **host == *self.hostname
             && !host.contains('*')
@@ -113,8 +113,8 @@ fn surely_matches(host: &str, name: &str) -> bool {
             .all(|(label, text)| is_host_label(label) && takes(label, text))
 }
 
-/// True if a destination's host may match one of the names that a rule's hostname stands for: with `*.` in front, all
-/// below the domain. A label that cannot be read matches anything, as does all that stands before it.
+/// True if a destination's host may match a name of the rule's hostname. A hostname with `*.` in front has all names
+/// below the domain. An unreadable label matches anything, together with all labels before it.
 fn may_match(host: &str, hostname: &str) -> bool {
     let (domain, is_wildcard) =
         hostname.strip_prefix("*.").map_or((hostname, false), |domain| (domain, true));
@@ -135,7 +135,7 @@ fn may_match(host: &str, hostname: &str) -> bool {
 
 /// The labels of a destination's host, the last one first; `None` for one that cannot be read.
 fn labels_from_the_end(host: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
-    // Access has no port or query, but it is not known what it makes of one.
+    // A host of Access has no port or query. No document says how Access reads them, so they are cut off.
     let host = host.split([':', '?', '#']).next().unwrap_or_default();
     host.trim_end_matches('.').rsplit('.').map(|label| {
         // A wildcard has no punycode.
