@@ -145,7 +145,7 @@ pub fn parse(
         Some(_) if command != Command::Tunnel => {
             "--token-file goes with the command tunnel; the file of the API token is --cf-api-token-file"
         }
-        // A flag in its place, standard output, or what is left of text that is not Unicode.
+        // The path is empty, is a flag, is `-` for standard output, or was not Unicode.
         Some(path)
             if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) =>
         {
@@ -156,9 +156,9 @@ pub fn parse(
     Err(problem.to_owned().into())
 }
 
-/// Moves the values of settings to their variables, and returns what is left for argh. It knows `--flag value` alone,
-/// and Kubernetes manifests mostly say `--flag=value`. Of an unknown flag it then repeats only the name, and not the
-/// secret behind it.
+/// Moves the values of settings to their variables, and returns the other arguments for argh. argh reads only
+/// `--flag value`, and Kubernetes manifests mostly say `--flag=value`, so flag and value are split. About an unknown
+/// flag, argh then repeats only the name, and not the secret behind it.
 fn take_settings(
     arguments: impl IntoIterator<Item = String>,
     variables: &mut Variables,
@@ -194,8 +194,8 @@ fn settings_help() -> String {
     text
 }
 
-/// The words about a flag or a command that is none, without what may be a secret: the value of a flag, and a word that
-/// resembles neither a command nor a setting.
+/// The message about an unknown flag or command. It leaves out the value of a flag, and a word that resembles neither
+/// a command nor a setting, because each may be a secret.
 fn unknown(given: &str) -> String {
     let (name, _) = given.split_once('=').unwrap_or((given, ""));
     let (kind, known) = if name.starts_with('-') {
@@ -214,7 +214,7 @@ fn unknown(given: &str) -> String {
 fn nearest_flag(given: &str) -> Option<String> {
     let name = given.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
     let variables = || flags().map(|(variable, _)| variable);
-    // A secret has no flag, but that of its file begins likewise.
+    // A secret has no flag, but the flag of the secret's file begins with the same name.
     let begins = variables().filter(|known| name.len() > 2 && known.starts_with(&name));
     begins.min_by_key(|known| known.len()).or_else(|| nearest(&name, variables(), name.len() / 3)).map(flag)
 }

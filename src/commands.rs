@@ -99,9 +99,9 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Res
     })
 }
 
-/// Finds the first tunnel of `CF_TUNNEL_ID`, or makes it if that is the name of none, and writes its run token into a
-/// file if one is given. A dry run makes none: without a file that is an error, and with one the command says so once a
-/// minute, until the tunnel is there.
+/// Finds the first tunnel of `CF_TUNNEL_ID`, or makes a tunnel of that name if the account has none. If a file is
+/// given, the command writes the run token into the file. A dry run makes no tunnel: without a file, the command ends
+/// with an error; with a file, the command says once a minute that the tunnel is missing, until the tunnel is there.
 ///
 /// # Errors
 /// When the client cannot be made, or when anything about the tunnel, its token or the file is in doubt.

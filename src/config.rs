@@ -35,7 +35,7 @@ pub(crate) struct Setting {
     pub(crate) further: &'static str,
     /// The value of an absent setting; empty if the setting has no default.
     pub(crate) default: &'static str,
-    /// In `--help`, with the default if that is no value.
+    /// The text in `--help`. If the default is no fixed value, the text names the default too.
     pub(crate) help: &'static str,
     pub(crate) kind: Kind,
 }
@@ -61,11 +61,11 @@ const fn secret(variable: &'static str) -> Setting {
     Setting { variable, further: "", default: "", help: "", kind: Kind::Secret }
 }
 
-/// Settings in the form of one variable: a line `NAME=value` for each. It limits as they do, and may hold secrets.
+/// The variable that holds other settings, one line `NAME=value` for each. A line may be a limit or a secret.
 pub(crate) const LINES: &str = "SETTINGS";
 
 impl Setting {
-    /// The setting, which has this name besides. An address of the API has none, because it would get the token.
+    /// Adds the setting's further name. The API's address has none: another program's address would get the token.
     const fn or(self, further: &'static str) -> Self {
         Self { further, ..self }
     }

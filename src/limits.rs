@@ -53,11 +53,11 @@ pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 /// what does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Hostnames that one request changes. With a twentieth of a core so many take a third of its time, and ten thousand
-/// published ones, which are read twice, another third.
+/// Hostnames that one request changes. On a twentieth of a core, changing them takes a third of the request's time.
+/// Reading ten thousand published hostnames twice takes another third.
 pub const CHANGED_HOSTNAMES_MAX: usize = 1_000;
 
-/// Hostnames that one request changes however little time there was before: from one, a thousand would be far.
+/// The lowest number to which a lack of time cuts `CHANGED_HOSTNAMES_MAX`. The way back from 1 would take too long.
 pub const CHANGED_HOSTNAMES_MIN: usize = 10;
 
 /// Zones and tunnels read in parallel. A hundred zones at 0.9 s per page take 8 s of a request's 12 s; four at once
@@ -90,10 +90,10 @@ pub const CALL_MINIMUM: Duration = Duration::from_millis(100);
 /// A lookup of the API's name. In an image without /etc/resolv.conf, musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Addresses tried for one connection: the first and the last of the family that begins, and one of the other.
+/// Addresses tried for one connection: two of the family that begins, and between them one of the second family.
 pub const ADDRESSES_MAX: usize = 3;
 
-/// A connection that takes longer lets later ones begin with another address. A way around the world takes a third of it.
+/// After a slower connection, later connections begin with another address. A way around the world takes a third.
 pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.
@@ -112,9 +112,9 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 /// record has a comment of the longest kind or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
 pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
-/// Large answers in memory at once, from their first byte until they are parsed. Reads spend their time waiting for an
-/// answer to begin, and a page of 5,000 records is 2 MB. Twelve zones of such pages take 24 MiB at most, and 46 with a
-/// seat for each.
+/// Large answers in memory at once, from their first byte until they are parsed. A read mostly waits for its answer
+/// to begin, so few seats are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages takes 24
+/// MiB at most; with a seat for each zone, the reads would take 46 MiB.
 pub const ANSWERS_HELD_MAX: usize = 2;
 
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.
@@ -136,9 +136,9 @@ pub const RATE_CALLS: usize = 1_200;
 /// minutes.
 pub const RATE_RESERVE: usize = 100;
 
-/// The calls of a window that only requests which write may use. Without them, the reads of each loop's beginning would
-/// use up every call that becomes free, and nothing would ever be written. A hundred zones that change in every minute
-/// are read with the others.
+/// The calls of a window that only requests which write may use. Without this reserve, the reads at the beginning of
+/// each loop would use up every call that becomes free, and the webhook would never write. The remaining calls
+/// suffice to read a hundred zones that change every minute.
 pub const RATE_KEPT_FOR_WRITES: usize = 50;
 
 /// The window in which Cloudflare counts calls.
@@ -220,9 +220,9 @@ pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 /// With fewer calls left there is no look, because they are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
-/// With fewer calls left, a refused group waits for the next request, and no more than one Access application is written
-/// in a request. Of more calls, a request uses two thirds of the surplus for applications. One object can ask for much
-/// of either, loops may come every few seconds, and the rest is for all other reads and writes.
+/// With fewer calls left, a refused group waits for the next request, and a request writes at most one Access
+/// application. A request uses two thirds of the calls above this number for applications. One object can ask for
+/// many groups and applications, and loops may come every few seconds. The remaining calls are for all other work.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
 // Work beside requests: log lines, changing credentials, and readiness.

@@ -44,7 +44,7 @@ pub trait Service: Send + Sync {
     /// When the body is malformed, or the canonical form is not known yet, or not for all endpoints.
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
-    /// Carries out the changes. Their body is its own, so that its memory is free meanwhile.
+    /// Carries out the changes. The method owns the body, so that it can free the body's memory before it writes.
     ///
     /// # Errors
     /// When the body is malformed, or any of the work was not done, so that ExternalDNS has to ask for it again.
@@ -55,8 +55,8 @@ pub trait Service: Send + Sync {
 /// any other status would end its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// 400 for a request that ExternalDNS does not send, 500 for one that cannot be served as it is, 503 for one that may be
-    /// served later.
+    /// 400: ExternalDNS does not send such a request. 500: the request cannot be served in this form. 503: the
+    /// request may be served later.
     pub status: u16,
     /// A short text for the operator. ExternalDNS discards it.
     pub text: String,

@@ -63,8 +63,8 @@ impl Client {
     /// All applications of an account or a zone, ordered by id.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] also for a list that has fewer than it says there are, as a member gets it that may not see
-    /// all of them.
+    /// [`Error::Unreadable`] also for a list with fewer applications than its total says. Cloudflare sends such a
+    /// list to a member of the account that may not see all applications.
     pub fn access_applications(
         &self,
         scope: AccessScope<'_>,

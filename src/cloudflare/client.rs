@@ -110,7 +110,7 @@ impl Client {
     /// others now.
     fn look_for_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
         let are_refused = matches!(error, Error::Credentials(_));
-        // A token may well lack the permissions of Access alone. Where it is not valid at all, other calls tell.
+        // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
         let are_doubtful = are_refused && !resource.is_of_access();
         if are_doubtful || (matches!(error, Error::NotFound(_)) && resource.is_of_tunnels()) {
             self.in_doubt.store(true, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Client {
                 self.clock.sleep(pause);
             }
             retries += 1;
-            // What closed or spoiled one kept connection has done so with the others.
+            // The cause that closed or spoiled one kept connection has done the same to the other kept connections.
             connection_max_idle = Duration::ZERO;
         }
     }
@@ -221,8 +221,8 @@ impl Client {
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
         self.admit(true, deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
         let used = self.credentials();
-        // On a connection of its own: what the server does with a kept one, just as the write arrives, could not be told
-        // from a write that was done. A handshake costs little.
+        // Each write gets a new connection. A server may close a kept connection just as the write arrives, and then
+        // nothing tells if the write was done. A handshake costs little.
         let outcome = self.call(&call, &used, Duration::ZERO, deadline, take);
         if let Err(error) = &outcome {
             self.look_for_other_credentials(call.resource, error, &used);
@@ -230,11 +230,11 @@ impl Client {
         outcome
     }
 
-    /// Reads all pages of a list, and the largest number of items that an answer says there are; 0 if none says it. `query`
-    /// is empty or ends in `&`. Each page's bytes are freed before the next page is read.
+    /// Reads all pages of a list. Returns the items, and the largest total that an answer gives; 0 if no answer gives
+    /// a total. `query` is empty or ends in `&`. Each page's bytes are freed before the next page is read.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] also for a page that is the one before it again, because what else the list has is not known.
+    /// [`Error::Unreadable`] also for a page that repeats the page before it, because the list's rest is unknown.
     pub(super) fn list<T: DeserializeOwned + PartialEq>(
         &self,
         resource: Resource,

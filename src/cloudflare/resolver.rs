@@ -129,9 +129,9 @@ impl CachingResolver {
     }
 }
 
-/// Orders addresses so that the families alternate (RFC 8305, section 4). The address in front of the earlier ones stays
-/// there, if it is still among them, and its family begins. At first IPv4 begins: where IPv6 has a route and its packets
-/// vanish, it costs nothing then.
+/// Orders addresses so that the families alternate (RFC 8305, section 4). The earlier first address stays first if
+/// the lookup found it again, and its family begins. At the first lookup IPv4 begins, because an IPv6 route whose
+/// packets vanish then costs nothing.
 fn in_turn(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
     let begins = |address: &IpAddr| address.is_ipv4() == front.is_none_or(|front| front.is_ipv4());
     let (mut first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(begins);

@@ -53,9 +53,9 @@ struct WireToken {
 }
 
 impl Client {
-    /// Asks Cloudflare if the credentials are valid, which says nothing about their permissions. A token belongs to a
-    /// user or to an account, and each of the two endpoints answers the other's tokens as if they were invalid: the
-    /// account's endpoint is asked second, if an account is known. A key has no such endpoint, so one list of zones is
+    /// Asks Cloudflare if the credentials are valid. The answer says nothing about permissions. A token belongs to a
+    /// user or to an account, and the API has one path for each. Each path calls a token of the wrong kind invalid,
+    /// so the account's path is asked second, if the account is known. No path verifies a key, so a page of zones is
     /// read instead.
     ///
     /// Returns the token's expiry as Cloudflare writes it (`2027-01-31T23:59:59Z`), if it expires.

@@ -104,8 +104,8 @@ impl HttpTransport {
         let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
         let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
             .and_then(|answer| receive(answer, &take_seat));
-        // Nothing acts on a request whose body it has not seen. A read leaves no trace either way, and counts as sent
-        // once it had a connection.
+        // No server acts on a write whose body it has not seen. A read changes nothing at Cloudflare, so it simply
+        // counts as sent once it had a connection.
         let body_begun = body.map(|body| body.begun);
         outcome.map_err(|error| {
             let (kind, detail) = failure::describe(&error);
@@ -157,7 +157,7 @@ fn agent(base: &BaseUrl, settings: &ClientSettings, tls: TlsConnector, resolver:
         .timeout_send_body(Some(SEND_TIMEOUT))
         .timeout_recv_response(Some(RESPONSE_TIMEOUT))
         .timeout_recv_body(Some(BODY_TIMEOUT))
-        // With less, what stands behind an interim answer (1xx) would be measured as if it were a head.
+        // With a smaller limit, ureq would measure the bytes behind an interim answer (1xx) as if they were a head.
         .max_response_header_size(CONNECTION_BUFFER_BYTES)
         .input_buffer_size(CONNECTION_BUFFER_BYTES)
         .output_buffer_size(CONNECTION_BUFFER_BYTES)

@@ -54,7 +54,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// The lowest version that one of them has applied, of those that tell, and that one's id.
+    /// The lowest version that any connector reports as applied, with that connector's id.
     pub fn slowest(connectors: &[Self]) -> Option<(i64, &str)> {
         connectors.iter().filter_map(|one| Some((one.config_version?, &*one.id))).min()
     }

@@ -238,7 +238,7 @@ impl Check<'_> {
         let what = format!("permission for {name}");
         match self.client.run_token(account, id, self.deadline) {
             Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
-            // Neither is a matter of the moment.
+            // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
                 self.failed(&what, &error, TUNNEL_EDIT);
             }
@@ -267,7 +267,7 @@ impl Check<'_> {
         self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
     }
 
-    /// What the filters leave of the zones, and what they name that is not there.
+    /// Warns of zones in ZONE_ID_FILTER that the token does not see. Fails if the filters take no zone.
     fn scope(&mut self, zones: Option<&[Zone]>) {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
@@ -337,7 +337,7 @@ impl Check<'_> {
         }
     }
 
-    /// What protected hostnames need. While neither a setting nor a record of ours asks for Access, nothing of it fails.
+    /// Checks Access. Without a setting or a record of ours that asks for Access, no check of it counts as failed.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
         let is_asked = self.config.provider.policy.needs_access() || self.is_marked;
         let (missing, asks) =
@@ -348,7 +348,7 @@ impl Check<'_> {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
                 self.note(Status::Ok, "Access", found, "");
             }
-            // What else is asked for is refused then, whatever the token may do.
+            // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
                 let found = format!("{asks}it is not set up in the account, so nothing can be protected");
                 let remedy = "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off";
@@ -362,7 +362,7 @@ impl Check<'_> {
                     true => GIVE_ACCESS,
                     false => permissions,
                 };
-                // Its form has all permissions.
+                // `GIVE_ACCESS` already ends with a form that has all permissions.
                 self.lacks_permission &= !(is_asked && is_forbidden);
                 return self.note(missing, "Access", format!("{asks}{error}"), remedy);
             }

@@ -48,7 +48,7 @@ pub(super) fn read(
     Ok(snapshot)
 }
 
-/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname, and the reasons of the others.
+/// The foreign rules as objects of the kind DNSEndpoint, one a hostname. Comments give the reasons of rules left out.
 pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
     for ForeignRule { named, endpoint, unmanaged } in foreign_rules(snapshot, namespace.unwrap_or("default"))
@@ -72,8 +72,8 @@ pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     Report { text: in_yaml(&text), is_well: true }
 }
 
-/// A text in which only line ends end a line, also where JSON and YAML disagree: each reads the escapes, and YAML no two
-/// of them as one character.
+/// Escapes the characters from U+007F to U+FFFF, because YAML takes some of them for line ends and JSON does not. The
+/// characters above U+FFFF stay: JSON would need two escapes for each, and YAML does not join two escapes.
 fn in_yaml(text: &str) -> String {
     let escaped = text.chars().map(|character| match character {
         '\u{7f}'..='\u{ffff}' => format!("\\u{:04x}", u32::from(character)),
@@ -82,7 +82,7 @@ fn in_yaml(text: &str) -> String {
     escaped.collect()
 }
 
-/// An endpoint, as JSON, which is YAML too. Before it stand the annotations that ask for the same on an object of its own.
+/// An endpoint as JSON, which is YAML too. The comment has the annotations for the same on another object.
 fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let mut text = format!("    # {named}\n");
     if !unmanaged.is_empty() {
@@ -95,7 +95,7 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let own = [("hostname", dns_name), ("set-identifier", set_identifier)].into_iter();
     let own = own.chain(targets.iter().map(|target| ("target", target)));
     let own = own.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), &**value));
-    // Without the word an Ingress is taken to have the wildcard from its certificate.
+    // Without this property, a wildcard of an Ingress is assumed to come from the certificate only.
     let word = wildcard::word(dns_name);
     let properties = provider_specific.iter().chain(&word);
     let properties = properties.map(|one| (annotation_of(&one.name), &*one.value));
@@ -106,8 +106,8 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     text + &format!("    - {json}\n")
 }
 
-/// A name that Kubernetes takes, and that no other hostname's object has. A path is printed until it is ours, so an object
-/// that is printed later has another name too.
+/// A name that Kubernetes takes and that differs for each hostname. `list` prints a path only until the path is ours,
+/// so the first path is part of the digest: a later object does not replace an earlier one.
 fn object_name(hostname: &str, paths: &[String]) -> String {
     let plain = hostname.replace("*.", "").replace('_', "u");
     let first = paths.iter().min().map_or("", |path| path);

@@ -57,8 +57,8 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
     is_address || is_link || is_part_of_link
 }
 
-/// What is said of a variable that seems to be meant for this program but is no setting, and true if the nearest one
-/// limits what is published: without it more would be published than was meant.
+/// The message about a variable that seems meant for this program but is no setting. The flag is true if the nearest
+/// setting limits publishing: without that limit, the webhook would publish more than the operator meant.
 pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
     if name.starts_with("TUNNEL_") || is_injected(name, value) {

@@ -76,8 +76,8 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Takes the settings that stand in lines, if they have no variable. What resembles no name may be a secret, and is not
-    /// shown.
+    /// Takes each setting in the lines of `SETTINGS` that has no variable of its own. A line that resembles no
+    /// setting may be a secret, so the mistake gives only the number of the line.
     fn add_lines(&mut self) {
         let mut lines = BTreeMap::new();
         let known = || variables().filter(|variable| *variable != LINES);
@@ -103,8 +103,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a setting under its further name, if no setting of its group has its own. Half of the credentials under one
-    /// name and half under another would be those of two users.
+    /// Takes a setting under its further name, if no setting of its group is given under our name. Otherwise half of
+    /// the credentials could belong to one user and half to another user.
     fn add_further_names(&mut self) {
         let own: Vec<&str> = self.given.keys().copied().collect();
         for Setting { variable, further, kind, .. } in SETTINGS {

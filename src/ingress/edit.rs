@@ -81,10 +81,10 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 
 /// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
 ///
-/// First it decides on the list as it came which edits are refused; then it puts rules, in the order that they have among
-/// themselves; then it removes rules, and tries those again that would have made a rule that requires a login lose requests.
-/// So a rule that replaces a wider one stands where that one hid foreign rules, and nothing depends on the order of the
-/// edits.
+/// First it decides on the given list which edits are refused. Then it puts rules, in the order that the rules have
+/// among themselves. Then it removes rules, and tries each put again that would have made a rule with a login lose
+/// requests. So a rule that replaces a wider rule stands where the wider rule hid foreign rules. The order of the
+/// edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();

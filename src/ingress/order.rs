@@ -157,8 +157,8 @@ impl<'l, 'a> Near<'l, 'a> {
         placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
     }
 
-    /// The rules of ours that move to the back when the rule for `scope` is put and that lose requests to a foreign rule on
-    /// their way, each with that one.
+    /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
+    /// of it.
     pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
         let is_wider = |slot: &Slot<'_>| slot.is_own && Scope::of(&slot.rule).key() > scope.key();
         if !self.slots().any(|(_, slot)| is_wider(slot)) {
@@ -187,7 +187,7 @@ impl<'l, 'a> Near<'l, 'a> {
     fn place_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
         let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
-        // The first wider one of ours behind the last foreign one.
+        // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
         let mut place = end;
         for (index, slot) in self.front(end) {
             let is_bound = !slot.is_own || place == end && is_wider(slot);
@@ -225,7 +225,7 @@ impl<'l, 'a> Near<'l, 'a> {
         others.sort_unstable_by(|one, other| if is_in_front { one.cmp(other) } else { other.cmp(one) });
         let (mut linked, mut found) = (vec![scope], Vec::new());
         for ((.., scope), index) in others {
-            // A wider one that is hidden takes no requests, and a narrower one that would be refused stays.
+            // A wider rule that a foreign rule covers takes no request. A narrower rule that would be refused stays.
             let keeps =
                 |rule: &Rule| scope.is_covered_by(rule) && (is_in_front || scope.is_equivalent_to(rule));
             let is_linked = linked.iter().any(|other| scope.may_share_with(*other));

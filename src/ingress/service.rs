@@ -196,7 +196,7 @@ fn check_host(host: &str) -> Result<(), String> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     let is_name = name.len() <= HOSTNAME_MAX_BYTES && name.split('.').all(is_label);
-    // What ends in a number and is no address in full has others in a C library: `127.1`, `0x7f.1`, `2130706433`.
+    // A C library takes a name that ends in a number for an address, even `127.1`, `0x7f.1` or `2130706433`.
     let last = name.rsplit('.').next().unwrap_or_default();
     let ends_in_number =
         last.starts_with("0x") || last.starts_with("0X") || last.bytes().all(|byte| byte.is_ascii_digit());

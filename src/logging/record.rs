@@ -23,7 +23,7 @@ pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {
     }
 }
 
-/// What a record says. Strings among its key-values are quoted, and what was given as `key:% = value` is a word.
+/// The log line of a record. A key-value given as a string is quoted; a key-value given as `key:% = value` is a word.
 pub fn line_of(record: &Record<'_>) -> LogLine {
     let mut pairs = Pairs(LogLine::default());
     // Only a visitor fails, and ours does not.

@@ -60,7 +60,7 @@ pub struct ReusablePolicy {
     pub decision: Decision,
 }
 
-/// What a policy does with those whom it is for.
+/// The effect of a policy on the visitors that match its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Who fits may pass: a person, or with Service Auth a machine.
@@ -80,7 +80,7 @@ pub struct TeamName(Box<str>);
 pub struct SessionDuration(u64);
 
 impl Default for SessionDuration {
-    /// What Cloudflare takes where none is said.
+    /// Cloudflare's own default.
     fn default() -> Self {
         Self(24 * 60 * 60)
     }

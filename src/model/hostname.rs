@@ -147,8 +147,8 @@ impl<'a> HostScope<'a> {
     }
 }
 
-/// True if `form` is what `idna.Lookup.ToASCII`, which cloudflared asks for a second form of an exact hostname, makes
-/// of `text`. It refuses some names. In doubt the answer is no, because a wrong yes would mean that a rule matches.
+/// True if `idna.Lookup.ToASCII` turns `text` into `form`. cloudflared matches this second form of an exact hostname.
+/// ToASCII refuses some names. In doubt the answer is false, because a wrong true would claim that a rule matches.
 fn is_lookup_form(text: &str, form: &str) -> bool {
     if text.is_ascii() && !text.eq_ignore_ascii_case(form) {
         return false;

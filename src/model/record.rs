@@ -28,7 +28,7 @@ pub struct Record {
     /// The creation time, in whole seconds since 1970; `None` if it is missing or unreadable. A change does not affect
     /// it.
     pub created_unix_seconds: Option<u32>,
-    /// The time since 1970 after which nothing of it was changed, its comment neither; `None` likewise.
+    /// The latest time since 1970 at which the record or its comment may have changed; `None` if unknown.
     pub modified: Option<Duration>,
 }
 
@@ -58,6 +58,6 @@ pub struct NewRecord {
     pub proxied: bool,
     /// In seconds; 1 for automatic.
     pub ttl: u32,
-    /// Empty for none. It is written nevertheless: what restores a record takes its stamp off.
+    /// Empty for none. An empty comment is sent too, because the restoring of a record takes the stamp off.
     pub comment: Box<str>,
 }

@@ -57,7 +57,7 @@ pub struct Row {
 }
 
 impl Status {
-    /// Takes rows as far as there is room, of so many. Each text is on one line and without a secret.
+    /// Adds rows while there is room; `more` is the rest of `count`. Each text is on one line and without a secret.
     pub fn fill(&mut self, count: usize, rows: impl IntoIterator<Item = Row>) {
         let mut bytes = 0;
         for row in rows.into_iter().take(ROWS_MAX) {
@@ -85,15 +85,15 @@ impl Row {
     }
 }
 
-/// True for a peer in the network namespace of this process that asks at loopback or at its own address. A mesh's proxy in
-/// the pod asks from loopback at the pod's address, for others.
+/// True if the peer is in the network namespace of this process: both addresses are loopback, or they are equal. A
+/// mesh's proxy in the pod connects from loopback to the pod's address, and does so for other clients.
 pub fn is_own(peer: IpAddr, local: IpAddr) -> bool {
     let (peer, local) = (peer.to_canonical(), local.to_canonical());
     peer == local || (peer.is_loopback() && local.is_loopback())
 }
 
-/// True for the headers of the command and no more. A browser, `cloudflared` and other proxies, which reach this port
-/// from loopback as well, add their own, whatever host they name.
+/// True if a request has only the headers of the command. Browsers, `cloudflared` and other proxies reach this port
+/// from loopback as well. They add headers of their own, whatever `Host` they send.
 pub fn is_of_command(headers: &[Header<'_>]) -> bool {
     let is = |header: &&Header<'_>, name: &str| header.name.eq_ignore_ascii_case(name);
     let mut hosts = headers.iter().filter(|header| is(header, "Host")).map(|header| header.value);
@@ -101,7 +101,7 @@ pub fn is_of_command(headers: &[Header<'_>]) -> bool {
     is_local && headers.iter().all(|header| is(&header, "Host") || is(&header, "Connection"))
 }
 
-/// The host that the command asks, at whatever address.
+/// The `Host` header that the command sends, whatever address the command connects to.
 pub const HOST: &str = "localhost";
 
 #[cfg(test)]

@@ -99,10 +99,10 @@ impl<'s> Adjuster<'s> {
         let Self { reader: _, snapshot, mut endpoints, intents } = self;
         let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
-        // What an old answer does not show may stand.
+        // An old answer may hide a published wildcard, so no wildcard is left out by such an answer.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
         let mut unasked_wildcards = wildcard::leave_out(&mut endpoints, whole);
-        // A rule that waits does not show what it asks for, and the winner is known by that.
+        // The winner is chosen by properties, and an endpoint that `hold_together` makes invalid has lost them.
         let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
         hold_together(&mut endpoints);
         if let Some((is_winner, lost, kept)) = chosen {

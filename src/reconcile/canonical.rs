@@ -116,7 +116,7 @@ pub struct Canonical {
     pub intent: Intent,
 }
 
-/// What an object itself asks for, which the canonical form does not tell from a default, and which a mistake hides.
+/// The wishes of an object that its canonical endpoint does not tell from a default, or that a mistake in it hides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Intent {
     /// It asks for a login, perhaps by a mistake.

@@ -1,7 +1,7 @@
-//! Says the foreign rules of the configured tunnels as endpoints, by which an object would publish the same.
+//! Shows each foreign rule of the configured tunnels as an endpoint, by which an object would publish the same.
 //!
-//! An endpoint takes its rule over where it stands, and no request is answered by another rule or with other options then.
-//! A rule that no endpoint says so is told with the reason.
+//! The endpoint takes its rule over in place: each request keeps its rule and its options. A rule that no endpoint
+//! can take over in place is returned with the reason.
 
 use crate::ingress::Rule;
 use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
@@ -32,7 +32,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     for (tunnel, present) in &snapshot.tunnels {
         let document = &present.document;
         let now = document.owned(&|rule| own.has(tunnel, rule));
-        // With those that become ours.
+        // The rules that are ours now, with the foreign rules that the endpoints found so far take over.
         let mut owned = now.clone();
         for (rule, number) in document.rules().iter().zip(1..) {
             // A last answer to everything publishes nothing.
@@ -51,7 +51,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
             };
             let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {
                 let mut endpoint = endpoint(settings, tunnel, rule);
-                // What a default of ours would change is said as it is now.
+                // The endpoint names the present value of each option that a default of ours would change.
                 let by_default = changes(&endpoint)?.into_iter().filter(|option| !option.value.is_empty());
                 endpoint.provider_specific.extend(by_default);
                 let lost = changes(&endpoint)?.into_iter().next();

@@ -1,4 +1,4 @@
-//! Finds what a rule asks for and, as far as its text tells, does not mean. Nothing is refused for it.
+//! Finds likely mistakes in a valid rule, such as `http` with port 443. No rule is refused for a hint.
 
 use std::net::IpAddr;
 

@@ -165,7 +165,7 @@ fn left_application(application: &Application) -> Entry {
     }
 }
 
-/// The CNAMEs to tunnels, with these, regardless of who owns either.
+/// The CNAMEs that lead to a tunnel, each with its tunnel, of all owners.
 fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
     let records =
         snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));

@@ -1,5 +1,5 @@
 //! `NAMESPACE_GUARD`: decides if an object may publish a service, which must be of its own namespace, and a hostname,
-//! which no other namespace may hold. Which one holds it is told by what stands, and never by what is asked for.
+//! which no other namespace may hold. Published records and rules tell the holder of a hostname; no request does.
 
 use std::collections::BTreeSet;
 
@@ -121,8 +121,8 @@ fn is_answer(service: &str) -> bool {
     service.starts_with("http_status:")
 }
 
-/// What the guard has against a publication that the object of a `resource` label asks for. Known before anything is
-/// planned, as a mistake is, it holds back the object's other rules in every loop, whatever of it ExternalDNS asks for.
+/// The fault if the guard forbids a publication to the object of a `resource` label. Like a mistake, the fault is
+/// found before planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
     let policy = &settings.policy;
     policy.namespace_guard.then_some(())?;
@@ -149,13 +149,13 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     is_whole.then_some(namespace)
 }
 
-/// The namespace that has a hostname, in the form of a stamp: the one that its stamp names, or else the one that all
-/// services of its rules are of. `None` if nothing of the hostname is published. A stamp of rules of several objects names
-/// none if it was written without the guard. Nothing that is asked for tells whose a hostname is: any namespace may ask for
-/// the path of an answer such as `http_status:503`.
+/// The digest of the namespace that has a hostname: the namespace that the stamp names, or else the one namespace of
+/// all services of the hostname's rules. `None` if nothing of the hostname is published. A stamp for rules of several
+/// objects names no namespace if it was written without the guard. A request tells no holder, because any namespace
+/// may ask for the path of an answer such as `http_status:503`.
 ///
 /// # Errors
-/// The stamp names none, and the services are of several, which are returned for a message, or of none.
+/// The services' namespaces, for a message, if the stamp names no namespace and the services are not all of one.
 pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, String> {
     let stamps = snapshot.stamps_of(name);
     if let Some(namespace) = stamps.iter().find_map(named) {

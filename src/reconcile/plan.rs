@@ -139,7 +139,7 @@ impl Plan {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
     }
 
-    /// The hostnames whose digests are to come off for lack of a rule, and of which a document has such a rule.
+    /// The hostnames with a digest that the plan takes off for lack of a rule, although `document` has that rule.
     pub fn missed_in(&self, tunnel: &TunnelId, document: &Document) -> BTreeSet<Box<str>> {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
@@ -199,7 +199,7 @@ impl Plan {
             }
             self.refusals.extend(held);
         }
-        // A move of which nothing is written does not go on, so no request fails for it.
+        // If nothing of a hostname's move is written, the move does not go on, so no request fails for the move.
         let goes_on =
             |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
         self.refusals.retain(goes_on);
@@ -247,8 +247,8 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned
     notes
 }
 
-/// Hostnames with a new record that no zone's certificate covers: its wildcard stands for one label. Of those that share
-/// all labels but the first it is the first one.
+/// Notes on hostnames with a new record deeper than the one label below the zone that the zone's certificate covers.
+/// Hostnames that differ only in their first label get one note, or none if such a record already leads to a tunnel.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let made = plan
         .hosts

@@ -55,7 +55,7 @@ pub fn in_form_of(resource: Option<&str>, text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     for (index, piece) in text.split(PREFIX).enumerate() {
         if index > 0 {
-            // Elsewhere it is a piece of an address.
+            // Behind these characters, the prefix is a piece of an address and begins no property's name.
             let is_name = !written.ends_with(|end: char| matches!(end, '/' | '-') || end.is_alphanumeric());
             written.push_str(if is_name { ANNOTATION_PREFIX } else { PREFIX });
         }
@@ -129,7 +129,7 @@ pub fn is_torn(name: &str, group: &str) -> bool {
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
 }
 
-/// The properties that share the word by which a name near to none of them was taken for one of ours.
+/// The properties that share one of our own words with a misspelled name that is near to no property.
 pub fn with_word_of(name: &str) -> Vec<&'static str> {
     let name = folded(name);
     let words = OWN_WORDS.into_iter().filter(|word| name.contains(word));

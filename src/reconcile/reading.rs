@@ -174,9 +174,9 @@ impl<'s> EndpointReader<'s> {
         })
     }
 
-    /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows what is published
-    /// already. If its path is not known, one of its own: that of the whole hostname may be another object's, which
-    /// would take its place, and then nothing would hold back the deletion of what is published.
+    /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows the published rule.
+    /// If the path is not known, the endpoint gets a set identifier of its own. Another object may hold the whole
+    /// hostname: that object would win the place, and nothing would hold back the deletion of the published rule.
     fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &Part<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),

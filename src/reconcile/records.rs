@@ -195,7 +195,7 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-/// The properties of a rule with what protects it. The second is false if that is not as it has to be.
+/// The properties of a rule, with the words for its protection; false if the protection is not as it has to be.
 pub(super) fn properties_of_standing(
     rule: &Rule,
     hostname: &Hostname,
@@ -221,7 +221,7 @@ struct RecordView<'a> {
 struct PathView<'a> {
     path: Option<&'a str>,
     properties: Vec<Property>,
-    /// What applying it again would repair and no other property shows.
+    /// The differences that applying the endpoint again would repair and that no other property shows.
     drift: Vec<&'static str>,
 }
 

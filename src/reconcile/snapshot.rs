@@ -223,8 +223,8 @@ impl Snapshot {
         &self.settings.policy
     }
 
-    /// The zone that `name` belongs to: the longest active one on a label boundary, or else the longest. `None` if a
-    /// longer one is not served, or is out of sight and only its delegation shows.
+    /// The zone that `name` belongs to: the longest active zone on a label boundary, or else the longest zone. `None`
+    /// if a longer zone was not read, or if NS records lead the name to other name servers.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let home = self.answering_zone(name)?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());

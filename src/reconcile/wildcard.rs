@@ -116,7 +116,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
     public
 }
 
-/// What stands for a wildcard.
+/// The claim of our stamps on the place of a wildcard's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlaceClaim {
     /// A stamp of ours names the endpoint's place.

@@ -106,7 +106,7 @@ fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Propert
     asked.eq(standing)
 }
 
-/// The word that opens does not show where nothing is protected.
+/// Selects all properties but `webhook/access-policy: none`, which is not shown where nothing is protected.
 fn shows_where_open(property: &Property) -> bool {
     *property.name != *ACCESS_POLICY || *property.value != *OPEN
 }
@@ -133,12 +133,12 @@ impl<'a> Contest<'a> {
         prefer(&mut left, |candidate| self.is_of_entitled(candidate));
         let stamps = snapshot.stamps_of(&of.dns_name);
         let path = path_of(&of.set_identifier);
-        // The object of the hostname's other paths has not this one.
+        // The object that the stamp names is preferred only if the stamp claims this path.
         let stamped = stamps.first().filter(|stamp| snapshot.claims_place(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
-        // Of a single candidate it is not asked, and it takes long to read.
+        // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
         for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
             prefer(&mut left, |candidate| {

@@ -40,7 +40,7 @@ struct Lists<'t> {
     delete: Option<&'t RawValue>,
 }
 
-/// What tells whose an endpoint is that is too long to be held.
+/// The members that are read of an endpoint too long to be held: its name and its labels, which tell its owner.
 #[derive(Deserialize)]
 struct Names<'t> {
     #[serde(borrow, rename = "dnsName")]
@@ -58,8 +58,8 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// True if memory has room for the body with `kept` bytes of endpoints beside it, and for `kept` and `made` bytes
-    /// together once the body is dropped.
+    /// True if memory has room for the endpoints (`kept` bytes) beside the body, and later, when the body is dropped,
+    /// for the endpoints beside `made` bytes.
     pub fn has_room(&self, kept: usize, made: usize) -> bool {
         kept + made.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }
@@ -152,7 +152,7 @@ fn short<T: Default + for<'t> Deserialize<'t>>(text: Option<&RawValue>) -> T {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The name. Of one that is too long, a beginning that is still no hostname.
+/// The name. A name that is too long is cut to a beginning that is still too long for a hostname.
 fn name(text: Option<&RawValue>) -> String {
     match text.map(RawValue::get) {
         Some(long) if long.len() > limits::ENDPOINT_MAX_BYTES => {

@@ -1,5 +1,5 @@
-//! The one permit for a large body. It bounds the memory of all requests: the largest body, and what is made of it, are
-//! there once.
+//! The one permit for a large body. It bounds the memory of all requests: only one large body, with the data made
+//! from it, is in memory at a time.
 
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(super) struct Permit {
 struct State {
     /// The arrival of the request that holds it.
     held_since: Option<Instant>,
-    /// Another request went without meanwhile.
+    /// Another request got no permit meanwhile.
     is_missed: bool,
 }
 

@@ -285,7 +285,7 @@ impl Acceptor {
         {
             self.fail("no longer accepts connections");
         }
-        // The service ends with its request's deadline, so whatever lasts longer is a client.
+        // The service ends at the deadline of its request, so a request that lasts longer waits for its client.
         let Some(limit) = common.clock.now().checked_sub(common.settings.request_timeout * 2) else { return };
         if common.permit.is_missed_since(limit) {
             self.fail("has a client that neither sends its large body nor closes, and another one waits");
@@ -418,9 +418,9 @@ impl Common {
         }
     }
 
-    /// Sends the answer. When a request is dropped, tiny_http reads the rest of its body into one buffer of that size.
-    /// If memory for it may be missing, the request must not be dropped, and gets no answer: its connection cannot be
-    /// used again or even closed.
+    /// Sends the answer. When a request is dropped, tiny_http reads the rest of the body into one buffer of the
+    /// announced size. If memory may lack room for that buffer, the request is never dropped and gets no answer. Its
+    /// connection can then neither be used again nor closed.
     fn send(&self, request: Request, answer: Response) -> io::Result<()> {
         let length = request.body_length().unwrap_or_default();
         if length <= DRAINED_BODY_MAX_BYTES {
@@ -472,8 +472,8 @@ fn values<'a>(request: &'a Request, name: &'static str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The answer to a request whose end two readers could see in two places. tiny_http takes any `Transfer-Encoding` for
-/// chunked, uses the first of two lengths, and ignores a length that is not a number.
+/// Refuses a request if its headers do not clearly tell where its body ends. tiny_http takes any `Transfer-Encoding`
+/// for chunked, uses the first of two lengths, and ignores a length that is not a number.
 fn ambiguous_framing(request: &Request) -> Option<Response> {
     let lengths = values(request, "Content-Length");
     let encodings = values(request, "Transfer-Encoding");

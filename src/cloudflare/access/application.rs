@@ -94,8 +94,8 @@ pub(super) fn application(value: &Value) -> Result<Application, Unexpected> {
     })
 }
 
-/// The type of an application and its public destinations. What one does that has a destination of an unknown type is not
-/// known, either. `self_hosted_domains` and `domain` are older forms of `destinations`, which wins over them.
+/// The type of an application and its public destinations. A destination of an unknown type makes the application's
+/// type unknown, unless that is `Unrelated`. `self_hosted_domains` and `domain` count only without `destinations`.
 fn destinations(value: &Value) -> Result<(ApplicationKind, Vec<Destination>), Unexpected> {
     let mut kind = ApplicationKind::parse(&text(value, "type")?);
     let found = items(value, "destinations")?.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Adds TLS to a connection.
 //!
-//! ureq's own connector makes a new configuration for each connection of a request that has settings, as all of ours
-//! have, so it never resumes a session. And it uses either the compiled-in roots or the operator's: trying one after
-//! the other would hide the first one's error about a certificate.
+//! ureq's own connector makes a new configuration for each connection of a request that has settings. All our
+//! requests have settings, so that connector would never resume a session. ureq also takes either the compiled-in
+//! roots or the operator's roots. Trying one set after the other would hide the first certificate error.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};

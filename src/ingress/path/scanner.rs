@@ -1,7 +1,7 @@
-//! Reads an expression character by character, and refuses what Go's `regexp/syntax` (flags `Perl`) does not take or
-//! reads in another way, such as `a**` and counts over 1000, with its position. It also refuses with a remedy what users
-//! write who mean something else. What is left is regex-lite's to refuse: what is not closed, and ranges and counts that
-//! run backwards.
+//! Reads an expression character by character. It refuses, with the position, each part that Go's `regexp/syntax`
+//! (flags `Perl`) refuses or reads in another way, such as `a**` and counts over 1000. It refuses, with a remedy,
+//! spellings by which users mean something else. regex-lite refuses the rest: unclosed parts, and ranges and counts
+//! that run backwards.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -214,7 +214,7 @@ impl WaitingWork {
 }
 
 impl Pause {
-    /// The pause after `earlier`: the first pause is the shortest, and each later pause is twice as long, up to `longest`.
+    /// The pause after `earlier`: the first is the shortest, and each later pause is twice as long, up to `longest`.
     fn behind(
         earlier: Option<&Self>,
         reason: Reason,

@@ -10,7 +10,7 @@ use crate::model::{Record, TunnelId};
 use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write: fingerprints of what it is to, and of its content with what stood there when it was decided.
+/// One write: fingerprints of its place, and of its content with the state of that place at the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: u64,

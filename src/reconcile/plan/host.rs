@@ -103,8 +103,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The old answer by which nothing of the hostname may be decided: about a zone around it, or about a tunnel that has or
-    /// may have a rule of it, that its visitors are led to, or that an endpoint asks for.
+    /// The problem of an old answer that forbids decisions on the hostname: about a zone around the hostname, or a
+    /// tunnel that visitors are led to, that an endpoint asks for, or that has or may have a rule of the hostname.
     fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;
@@ -209,7 +209,7 @@ impl<'a> Host<'a> {
         now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the records have led where they lead for `MOVE_GRACE`, so that no visitor is led elsewhere any more.
+    /// True if the records have kept their target for `MOVE_GRACE`, so that no visitor is led to an older target.
     fn is_past_grace(&self) -> bool {
         self.is_older_than(self.policy().move_grace)
     }
@@ -224,7 +224,7 @@ impl<'a> Host<'a> {
         self.situation.earlier.unfinished.get(self.name())
     }
 
-    /// True if a move that writes nothing now has written nothing for so long that no request fails for it any more.
+    /// True if no record changed for `MOVE_GRACE` and `MOVE_PATIENCE`: a move without a write then fails no request.
     fn is_overdue(&self) -> bool {
         self.is_older_than(self.policy().move_grace + MOVE_PATIENCE)
     }

@@ -99,7 +99,7 @@ impl HostPlan {
         self.edits.is_empty() && self.operations().next().is_none()
     }
 
-    /// What is left undone of it, and of the run before, if this one does not do all of it.
+    /// The work that is left undone if a run stops within this plan, with the work that the run before left undone.
     pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
         let mut unfinished = before.cloned().unwrap_or_default();
         let digests = self.edits.iter().map(|(tunnel, edit)| Digest::of(tunnel, edit.path()));

@@ -42,7 +42,7 @@ impl Judge<'_> {
             self.may_have(request, resource)?;
             let (publication, besides) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
-            // What an old answer does not show may rely on what goes.
+            // An old answer may hide a rule that relies on the application that the opening removes.
             if let (Besides::Opening { .. }, Some(problem)) = (&besides, self.snapshot.old.values().next()) {
                 return Err(Reason::Undecided(problem.to_string()));
             }

@@ -55,9 +55,9 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     Plan { hosts, ..plan }
 }
 
-/// The places of deletions that are a mass, by their number and that of the hostnames that stay and are as old. Each age
-/// of the sorted hostnames is judged by itself: a young hostname is compared with more hostnames than an old one, and
-/// allowing its deletion is no reason to allow the others.
+/// The plan's indices of deletions that are a mass. `is_mass` judges each age of the sorted hostnames by itself, by
+/// the numbers of going and of staying hostnames that are at least as old. A young hostname is compared with more
+/// hostnames than an old hostname, and its allowed deletion does not allow the deletions of the others.
 fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {

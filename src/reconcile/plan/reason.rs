@@ -81,10 +81,10 @@ pub enum Reason {
     StillProtected {
         /// Its name.
         application: Box<str>,
-        /// What the application of the endpoint itself protects as well, and does not ask to be open.
+        /// A place that the endpoint's own application protects as well, and whose endpoint does not ask to be open.
         relying: Option<Box<str>>,
     },
-    /// The endpoint asks to be open, and another place would be open with it whose endpoint does not.
+    /// The endpoint asks to be open. Another place, whose endpoint does not ask to be open, would open as well.
     ClosingFirst {
         /// The hostname of that place.
         hostname: Box<str>,
@@ -144,7 +144,7 @@ pub enum Reason {
     Waiting(String),
     /// It is served at its old place until everything else is ready.
     Moving(String),
-    /// The same, for longer than a request waits.
+    /// The hostname is still served at its old place, for longer than a request waits for the move.
     NotMoved(String),
     /// It is read back differently every time it is written.
     NotKept {
@@ -153,7 +153,7 @@ pub enum Reason {
     },
 }
 
-/// What a foreign record is, as far as that tells what to do.
+/// The kind of a foreign record, as far as the remedy depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordNature {
     Plain,

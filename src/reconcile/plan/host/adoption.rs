@@ -92,7 +92,7 @@ fn rules_for<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Vec<Placed<'a>> {
     rules.filter(|placed| is_free(host, placed)).collect()
 }
 
-/// The least mode that takes over a rule where another is wanted.
+/// The least mode that takes over a foreign rule in the place of a wanted rule.
 pub(super) fn need_of_rule(host: &Host<'_>) -> Need {
     if host.has_record() || !host.foreign_records.is_empty() { Need::Tunnel } else { Need::All }
 }
@@ -139,7 +139,7 @@ pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<B
     Some(smallest(&needs))
 }
 
-/// What becomes ours with the stamp or goes for it, for the `desired` endpoints.
+/// The records and rules that the stamp makes ours for the `desired` endpoints, and the TXT records that it replaces.
 pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().copied().chain(heritage::replaced(host));
     let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, desired));

@@ -10,7 +10,7 @@ use crate::reconcile::plan::Reason;
 use crate::reconcile::plan::host_plan::Comments;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-/// The comments of a hostname of which this is published.
+/// The comments that the hostname's record can have while the `desired` endpoints are published.
 pub(super) fn comments(host: &Host<'_>, desired: &[Desired<'_>]) -> Comments {
     let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
     stamp.resource = resource(host, desired, &stamp).map(Into::into);
@@ -34,7 +34,7 @@ fn resource<'r>(host: &Host<'_>, desired: &[Desired<'r>], stamp: &'r Stamp) -> O
 const DIGESTS_FIRST: &str =
     "its record's comment names rules that are not there, and has room for it once their digests are off";
 
-/// What the stamp claims until the rules that go are gone: each digest that it has, and those of the rules that come.
+/// The claims of the stamp until removed rules are gone: the present digests, and the digests of the new rules.
 pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
@@ -47,7 +47,7 @@ pub(super) fn claims_with(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &
     claims
 }
 
-/// The digests of the stamp that no rule has, and that no rule which comes will have.
+/// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `desired` endpoints has.
 pub(super) fn stale(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
     let mut stays: BTreeSet<Digest> = inserted(host.rules_by_digest.iter().map(|(digest, _)| *digest));
@@ -55,7 +55,7 @@ pub(super) fn stale(host: &Host<'_>, desired: &[Desired<'_>]) -> BTreeSet<Digest
     &stamp.claims.rules - &stays
 }
 
-/// The reason if the comment has no room for what comes beside all that it names.
+/// The reason if the comment has no room for new claims beside the claims that the stamp has already.
 pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Desired<'_>]) -> Option<Reason> {
     let comes = desired.iter().any(|desired| !claims_already(host, desired));
     let comments = comments(host, desired);

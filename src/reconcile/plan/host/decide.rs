@@ -113,7 +113,7 @@ fn refuse_until_stable<'a, 'w>(
     asked: &mut [Asked<'w>],
 ) -> (Host<'a>, Vec<&'w str>) {
     loop {
-        // Only for what is published, so nothing stays taken over for what is refused then.
+        // Each round takes over anew, for the endpoints that are not refused: a refused endpoint takes nothing over.
         let taking = adoption::taking_over(host.clone(), &desired(asked));
         let withdrawn = withdrawable(request, asked);
         if !refuse_more(&taking, &withdrawn, asked) {
@@ -122,7 +122,7 @@ fn refuse_until_stable<'a, 'w>(
     }
 }
 
-/// The work on the applications of what nothing else keeps back, which waits for it.
+/// The work on the applications of the endpoints that nothing else holds back. These endpoints wait for the work.
 fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> {
     let mut first = Vec::new();
     for one in asked.iter_mut().filter(|one| one.outcome.is_ok()) {

@@ -154,13 +154,13 @@ fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
     }
 }
 
-/// A rule that is not ours, in a tunnel that the hostname's record leads to. Led elsewhere, the record would take its
-/// requests along.
+/// A foreign rule of the hostname in the tunnel that the hostname's record leads to. If the record led to another
+/// tunnel, the foreign rule would lose its requests.
 pub(super) fn left_behind<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     host.foreign_rules(led_to).into_iter().next().or_else(|| left_below(host, led_to))
 }
 
-/// The same for a wildcard, whose record serves every name below it that has none of its own.
+/// A rule in the same tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
 fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     let own_name = host.name();
     let domain = own_name.strip_prefix("*.")?;

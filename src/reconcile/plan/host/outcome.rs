@@ -1,6 +1,6 @@
-//! Plans one hostname: what stands, what is decided about it, and what has to be written.
+//! Plans one hostname: reads its state, decides on its request, and derives the writes.
 //!
-//! [`Host`] is what was read, `Decision` what is done of the request, and [`HostPlan`] what that writes.
+//! [`Host`] holds the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
     mistaken.collect()
 }
 
-/// A name more than one label below a wildcard takes the names between from it, and all below these (RFC 4592).
+/// A note if a new name, two or more labels below a wildcard, takes other names from the wildcard (RFC 4592).
 fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     let name = host.name();
     let mut operations = plan.operations();
@@ -102,7 +102,7 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     )))
 }
 
-/// Rules that ExternalDNS was shown as ours and deletes, whose record has gone since, or is not used any more.
+/// Notes on rules that ExternalDNS deletes as ours, and that stay because no record of ours names them any more.
 fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
     host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
         let path = rule.path().unwrap_or_default();
@@ -116,7 +116,7 @@ fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator
     })
 }
 
-/// Rules of ours that lose requests to a foreign one, because a narrower one of the hostname stands behind that.
+/// Notes on our rules that a put of the hostname moves behind a foreign rule, which then takes requests of them.
 fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let is_put = |(_, edit): &&(TunnelId, RuleEdit)| matches!(edit, RuleEdit::Put { .. });
     let (puts, removals): (Vec<_>, Vec<_>) = plan.edits.iter().partition(is_put);

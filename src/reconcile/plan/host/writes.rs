@@ -20,11 +20,11 @@ const STAMPED_LATELY: &str = "its record's comment names a rule that is not ther
 /// When the record is led to the wanted tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lead {
-    /// It leads there, or there is none to lead.
+    /// The record leads there already, or the hostname has no record or no wanted tunnel.
     Here,
     /// In Stamp: all rules stand there, and the connectors serve them.
     First,
-    /// In Unstamp, behind the rules: what it leads to now serves nothing.
+    /// In Unstamp, after the rules: the record may not keep its target, a tunnel that is not configured.
     Last,
     /// In a later request: the rules come first.
     Later,
@@ -48,8 +48,8 @@ pub(super) fn host_plan(
     let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
     let (going, staying) = leaving(decision, ends, lead);
     let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path().unwrap_or_default());
-    // A move of which this request writes something goes on, whatever the age of its record, and so does one for which a
-    // deletion waits.
+    // A move goes on, whatever the age of its record, if this request writes a part of the move. A move also goes on
+    // if a deletion waits for the move.
     let goes_on = lead == Lead::First || !stands || !is_claimed || staying.iter().any(is_withdrawn);
     let is_overdue = host.is_overdue() && !goes_on;
     let edits = edits(host, &puts, &going);
@@ -121,7 +121,7 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
     }
 }
 
-/// What a later request waits for, if it has to go on.
+/// The reason why a later request has to finish the move; `None` if nothing of the move is left.
 fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, staying: &[Placed<'_>]) -> Option<String> {
     Some(match (target.filter(|_| lead == Lead::Later), staying.first()) {
         (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
@@ -150,7 +150,7 @@ fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w 
         .collect()
 }
 
-/// True if nothing is left of a hostname whose stamp claims this, with digests that no rule has.
+/// True if the request withdraws everything that the stamp claims, apart from the `stale` digests, which no rule has.
 fn ends(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
     let Decision { host, desired, withdrawn, .. } = decision;
     let mut claims = Claims { rules: &claims.rules - stale, ..*claims };
