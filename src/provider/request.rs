@@ -136,6 +136,8 @@ impl Request<'_> {
         } else if outcome.as_ref().is_err_and(may_help) {
             // Without time to write, the next request goes on with the same turn.
             if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
+                // The next plan has nothing of what is written now.
+                self.writer.log_notes(&plan, &done);
                 return Ok(true);
             }
         } else {

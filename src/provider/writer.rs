@@ -53,6 +53,7 @@ impl Writer {
 
     /// Logs the refusals, the notes and what a dry run does not write, as far as they are new, and keeps them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
+        self.log_notes(plan, done);
         let refusals = plan.refusals.iter().chain(&done.refusals);
         self.count_refusals(refusals.clone());
         let now = self.clock.unix_seconds();
@@ -78,9 +79,6 @@ impl Writer {
                 logging::log(level, module_path!(), &line);
             }
         }
-        let opened = plan.opened.iter().filter(|_| !self.is_dry_run);
-        let notes = plan.notes.iter().chain(opened).filter(|note| !done.left_out.contains(&note.hostname));
-        last.notes.log(Level::Warn, notes.map(Note::line), now);
         if !plan.left.is_empty() {
             let text = format!(
                 "this request changes {} hostnames, and the next loops go on with the others",
@@ -95,6 +93,14 @@ impl Writer {
                 logging::log(Level::Info, module_path!(), &line.text(text));
             }
         }
+    }
+
+    /// Logs the notes about what was done, as far as they are new.
+    pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
+        let opened = plan.opened.iter().filter(|_| !self.is_dry_run);
+        let notes = plan.notes.iter().chain(opened).filter(|note| !done.left_out.contains(&note.hostname));
+        let now = self.clock.unix_seconds();
+        lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }
 
     /// Reports, once everything possible is done, and fails if work is left.

@@ -46,7 +46,7 @@ pub struct Plan {
     /// The work that is not done, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Notes on hostnames that open, logged once their writes are done.
+    /// Notes on hostnames that open with this request.
     pub opened: Vec<Note>,
     /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
     pub work: Vec<ApplicationWork>,
@@ -54,7 +54,7 @@ pub struct Plan {
     pub own: Arc<OwnRules>,
     /// The rules that become ours with their stamps.
     pub taken_over: OwnRules,
-    /// Hostnames that are left to later requests, without a look at what they need.
+    /// Hostnames that are left to later requests.
     pub left: BTreeSet<Box<str>>,
     /// Where the next turn begins, if hostnames are left.
     pub end: Option<TurnEnd>,
@@ -69,7 +69,7 @@ pub type TurnEnd = (bool, Box<str>);
 pub struct Turn<'a> {
     /// The end of the turn before, if it left hostnames.
     pub behind: Option<&'a TurnEnd>,
-    /// So many hostnames change. Those that are refused do not count.
+    /// The maximum number of hostnames that change. Those that are refused do not count.
     pub most: usize,
 }
 
@@ -176,11 +176,14 @@ impl Plan {
         };
         let before = candidates.partition_point(is_before);
         candidates.rotate_left(before);
-        let (mut end, mut held_back) = (None, BTreeSet::new());
+        let (mut end, mut held_back, mut planned_and_left) = (None, BTreeSet::new(), BTreeSet::new());
         for candidate in candidates {
             let (vanishes, hostname) = candidate.position();
             if self.hosts.len() >= turn.most {
                 self.left.insert(hostname.into());
+                if let Candidate::Planned(host) = candidate {
+                    planned_and_left.insert(host.hostname);
+                }
                 continue;
             }
             end = Some((vanishes, hostname.into()));
@@ -204,6 +207,7 @@ impl Plan {
             |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
         self.refusals.retain(goes_on);
         self.tell_nothing_of(&held_back);
+        self.tell_nothing_of(&planned_and_left);
         self.end = end.filter(|_| !self.left.is_empty());
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }

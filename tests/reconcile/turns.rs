@@ -94,3 +94,17 @@ fn no_effect_is_told_of_a_hostname_whose_writes_are_held_back() {
     let held = of(&cloudflare, &changes, &after_refusals(&planned, |_| true), WHOLE);
     assert_eq!((held.hosts.len(), held.notes), (0, vec![]));
 }
+
+/// Hostnames with a deletion are planned before the turn is taken.
+#[test]
+fn no_effect_is_told_of_a_hostname_that_is_left_to_a_later_turn() {
+    let cloudflare = FakeCloudflare::new(&[], &[("*.example.com", "A", "192.0.2.1")]);
+    let name = "a.b.example.com";
+    let mut changes = cloudflare.changes(&[published(name, "http://shop:80")]);
+    let path = Endpoint { set_identifier: "/p".to_owned(), ..published(name, "http://shop:80") };
+    changes.delete.push(path);
+    let planned = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+    assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
+    let left = of(&cloudflare, &changes, &Earlier::default(), Turn { most: 0, ..WHOLE });
+    assert_eq!((left.left.len(), left.notes), (1, vec![]));
+}

@@ -217,6 +217,18 @@ fn that_visitors_need_no_login_any_more_is_said_when_they_need_none() {
     assert!(stage.logged(&["refused=still_protected", NAME]) && !stage.logged(&SAID), "it is refused now");
 }
 
+/// The request plans a second time after a write without an answer, and that plan has no application to delete.
+#[test]
+fn that_visitors_need_no_login_any_more_is_said_in_a_request_with_a_write_without_an_answer() {
+    const SAID: [&str; 2] = ["need no login any more", NAME];
+    let stage = Stage::protected(&[]);
+    assert_eq!(stage.run_loop(&[wish("none")]), Err(503), "the check has gone");
+    stage.cloudflare().fault(Matcher::batch(), 1, Fault::DoneButUnanswered);
+    stage.run(&[wish("none"), at("new.example.com", &[])]);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+    assert_eq!(stage.harness.log.lines_with(&SAID).len(), 1);
+}
+
 /// It says nothing, and so requires the token of an application that is about to go.
 #[test]
 fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_with_a_login() {
