@@ -119,7 +119,7 @@ impl Service for Provider {
         let last = lock(last_snapshot).unless_outdated();
         let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), &**clock, deadline)?;
         lock(last_loop).adjust(&adjusted, sent, clock.unix_seconds());
-        // Not before: the reading that deletes them drops this one.
+        // Only after adjusting, because the deletion of applications needs a new reading, which replaces this snapshot.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last);
         }
@@ -164,7 +164,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
     Ok(changes)
 }
 
-/// The bytes that an endpoint takes besides while it is planned and carried out.
+/// The bytes that the plan and the writes for an endpoint take, in addition to the endpoint itself.
 fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
     /// The hostname's part of the request, or of the plan and of the calls for it.
     const HOSTNAME: usize = 1024;

@@ -45,7 +45,7 @@ pub struct Client {
     /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
-    /// A request that writes is carried out, and its reads count as writes.
+    /// A request that writes is carried out, and until its end all reads count as writes.
     is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,

@@ -59,7 +59,7 @@ struct Execution<'a> {
 
 /// The result of a write.
 enum Verdict {
-    /// It is done, or there was nothing to do.
+    /// The write is done, or nothing had to be sent.
     Passed,
     /// Cloudflare, or something before it, refused the content.
     Refused(ApiRejection),
@@ -123,8 +123,8 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. A new hostname has
-    /// its record before its rule, and would take its name from a wildcard's record for nothing.
+    /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. The record of a
+    /// new hostname is made before its rule, and without the rule it would only take the name from a wildcard's record.
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
@@ -168,8 +168,8 @@ impl<'a> Execution<'a> {
                 }
             }
             for (target, mut pieces) in by_target {
-                // Without the refused piece, the hostname's wider rules would get its requests, and its old rules were
-                // to go for it. The next request plans the hostname anew.
+                // If the other pieces were written, wider rules would get the requests of the refused rule, and the
+                // rules that it replaces would be gone. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
                 if pieces.is_empty() {
                     continue;
@@ -337,7 +337,8 @@ impl<'a> Execution<'a> {
             }
             _ => None,
         };
-        // The snapshot shows no such record, so it is young. It may be this very batch's, if that was sent on twice.
+        // The conflicting record is newer than the snapshot. A proxy may have sent this batch twice, so that the batch
+        // conflicts with itself.
         self.ledger.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
             let reason = Reason::Cloudflare(text.clone());

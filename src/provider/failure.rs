@@ -1,4 +1,4 @@
-//! The answers to requests that are not carried out, or not completely. What no other line tells is logged here.
+//! The answers to requests that are not carried out, or not completely. Each has a line in the log, here or elsewhere.
 
 use log::{info, warn};
 
@@ -23,7 +23,8 @@ pub(super) fn too_much() -> Failure {
     warned(Failure::unavailable(TOO_MUCH))
 }
 
-/// An endpoint is longer than those that `adjust` returns. Half of a request would be a different request.
+/// An endpoint is longer than those that `adjust` returns. Without this endpoint, the rest of the request could
+/// delete what the endpoint keeps.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     warned(Failure::unavailable(format!(
         "the endpoint of {dns_name:?} is longer than any that this program returns, so nothing of the request is done"

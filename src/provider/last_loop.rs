@@ -18,7 +18,7 @@ use crate::reconcile::plan::Refusal;
 use crate::reconcile::records::Shown;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
-/// Wildcards of which the log has a line. Of any more it has none.
+/// The log has a line of so many wildcards. Further ones are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -61,7 +61,8 @@ pub(super) struct LastRequest {
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that are left to the next turn.
     pub(super) left: BTreeSet<u64>,
-    /// The first refusal of a write in the last request. Hostnames without a refusal may wait for the same reason.
+    /// Why the last request failed, or the first refusal of a write in it. Hostnames without a refusal may wait for the same
+    /// reason.
     pub(super) failure: Option<String>,
 }
 
@@ -113,7 +114,7 @@ impl LastLoop {
 }
 
 impl LastRequest {
-    /// ExternalDNS asks for changes of these hostnames.
+    /// ExternalDNS asks for changes of these hostnames, which are not reported yet.
     pub(super) fn begin(&mut self, asked: &BTreeSet<u64>) {
         self.was_asked = true;
         self.asked.retain(|hostname| !asked.contains(hostname));

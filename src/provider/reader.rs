@@ -275,7 +275,7 @@ fn old_answer(id: &str, what: &str, problem: Option<String>) -> BTreeMap<Box<str
     inserted(problem.map(|problem| (id.into(), format!("{what} cannot be read: {problem}").into())))
 }
 
-/// The answers in the order of the tasks, of which so many are under way at once.
+/// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.
 pub(super) fn in_parallel<T: Sync, A: Send>(
     parallel_reads: usize,
     tasks: &[T],

@@ -82,7 +82,7 @@ impl Request<'_> {
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
     fn concluded_without_reading(&self) -> Result<bool, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
-        // So many are hardly all refused, and to plan them twice takes time.
+        // A request this large rarely has refusals only, and to plan it twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
             return Ok(false);
         }
@@ -141,7 +141,7 @@ impl Request<'_> {
                 return Ok(true);
             }
         } else {
-            // The turn ends only here: after a write without an answer, the next request goes on with the same turn.
+            // The turn ends only here: after a request that ran out of time, the next one goes on with the same turn.
             self.waiting_work.turn_end = plan.end.clone();
             if !outcome.as_ref().is_err_and(ends_run) {
                 self.waiting_work.lengthen_turns();

@@ -37,7 +37,7 @@ pub(crate) struct Unresolved {
     pub(crate) why: String,
     /// The operator's remedy.
     pub(crate) remedy: &'static str,
-    /// It does not contradict what was found before.
+    /// The fault is temporary: the account and the tunnels that were found before still count.
     pub(super) may_pass: bool,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn find_tunnels(
     Ok(Resolved { account, settings: Arc::new(settings) })
 }
 
-/// The tunnel of that name or id. A dry run goes on with one that is missing, where it would be made.
+/// The tunnel of that name or id. In a dry run, a missing tunnel that would be made has an id of its own.
 fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
     let (id, name, is_local) = match find_tunnel(present, wanted)? {
         Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),

@@ -18,7 +18,7 @@ pub struct ProviderSettings {
     pub dry_run: bool,
     /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.
     pub allow_local_config: bool,
-    /// How many zones and tunnels are read at once. One after the other, the order of the calls is always the same.
+    /// How many zones and tunnels are read at once. With 1, the order of the calls is always the same.
     pub parallel_reads: usize,
 }
 

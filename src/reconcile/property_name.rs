@@ -64,7 +64,7 @@ pub fn in_form_of(resource: Option<&str>, text: &str) -> String {
     written
 }
 
-/// Every property but those of [`OriginOption`].
+/// Every property that an object may have, except those of [`OriginOption`].
 const NAMES: [&str; 10] = [
     TUNNEL_SERVICE,
     TUNNEL_PATH,
@@ -84,7 +84,7 @@ const OWN_WORDS: [&str; 4] = ["tunnel", "access", "origin", "ip-rules"];
 /// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
 
-/// Every property that an endpoint may have. If a misspelled name is equally near to two, the first is meant.
+/// Every property that an object may have. If a misspelled name is equally near to two, the first is meant.
 fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().chain(OriginOption::all().map(OriginOption::property))
 }

@@ -1,8 +1,8 @@
 //! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
 //! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
 //!
-//! `reading.rs` marks a wildcard without the word by the word's value `false`, which only `leave_out` and `keep` see. A
-//! published wildcard has the value `true` from there on, because `records` shows it at each wildcard of ours.
+//! `reading.rs` marks a wildcard without the word by the word's value `false`, which only this file and `winner.rs`
+//! see. A published wildcard has the value `true` from there on, because `records` shows it at each wildcard of ours.
 
 use std::collections::BTreeSet;
 

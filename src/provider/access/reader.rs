@@ -41,7 +41,8 @@ struct Written {
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<Written>>,
-    /// The last reading showed applications of ours. After a withdrawal, perhaps no comment tells of them.
+    /// The last reading showed applications of ours. After a deletion, there may be applications that no record's comment
+    /// names.
     pub(in crate::provider) has_ours: AtomicBool,
 }
 

@@ -134,7 +134,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     }
 }
 
-/// The reason for a call that failed. What is not certain is asked for again.
+/// The reason for a call that failed. After a failure that is no refusal, ExternalDNS asks again.
 fn reason_of(error: &Error) -> Reason {
     let text = format!("its Access application: {error}");
     match error {

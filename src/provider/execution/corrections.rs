@@ -27,7 +27,7 @@ impl<'a> Execution<'a> {
                 .map(|zone| zone.records_of(&host.hostname))
                 .unwrap_or_default();
             let deletes = |one: &RecordOperation| matches!(one, RecordOperation::Delete(..));
-            // The takeover deleted the records that showed the former owner, so our record stays.
+            // The takeover deleted the records of the former owner: without our record, the hostname would have none.
             let takes_over = host.stamp.iter().any(deletes);
             let corrections = by_zone.entry(&host.zone).or_default();
             corrections.extend(stamped.iter().cloned().map(|id| {

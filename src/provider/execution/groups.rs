@@ -13,8 +13,8 @@ use crate::limits;
 /// and five loops in five minutes must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
-/// Pages in a row, each in place of the answer to a single piece, after which the rest of the target waits: the content
-/// is not the cause.
+/// After so many writes of a single piece in a row that a proxy answers with a page, the other pieces of the target wait,
+/// because the content is not the cause.
 const INTERCEPTIONS_MAX: usize = 2;
 
 /// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after

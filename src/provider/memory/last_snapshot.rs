@@ -36,7 +36,7 @@ impl LastSnapshot {
         self.writes += 1;
     }
 
-    /// The last snapshot, whatever its age. Later publications are not in it.
+    /// The last snapshot, whatever its age, unless this program wrote since. What others wrote since is not in it.
     pub(crate) fn unless_outdated(&self) -> Option<Arc<Snapshot>> {
         self.valid().map(|(_, snapshot)| Arc::clone(snapshot))
     }

@@ -16,7 +16,7 @@ const VERSION_MAX_AGE: Duration = Duration::from_secs(600);
 /// The time for which a list of records may not show a batch.
 const BATCH_MAX_AGE: Duration = Duration::from_secs(120);
 
-/// The records of two full requests. Of any more, an old list is not known as one.
+/// The records of two full requests. For further records, an old list is not recognized.
 const RECORDS_MAX: usize = 2_000;
 
 #[derive(Debug, Default)]

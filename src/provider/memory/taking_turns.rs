@@ -10,7 +10,7 @@ use crate::model::text::fingerprint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::resource_of;
 
-/// Places that are remembered. Of any more nothing is said.
+/// The places that are remembered. Further ones are not logged.
 const PLACES_MAX: usize = 1_000;
 
 /// An object that comes back after more loops than these comes back for another reason.

@@ -179,7 +179,7 @@ impl WaitingWork {
         self.targets.remove(target);
     }
 
-    /// Drops what was not asked for in a long time, and the oldest work if there is too much.
+    /// Drops what was not asked for in a long time, and if there is too much, the work that would be dropped next.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.targets.retain(|_, target| now < target.forget_at);
         self.work.retain(|_, work| now < work.forget_at);

@@ -27,7 +27,7 @@ pub struct Unneeded<'s> {
     answering: Option<String>,
 }
 
-/// Our unneeded applications that are older than `AGE_MIN`, or that another application of ours replaces.
+/// Our unneeded applications, except those younger than `AGE_MIN` that no other application of ours replaces.
 pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);

@@ -101,7 +101,7 @@ impl<'a> Standing<'a> {
         rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
     }
 
-    /// True if our record is published alone.
+    /// True if an endpoint publishes our record itself, without a rule of its own.
     pub(super) fn is_record_only(self) -> bool {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.iter().any(|own| own.stamp.claims.record_only)

@@ -136,7 +136,7 @@ fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> 
     first
 }
 
-/// The wanted endpoints, the first of each path, because ExternalDNS asks for only one.
+/// The wanted endpoints that are refused already, and of the others the first of each path.
 fn one_a_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Asked<'w>> {
     let mut paths = BTreeSet::new();
     let asked = request.wanted.iter();
