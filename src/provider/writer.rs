@@ -97,8 +97,8 @@ impl Writer {
 
     /// Logs the notes about what was done, as far as they are new.
     pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
-        let opened = plan.opened.iter().filter(|_| !self.is_dry_run);
-        let notes = plan.notes.iter().chain(opened).filter(|note| !done.left_out.contains(&note.hostname));
+        let opened = plan.opened_without(&done.left_out).filter(|_| !self.is_dry_run);
+        let notes = plan.notes.iter().filter(|note| !done.left_out.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }

@@ -151,11 +151,17 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
+    /// The notes on hostnames that open, except those that need the writes of a hostname in `unwritten`. The deletion of an
+    /// application opens its place without any of them.
+    pub fn opened_without<'p>(&'p self, unwritten: &'p BTreeSet<Box<str>>) -> impl Iterator<Item = &'p Note> {
+        let opens = |note: &Note| self.work.iter().any(|work| work.place.is_over(&note.hostname));
+        self.opened.iter().filter(move |note| !unwritten.contains(&note.hostname) || opens(note))
+    }
+
     /// Takes off the notes on hostnames of which nothing is written.
     fn tell_nothing_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
-        for notes in [&mut self.notes, &mut self.opened] {
-            notes.retain(|note| !hostnames.contains(&note.hostname));
-        }
+        self.notes.retain(|note| !hostnames.contains(&note.hostname));
+        self.opened = self.opened_without(hostnames).cloned().collect();
     }
 
     /// Adds what was found about a hostname, and returns the writes that it needs.

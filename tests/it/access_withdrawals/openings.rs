@@ -229,6 +229,20 @@ fn that_visitors_need_no_login_any_more_is_said_in_a_request_with_a_write_withou
     assert_eq!(stage.harness.log.lines_with(&SAID).len(), 1);
 }
 
+/// The deletion of the application opens the hostname, whatever becomes of the hostname's other writes.
+#[test]
+fn that_visitors_need_no_login_any_more_is_said_although_another_write_of_the_hostname_fails() {
+    const SAID: [&str; 3] = ["need no login any more", NAME, "(path \"\")"];
+    let stage = Stage::protected(&[]);
+    assert_eq!(stage.run_loop(&[wish("none")]), Err(503), "the check has gone");
+    stage.cloudflare().fault_every(Matcher::put_configuration(), Fault::status(500));
+    let path = [("tunnel-path-prefix", "/p"), ("access-policy", "none")];
+    let desired = [wish("none"), at(NAME, &path)];
+    let _ = stage.run_loop(&desired);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+    assert_eq!(stage.harness.log.lines_with(&SAID).len(), 1);
+}
+
 /// It says nothing, and so requires the token of an application that is about to go.
 #[test]
 fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_with_a_login() {
