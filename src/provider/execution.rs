@@ -57,14 +57,20 @@ struct Execution<'a> {
     record_counts: BTreeMap<ZoneId, usize>,
 }
 
-/// The result of a write.
-enum Verdict {
+/// The answer to a write.
+enum Answer {
     /// The write is done, or nothing had to be sent.
-    Passed,
-    /// Cloudflare, or something before it, refused the content.
+    Done,
+    /// Cloudflare, or a server in between, refused the content.
     Refused(ApiRejection),
-    /// Nothing can be written to that target now, whatever its content.
-    Barred(Reason),
+}
+
+/// The reason why writes end, whatever their content.
+enum Stop {
+    /// Nothing can be written to this target before the next request.
+    Target(Reason),
+    /// Nothing can be written to any target before the next request: no time or no calls are left.
+    Run(Error),
 }
 
 /// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all others, because
@@ -101,12 +107,10 @@ pub(super) fn run<'a>(
     let mut outcome = Ok(());
     for hosts in [others, failing] {
         execution.leave_out_unwritable(&hosts);
-        let ran = execution.run_stages(&hosts);
-        if ran.as_ref().is_err_and(ends_run) {
-            outcome = ran;
+        outcome = execution.run_stages(&hosts);
+        if outcome.is_err() {
             break;
         }
-        outcome = outcome.and(ran);
     }
     execution.correct_stamps();
     let Execution { waiting_work, mut ledger, targets, search_writes, .. } = execution;
@@ -147,10 +151,11 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Returns the first failure once everything has been tried: where a zone or a tunnel cannot be written, its
-    /// hostnames go no further, and all others do.
+    /// Writes each stage to all targets. Where one cannot be written, its hostnames go no further, and all others do.
+    ///
+    /// # Errors
+    /// When the run ends before the last stage.
     fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
-        let mut outcome = Ok(());
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
                 // Digests without a rule come off, unless there is one that was not read.
@@ -171,34 +176,13 @@ impl<'a> Execution<'a> {
                 // If the other pieces were written, wider rules would get the requests of the refused rule, and the
                 // rules that it replaces would be gone. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
-                if pieces.is_empty() {
-                    continue;
+                if !pieces.is_empty() {
+                    self.targets.entry(target).or_insert(true);
+                    self.write_all((stage, target), &pieces)?;
                 }
-                self.targets.entry(target).or_insert(true);
-                let written = self.write_all((stage, target), &pieces);
-                if let Err(error) = &written {
-                    self.targets.insert(target, false);
-                    if ends_run(error) {
-                        return written;
-                    }
-                    self.leave_failing(target, &pieces, error);
-                }
-                outcome = outcome.and(written);
             }
         }
-        outcome
-    }
-
-    /// A write failed, whatever it was to write.
-    fn leave_failing(&mut self, target: Target<'a>, pieces: &[Piece<'a>], error: &Error) {
-        let hostnames: BTreeSet<&str> = inserted(pieces.iter().map(|piece| piece.hostname));
-        let reason = self.log_failure(target, hostnames.len(), error);
-        let plan = self.plan;
-        self.ledger.leave_unwritten(hostnames.iter().filter_map(|hostname| plan.host(hostname)), &reason);
-        // Another attempt helps where an answer was lost. At a target that failed before, it would cost the calls of all.
-        let memory = &mut *self.waiting_work;
-        self.ledger.done.fails_anew |= !memory.is_failing(target.id());
-        self.set_failing(target, reason);
+        Ok(())
     }
 
     /// A write of the target failed.
@@ -236,9 +220,9 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(groups.time_left_at_search.is_some());
             let mut end = None;
-            match self.send(step, &sent)? {
-                Verdict::Passed => groups.passed(),
-                Verdict::Refused(answer) => {
+            match self.send(step, &sent) {
+                Ok(Answer::Done) => groups.passed(),
+                Ok(Answer::Refused(answer)) => {
                     let is_interception = !answer.is_of_cloudflare();
                     let is_left_out = |hostname: &str| self.ledger.is_left_out(hostname);
                     if let Some(piece) = groups.refused(is_interception, self.time_left(), is_left_out) {
@@ -246,9 +230,14 @@ impl<'a> Execution<'a> {
                     }
                     end = groups.is_intercepted().then(|| in_between(answer));
                 }
-                Verdict::Barred(reason) => {
+                Err(Stop::Target(reason)) => {
+                    self.set_failing(target, reason.clone());
                     self.ledger.leave_out_all(&sent, &reason);
                     end = Some(reason);
+                }
+                Err(Stop::Run(error)) => {
+                    self.targets.insert(target, false);
+                    return Err(error);
                 }
             }
             if let Some(size) = groups.size() {
@@ -269,52 +258,44 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Verdict, Error> {
+    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         self.check_time()?;
         let (stage, target) = step;
-        let sent = match target {
-            Target::Tunnel(tunnel) => {
-                let sent = self.send_edits(step, tunnel, pieces);
-                if let Ok(Verdict::Barred(reason)) = &sent {
-                    self.set_failing(target, reason.clone());
-                }
-                sent
-            }
+        let answer = match target {
+            Target::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces)?,
             Target::Zone(zone) => match self.full_zones.get(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);
-                    Ok(Verdict::Passed)
+                    Answer::Done
                 }
-                _ => self.send_batch(stage, zone, pieces),
+                _ => self.send_batch(stage, zone, pieces)?,
             },
-        }?;
-        if let Verdict::Refused(answer) = &sent {
+        };
+        if let Answer::Refused(answer) = &answer {
             let (kind, name) = self.name_of(target);
             logging::debug(module_path!(), || {
                 let text = format!("a write to {kind} {name} was refused: {answer}");
                 LogLine::default().word(kind, &name).word("hostnames", &pieces.len()).text(text)
             });
         }
-        Ok(sent)
+        Ok(answer)
     }
 
-    /// What a failed write says: its content is refused, nothing can be written there, or the run ends.
-    fn verdict(&mut self, error: Error) -> Result<Verdict, Error> {
+    /// The meaning of a failed write: a refusal of its content, or a stop.
+    fn failed(&mut self, target: Target<'a>, pieces: &[Piece<'_>], error: Error) -> Result<Answer, Stop> {
         match error {
-            Error::Refused(answer) => {
-                self.ledger.done.is_answered = true;
-                Ok(Verdict::Refused(answer))
-            }
-            Error::Intercepted(answer) => Ok(Verdict::Refused(answer)),
+            Error::Refused(answer) | Error::Intercepted(answer) => Ok(Answer::Refused(answer)),
             // One of the records has gone meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Verdict::Refused(answer)),
-            // The token may be able to write elsewhere.
-            error @ Error::Credentials(_) => {
-                self.ledger.done.is_forbidden = true;
-                Ok(Verdict::Barred(Reason::Cloudflare(error.to_string())))
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Refused(answer)),
+            Error::OutOfTime | Error::Limited { .. } => Err(Stop::Run(error)),
+            error => {
+                // Another attempt helps where an answer was lost. At a target that failed before, it would cost the
+                // calls of all.
+                let is_new = !self.waiting_work.is_failing(target.id());
+                self.ledger.done.lost_answer |= is_new && error.may_have_been_done();
+                let hostnames = pieces.chunk_by(|one, other| one.hostname == other.hostname).count();
+                Err(Stop::Target(self.log_failure(target, hostnames, &error)))
             }
-            error @ Error::NotFound(_) => Ok(Verdict::Barred(Reason::Undecided(error.to_string()))),
-            error => Err(error),
         }
     }
 
@@ -362,8 +343,8 @@ impl<'a> Execution<'a> {
         self.deadline.remaining(&*self.writer.clock)
     }
 
-    fn check_time(&self) -> Result<(), Error> {
-        if self.time_left() < limits::STEP_MINIMUM { Err(Error::OutOfTime) } else { Ok(()) }
+    fn check_time(&self) -> Result<(), Stop> {
+        if self.time_left() < limits::STEP_MINIMUM { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
     }
 }
 
@@ -373,11 +354,6 @@ fn undecided() -> Reason {
          for finding the bad one are used up: the next loops go on"
             .to_owned(),
     )
-}
-
-/// True if nothing can be sent to any target before the next request.
-pub(super) fn ends_run(error: &Error) -> bool {
-    matches!(error, Error::OutOfTime | Error::Limited { .. })
 }
 
 /// The reason to leave work out for this request only, if the answer says nothing against its content.

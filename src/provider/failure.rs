@@ -38,32 +38,24 @@ pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
 
 /// Cloudflare was not read, so nothing was planned.
 pub(super) fn unread(error: ReadError) -> Failure {
-    warned(failure(error.error.is_retryable(), error.to_string()))
+    let text = error.to_string();
+    let may_pass = error.error.is_retryable();
+    warned(if may_pass { Failure::unavailable(text) } else { Failure::internal(text) })
 }
 
-/// A write failed. What it was to write is logged where it fails.
+/// No time or no calls were left for the rest of the writes.
 pub(super) fn unwritten(error: &Error) -> Failure {
     if *error == Error::OutOfTime {
         let text = "out of time; the next loop goes on where this one ended";
         info!("{text}");
         return Failure::unavailable(text);
     }
-    let failure = failure(error.is_retryable(), format!("writing to Cloudflare failed: {error}"));
-    if matches!(error, Error::Limited { .. }) { warned(failure) } else { failure }
-}
-
-/// Cloudflare accepts the token for no write.
-pub(super) fn forbidden() -> Failure {
-    Failure::unavailable("Cloudflare accepts the token for none of the writes; the log says more")
+    warned(Failure::unavailable(format!("writing to Cloudflare failed: {error}")))
 }
 
 /// Some of the request is left to the next one.
 pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!("{changes} changes are left to do; the log says which"))
-}
-
-fn failure(may_pass: bool, text: String) -> Failure {
-    if may_pass { Failure::unavailable(text) } else { Failure::internal(text) }
 }
 
 fn warned(failure: Failure) -> Failure {
@@ -81,7 +73,7 @@ mod tests {
         let timeout = ReadError { what: "the list of zones".to_owned(), error: Error::OutOfTime };
         let another_form = Error::Unreadable("no object".into());
         let document = ReadError { what: "the configuration of tunnel f7".to_owned(), error: another_form };
-        let cases: [(Failure, u16, &str); 9] = [
+        let cases: [(Failure, u16, &str); 8] = [
             (not_ready(), 503, "not ready: "),
             (too_much(), 503, "the request asks for more hostnames"),
             (too_long("a.test"), 503, "the endpoint of \"a.test\" is longer"),
@@ -89,7 +81,6 @@ mod tests {
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
             (unwritten(&Error::OutOfTime), 503, "out of time; "),
-            (forbidden(), 503, "Cloudflare accepts the token for none"),
             (unfinished(2), 503, "2 changes are left to do"),
         ];
         for (failure, status, begin) in cases {

@@ -17,8 +17,8 @@ use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::look_at;
 use crate::provider::description;
+use crate::provider::execution;
 use crate::provider::execution::ledger::Done;
-use crate::provider::execution::{self, ends_run};
 use crate::provider::failure;
 use crate::provider::memory::WaitingWork;
 use crate::provider::reader::in_parallel;
@@ -72,11 +72,31 @@ impl Request<'_> {
         if self.concluded_without_reading()? {
             return Ok(());
         }
-        let mut attempts_left = APPLY_ATTEMPTS_MAX - 1;
-        while self.attempt(attempts_left > 0)? {
+        let mut attempts_left = APPLY_ATTEMPTS_MAX;
+        loop {
             attempts_left -= 1;
+            let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
+            let snapshot = snapshot.map_err(failure::unread)?;
+            let mut plan = self.plan(&snapshot)?;
+            if plan.is_empty() || self.writer.is_dry_run {
+                self.waiting_work.unfinished.clear();
+                return self.writer.conclude(self.changes, &plan, &Done::default());
+            }
+            self.write_applications(&mut plan);
+            let (done, outcome) = self.execute(&plan, &snapshot);
+            self.end_turn(&plan, &done, outcome.is_ok());
+            if let Err(error) = outcome {
+                self.writer.report(self.changes, &plan, &done);
+                return Err(failure::unwritten(&error));
+            }
+            self.remember(&plan, &done, &snapshot);
+            let has_time = self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM;
+            if !done.lost_answer || attempts_left == 0 || !has_time {
+                return self.conclude(&plan, &done, snapshot);
+            }
+            // The next plan has nothing of what is written now.
+            self.writer.log_notes(&plan, &done);
         }
-        Ok(())
     }
 
     /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
@@ -109,59 +129,38 @@ impl Request<'_> {
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Reads, plans and writes once. Returns true if that has to be done again.
-    fn attempt(&mut self, may_repeat: bool) -> Result<bool, Failure> {
-        let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
-        let snapshot = snapshot.map_err(failure::unread)?;
-        let mut plan = self.plan(&snapshot)?;
-        if plan.is_empty() || self.writer.is_dry_run {
-            self.waiting_work.unfinished.clear();
-            return self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| false);
-        }
-        self.write_applications(&mut plan);
-        let (done, outcome) = self.execute(&plan, &snapshot);
-        if !outcome.as_ref().is_err_and(ends_run) {
-            self.remember(&plan, &done, &snapshot);
-        }
-        let may_help = |error: &Error| error.may_have_been_done() && may_repeat && done.fails_anew;
+    /// Ends the turn, unless the next request has to go on with it: after a request that ran out of time, which may have
+    /// written records that have no rules yet, and after a lost answer.
+    fn end_turn(&mut self, plan: &Plan, done: &Done, is_whole: bool) {
         if done.is_out_of_time {
-            // The next turn begins where this one did, because it may have written records that have no rules yet.
             let hostnames = plan.hosts.len();
             if self.waiting_work.shorten_turns(hostnames) {
                 warn!(
-                    "a request had no time to change {hostnames} hostnames, and the next ones change fewer: unless \
-                     Cloudflare answers slowly, this container has too little CPU; give it more CPU"
+                    "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
+                     container has too little CPU; give it more CPU"
                 );
             }
-        } else if outcome.as_ref().is_err_and(may_help) {
-            // Without time to write, the next request goes on with the same turn.
-            if self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM {
-                // The next plan has nothing of what is written now.
-                self.writer.log_notes(&plan, &done);
-                return Ok(true);
-            }
-        } else {
-            // The turn ends only here: after a request that ran out of time, the next one goes on with the same turn.
+        } else if !done.lost_answer {
             self.waiting_work.turn_end = plan.end.clone();
-            if !outcome.as_ref().is_err_and(ends_run) {
+            if is_whole {
                 self.waiting_work.lengthen_turns();
             }
         }
-        if let Err(error) = outcome {
-            self.writer.report(self.changes, &plan, &done);
-            return Err(failure::unwritten(&error));
-        }
-        let removed = self.removed_places(&plan, &done, &snapshot);
-        let concluded = self.writer.conclude(self.changes, &plan, &done);
-        drop((plan, snapshot));
+    }
+
+    /// Reports, and deletes our applications whose rules were removed and whose places another one protects: Cloudflare
+    /// asks visitors for their logins, whose tokens the answering rules refuse.
+    fn conclude(&self, plan: &Plan, done: &Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
+        let removed = self.removed_places(plan, done, &snapshot);
+        let concluded = self.writer.conclude(self.changes, plan, done);
+        drop(snapshot);
         if !removed.is_empty() {
-            // Cloudflare asks visitors for these applications' logins, whose tokens the answering rules refuse.
             let clock = &*self.writer.clock;
             let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
             let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
             self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
         }
-        concluded.map(|()| false)
+        concluded
     }
 
     /// The places of our applications whose rules this request removed.

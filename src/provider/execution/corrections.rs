@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use log::warn;
 
 use super::work::{Piece, Target, Work};
-use super::{Execution, Verdict};
+use super::{Answer, Execution, Stop};
 use crate::model::{RecordPatch, ZoneId};
 use crate::reconcile::plan::{RecordOperation, Stage, Subject};
 
@@ -59,14 +59,12 @@ impl<'a> Execution<'a> {
                     work: Work::Operations(std::slice::from_ref(operation)),
                 });
                 let pieces: Vec<Piece<'_>> = pieces.collect();
-                if self.check_time().is_err() {
-                    return;
-                }
-                let problem = match self.send_batch(Stage::Unstamp, zone, &pieces) {
-                    Ok(Verdict::Passed) => continue,
-                    Ok(Verdict::Refused(answer)) => answer.to_string(),
-                    Ok(Verdict::Barred(reason)) => reason.to_string(),
-                    Err(error) => error.to_string(),
+                let sent = self.check_time().and_then(|()| self.send_batch(Stage::Unstamp, zone, &pieces));
+                let problem = match sent {
+                    Ok(Answer::Done) => continue,
+                    Ok(Answer::Refused(answer)) => answer.to_string(),
+                    Err(Stop::Target(reason)) => reason.to_string(),
+                    Err(Stop::Run(error)) => error.to_string(),
                 };
                 let (kind, name) = self.name_of(Target::Zone(zone));
                 warn!(

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use log::warn;
 
 use super::work::{Piece, Step, Target};
-use super::{Execution, Verdict};
+use super::{Answer, Execution, Stop};
 use crate::clock::Deadline;
 use crate::cloudflare::{Configuration, Error};
 use crate::ingress::{Document, RuleEdit};
@@ -22,11 +22,8 @@ impl<'a> Execution<'a> {
         step: Step<'a>,
         tunnel: &'a TunnelId,
         pieces: &[Piece<'a>],
-    ) -> Result<Verdict, Error> {
-        let (document, version_before) = match self.read_document(tunnel)? {
-            Ok(read) => read,
-            Err(reason) => return Ok(Verdict::Barred(reason)),
-        };
+    ) -> Result<Answer, Stop> {
+        let (document, version_before) = self.read_document(tunnel)?;
         let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
         let own = &self.ledger.own;
         let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
@@ -43,28 +40,24 @@ impl<'a> Execution<'a> {
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
         if edited.effective.is_empty() {
             self.ledger.note_edited(tunnel, &done);
-            return Ok(Verdict::Passed);
+            return Ok(Answer::Done);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
-                self.ledger.done.is_answered = true;
                 self.ledger.note_edited(tunnel, &done);
                 for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
                     if let Some(edit) = piece.edit() {
                         self.writer.log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
-                Ok(Verdict::Passed)
+                Ok(Answer::Done)
             }
             Err(error) => {
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(&done);
                 }
-                Ok(match self.verdict(error.clone())? {
-                    Verdict::Barred(_) => Verdict::Barred(self.log_failure(step.1, pieces.len(), &error)),
-                    sent => sent,
-                })
+                self.failed(step.1, pieces, error)
             }
         }
     }
@@ -75,8 +68,11 @@ impl<'a> Execution<'a> {
     /// The reason why it cannot.
     pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
-            |execution: &Self, error: &Error| execution.log_failure(Target::Tunnel(tunnel), hostnames, error);
-        let (document, version) = self.read_document(tunnel).map_err(|error| failed(self, &error))??;
+            |execution: &Self, error| execution.log_failure(Target::Tunnel(tunnel), hostnames, &error);
+        let (document, version) = self.read_document(tunnel).map_err(|stop| match stop {
+            Stop::Target(reason) => reason,
+            Stop::Run(error) => failed(self, error),
+        })?;
         if document.rules().is_empty() {
             // To a tunnel that a file configures, this would be its whole configuration.
             return Ok(());
@@ -86,7 +82,7 @@ impl<'a> Execution<'a> {
         match self.put(tunnel, &document, version, Deadline::after(&*self.writer.clock, time)) {
             // A refusal of the content is decided rule by rule, once the edits are sent.
             Ok(()) | Err(Error::Refused(_)) => Ok(()),
-            Err(error) => Err(failed(self, &error)),
+            Err(error) => Err(failed(self, error)),
         }
     }
 
@@ -98,10 +94,10 @@ impl<'a> Execution<'a> {
             let mut reason = has_new_rule(tunnel);
             if !self.missed_by_tunnel.contains_key(tunnel) {
                 match self.read_document(tunnel) {
-                    Ok(Ok(_)) if self.missed_by_tunnel.contains_key(tunnel) => {}
-                    Ok(Ok((_, version))) => reason = put_back(tunnel, version),
-                    Ok(Err(unread)) => reason = unread,
-                    Err(error) => reason = unreadable(tunnel, &error),
+                    Ok(_) if self.missed_by_tunnel.contains_key(tunnel) => {}
+                    Ok((_, version)) => reason = put_back(tunnel, version),
+                    Err(Stop::Target(unread)) => reason = unread,
+                    Err(Stop::Run(error)) => reason = unreadable(tunnel, &error),
                 }
             }
             let names = self.missed_by_tunnel.get(tunnel);
@@ -113,7 +109,7 @@ impl<'a> Execution<'a> {
 
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
     /// an old answer. A failure concerns this tunnel only.
-    fn read_document(&mut self, tunnel: &TunnelId) -> Result<Result<(Document, i64), Reason>, Error> {
+    fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {
             let read = self.writer.reader.configuration(&self.resolved.account, tunnel, self.deadline);
@@ -122,17 +118,14 @@ impl<'a> Execution<'a> {
                     if proves_absence {
                         self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     }
-                    return Ok(Ok((document, version)));
+                    return Ok((document, version));
                 }
                 Ok((.., Err(old))) => problem = old,
-                Err(error @ Error::Unreadable { .. }) => return Ok(Err(unreadable(tunnel, &error))),
-                Err(error) => {
-                    let reason = unreadable(tunnel, &error);
-                    return self.verdict(error).map(|_| Err(reason));
-                }
+                Err(error @ (Error::OutOfTime | Error::Limited { .. })) => return Err(Stop::Run(error)),
+                Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }
         }
-        Ok(Err(unreadable(tunnel, &problem)))
+        Err(Stop::Target(unreadable(tunnel, &problem)))
     }
 
     /// Writes a document in place of the version that was read.

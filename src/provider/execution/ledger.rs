@@ -19,16 +19,12 @@ pub(in crate::provider) struct Done {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose work was not done completely.
     pub(in crate::provider) left_out: BTreeSet<Box<str>>,
-    /// A write failed at a tunnel or a zone where the last one had not failed.
-    pub(in crate::provider) fails_anew: bool,
+    /// The answer to a write was lost at a tunnel or a zone where the last write had not failed.
+    pub(in crate::provider) lost_answer: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
     pub(in crate::provider) is_unfinished: bool,
     /// The run ended because its time was over, although no hostname was left out and no refused group was searched.
     pub(in crate::provider) is_out_of_time: bool,
-    /// Cloudflare accepted a write, or refused one for its content.
-    pub(in crate::provider) is_answered: bool,
-    /// Cloudflare did not accept the credentials for a write.
-    pub(in crate::provider) is_forbidden: bool,
 }
 
 /// The hostnames of a plan while it is carried out.
@@ -109,7 +105,6 @@ impl<'a> Ledger<'a> {
 
     /// The operations on records are done, and with their stamps the rules that are taken over are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
-        self.done.is_answered = true;
         self.written.extend(pieces.iter().map(Piece::content));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {

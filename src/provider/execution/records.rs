@@ -3,7 +3,7 @@
 use log::Level;
 
 use super::work::{Piece, Target, batch_of};
-use super::{Execution, Verdict};
+use super::{Answer, Execution, Stop};
 use crate::cloudflare::Error;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
@@ -17,7 +17,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 /// Operations in one batch on a paid zone.
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
-impl Execution<'_> {
+impl<'a> Execution<'a> {
     /// The largest number of operations that one write of the target has.
     pub(super) fn operations_max(&self, target: Target<'_>) -> usize {
         let Target::Zone(zone) = target else { return usize::MAX };
@@ -30,9 +30,9 @@ impl Execution<'_> {
     pub(super) fn send_batch(
         &mut self,
         stage: Stage,
-        zone: &ZoneId,
+        zone: &'a ZoneId,
         pieces: &[Piece<'_>],
-    ) -> Result<Verdict, Error> {
+    ) -> Result<Answer, Stop> {
         let batch = batch_of(pieces);
         match self.writer.client.batch(zone, &batch, self.deadline) {
             Ok(written) => {
@@ -43,7 +43,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
-                Ok(Verdict::Passed)
+                Ok(Answer::Done)
             }
             Err(error) => {
                 // The next read shows whether the batch was done, but not the old records, so these are logged now. A
@@ -52,7 +52,7 @@ impl Execution<'_> {
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);
                 }
-                self.verdict(error)
+                self.failed(Target::Zone(zone), pieces, error)
             }
         }
     }

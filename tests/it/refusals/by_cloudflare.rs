@@ -183,7 +183,8 @@ fn a_zone_that_may_not_be_written_stops_no_other() {
         let desired = ["a.example.com", "a.example.org"].map(|name| published(name, "http://web:80"));
         let just = |name: &str| BTreeSet::from([name.to_owned()]);
         let allowed = if *zone == account.harness.zone { "a.example.org" } else { "a.example.com" };
-        program.external_dns().run_loop(&desired).expect("the rest is done");
+        let outcome = program.external_dns().run_loop(&desired);
+        assert_eq!(outcome.err(), Some(503), "the rest is done, and ExternalDNS asks again");
         assert_eq!((ruled(&account), stamped(&account)), (just(allowed), just(allowed)));
         account.cloudflare().clear_faults();
         settle(program.external_dns(), account.cloudflare(), &desired)
