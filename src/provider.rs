@@ -11,6 +11,7 @@ mod last_loop;
 mod memory;
 mod reader;
 mod readings;
+mod reporter;
 mod request;
 mod resolution;
 mod settings;
@@ -29,6 +30,7 @@ use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
+use crate::provider::reporter::Reporter;
 pub(crate) use crate::provider::resolution::{
     Resolved, Unresolved, check_may_be_made, find_tunnel, find_tunnels, missing, remedy, shared_account,
 };
@@ -62,18 +64,17 @@ impl Provider {
         values.set(Family::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
         values.set(Family::DryRun, &[], i64::from(settings.dry_run));
         drop(values);
-        let client = Arc::new(client);
-        let is_dry_run = settings.dry_run;
-        let reader = SnapshotReader::new(Arc::clone(&client), Arc::clone(&clock), settings);
-        let writer = Writer {
-            client,
-            clock,
+        let reporter = Reporter {
+            clock: Arc::clone(&clock),
             metrics,
-            reader,
-            is_dry_run,
-            last_snapshot: Mutex::default(),
+            is_dry_run: settings.dry_run,
             last_loop: Mutex::default(),
-            waiting_work: Mutex::default(),
+        };
+        let writer = Writer {
+            reader: SnapshotReader::new(Arc::new(client), clock, settings),
+            reporter,
+            last_snapshot: Mutex::default(),
+            memory: Mutex::default(),
             left_applications: Mutex::default(),
         };
         Self { health, resolved: Mutex::default(), writer }
@@ -82,12 +83,12 @@ impl Provider {
     /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
     /// read now.
     pub fn scrape(&self) -> String {
-        let calls_left = self.writer.client.calls_left();
-        let mut values = self.writer.metrics.update();
+        let calls_left = self.writer.client().calls_left();
+        let mut values = self.writer.reporter.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.writer.metrics.text()
+        self.writer.reporter.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
@@ -105,35 +106,39 @@ impl Service for Provider {
         let snapshot = self.writer.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.writer.metrics.update();
+            let mut values = self.writer.reporter.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
         }
-        self.writer.begin_loop(&shown);
+        self.writer.reporter.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let Writer { clock, metrics, last_snapshot, last_loop, .. } = &self.writer;
+        let Writer { reporter, last_snapshot, .. } = &self.writer;
         let last = lock(last_snapshot).unless_outdated();
-        let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), &**clock, deadline)?;
-        lock(last_loop).adjust(&adjusted, sent, clock.unix_seconds());
+        let clock = self.writer.clock();
+        let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
+        lock(&reporter.last_loop).adjust(&adjusted, sent, clock.unix_seconds());
         // Only after adjusting, because the deletion of applications needs a new reading, which replaces this snapshot.
         if let Some(last) = &last {
             self.writer.look_for_left_applications(last);
         }
-        metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
+        reporter.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
     }
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
+        lock(&self.writer.reporter.last_loop).request.begin();
         let outcome = planned_changes(changes, &resolved.settings)
             .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            lock(&self.writer.last_loop).request.failure =
-                Some(format!("the last request failed: {failure}"));
+            let last = &mut lock(&self.writer.reporter.last_loop).request;
+            last.failure.get_or_insert_with(|| format!("the last request failed: {failure}"));
+            // A rule that this request could not write may need the applications, so no look counts any more.
+            lock(&self.writer.left_applications).clear();
         }
         outcome
     }

@@ -52,6 +52,19 @@ pub struct Client {
     metrics: Arc<Metrics>,
 }
 
+/// While it exists, reads may use the calls that are kept for writes.
+#[derive(Debug)]
+#[must_use]
+pub struct Writing<'c> {
+    client: &'c Client,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.client.is_writing.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Client {
     /// Makes a client. Nothing is sent yet.
     pub fn new(settings: ClientSettings, clock: Arc<dyn Clock>) -> Result<Self, &'static str> {
@@ -123,9 +136,10 @@ impl Client {
         self.credentials() != *used
     }
 
-    /// Lets reads use the calls that are kept for writes, or no longer: a request that writes reads before each write.
-    pub fn set_writing(&self, is_writing: bool) {
-        self.is_writing.store(is_writing, Ordering::Relaxed);
+    /// Begins a request that writes. It reads before each write.
+    pub fn writing(&self) -> Writing<'_> {
+        self.is_writing.store(true, Ordering::Relaxed);
+        Writing { client: self }
     }
 
     /// The calls that may be sent at once, of those granted for five minutes.

@@ -36,7 +36,7 @@ impl ConnectorWatch {
     /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
     /// holds nothing that a request needs.
     pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
-        let Writer { client, clock, metrics, .. } = writer;
+        let (client, clock, metrics) = (writer.client(), writer.clock(), &writer.reporter.metrics);
         if clock.now() < self.next_at {
             return;
         }
@@ -53,7 +53,7 @@ impl ConnectorWatch {
         for ConfiguredTunnel { id, name, is_local: _ } in made {
             // Read before the look, because no connector can have applied what is written meanwhile.
             let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
-            let deadline = Deadline::after(&**clock, limits::CONNECTORS_TIMEOUT);
+            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
             let connectors = client.connectors(account, id, deadline);
             let mut values = metrics.update();
             values.clear(Family::Connectors, &[name]);

@@ -23,9 +23,9 @@ use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId, ZoneId};
-use crate::provider::memory::WaitingWork;
+use crate::provider::memory::GroupSize;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::Writer;
+use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::plan::{HostPlan, Plan, Reason, Stage};
 use crate::reconcile::snapshot::Snapshot;
 
@@ -36,7 +36,7 @@ const ZONE_IS_FULL: &str =
 /// One run over a plan: it sends the writes. `Groups` decides which pieces are next, and `Ledger` keeps their results.
 struct Execution<'a> {
     writer: &'a Writer,
-    waiting_work: &'a mut WaitingWork,
+    memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     deadline: Deadline,
     plan: &'a Plan,
@@ -77,18 +77,18 @@ enum Stop {
 /// a target that does not answer can use up a request's time.
 pub(super) fn run<'a>(
     writer: &'a Writer,
-    waiting_work: &'a mut WaitingWork,
+    memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     deadline: Deadline,
 ) -> (Done, Result<(), Error>) {
     let is_failing =
-        |host: &&HostPlan| steps(host).any(|((_, target), _)| waiting_work.is_failing(target.id()));
+        |host: &&HostPlan| steps(host).any(|((_, target), _)| memory.targets.is_failing(target.id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         writer,
-        waiting_work,
+        memory,
         resolved,
         deadline,
         plan,
@@ -113,15 +113,15 @@ pub(super) fn run<'a>(
         }
     }
     execution.correct_stamps();
-    let Execution { waiting_work, mut ledger, targets, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, targets, search_writes, .. } = execution;
     if let Err(error) = &outcome {
         let is_as_usual = ledger.done.left_out.is_empty() && search_writes == 0;
         ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
         ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
     }
-    waiting_work.unfinished = ledger.unfinished(&waiting_work.unfinished);
+    memory.unfinished = ledger.unfinished(&memory.unfinished);
     for (target, _) in targets.iter().filter(|(_, is_decided)| **is_decided) {
-        waiting_work.forget_target(target.id());
+        memory.targets.forget(target.id());
     }
     (ledger.done, outcome)
 }
@@ -132,13 +132,13 @@ impl<'a> Execution<'a> {
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
-        failing.retain(|tunnel| self.waiting_work.is_failing(tunnel.as_str()));
+        failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
         for tunnel in failing {
             let mut edited = hosts.to_vec();
             edited.retain(|host| {
                 host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_left_out(&host.hostname)
             });
-            let paused = self.waiting_work.paused_edits(tunnel.as_str(), self.writer.clock.now());
+            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
             let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
                 self.tried.insert(tunnel);
                 continue;
@@ -187,11 +187,11 @@ impl<'a> Execution<'a> {
 
     /// A write of the target failed.
     fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
-        let now = self.writer.clock.now();
+        let now = self.writer.clock().now();
         self.targets.insert(target, false);
-        self.waiting_work.set_failing(target.id(), now);
+        self.memory.targets.set_failing(target.id(), now);
         if matches!(target, Target::Tunnel(tunnel) if self.tried.contains(tunnel)) {
-            self.waiting_work.pause_edits(target.id(), reason, now);
+            self.memory.targets.pause_edits(target.id(), reason, now);
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> Execution<'a> {
         let (kind, name) = self.name_of(target);
         let text = format!("a write to {kind} {name} {outcome}: {error}");
         let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&*text);
-        let level = if self.waiting_work.is_failing(target.id()) { Level::Debug } else { Level::Warn };
+        let level = if self.memory.targets.is_failing(target.id()) { Level::Debug } else { Level::Warn };
         logging::log(level, module_path!(), &line);
         Reason::Failed(text)
     }
@@ -210,15 +210,15 @@ impl<'a> Execution<'a> {
     /// the next request if it is refused, so each loop decides something.
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.1;
-        let (memory, size) = (&*self.waiting_work, self.waiting_work.group_size(target.id()));
-        let has_failed = |piece: &Piece<'a>| memory.has_failed(piece.content());
+        let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
+        let has_failed = |piece: &Piece<'a>| memory.paused.has_failed(piece.content());
         let mut groups = Groups::new(pieces, size, self.time_left(), has_failed);
         loop {
             let sent = groups.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
             }
-            self.search_writes += usize::from(groups.time_left_at_search.is_some());
+            self.search_writes += usize::from(groups.is_searching());
             let mut end = None;
             match self.send(step, &sent) {
                 Ok(Answer::Done) => groups.passed(),
@@ -240,10 +240,10 @@ impl<'a> Execution<'a> {
                     return Err(error);
                 }
             }
-            if let Some(size) = groups.size() {
-                self.waiting_work.set_group_size(target.id(), size, self.writer.clock.now());
+            if groups.size != GroupSize::All {
+                self.memory.targets.set_group_size(target.id(), groups.size, self.writer.clock().now());
             }
-            let calls_left = self.writer.client.calls_left();
+            let calls_left = self.writer.client().calls_left();
             if groups.is_used_up(self.search_writes, calls_left, self.time_left()) {
                 end = end.or_else(|| Some(undecided()));
             }
@@ -291,7 +291,7 @@ impl<'a> Execution<'a> {
             error => {
                 // Another attempt helps where an answer was lost. At a target that failed before, it would cost the
                 // calls of all.
-                let is_new = !self.waiting_work.is_failing(target.id());
+                let is_new = !self.memory.targets.is_failing(target.id());
                 self.ledger.done.lost_answer |= is_new && error.may_have_been_done();
                 let hostnames = pieces.chunk_by(|one, other| one.hostname == other.hostname).count();
                 Err(Stop::Target(self.log_failure(target, hostnames, &error)))
@@ -301,11 +301,11 @@ impl<'a> Execution<'a> {
 
     /// Notes that each piece was refused.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
-        let now = self.writer.clock.now();
+        let now = self.writer.clock().now();
         if let Some(reason) = no_verdict(answer) {
             // The next request begins with the others, because something in between may let them through.
             for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
-                self.waiting_work.leave_unanswered(piece.content(), reason.clone(), now);
+                self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
             }
             return self.ledger.leave_out_all(pieces, &reason);
         }
@@ -327,7 +327,7 @@ impl<'a> Execution<'a> {
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.ledger.note_next_work(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
-            self.waiting_work.refuse(piece.content(), reason, quota.clone(), now);
+            self.memory.paused.refuse(piece.content(), reason, quota.clone(), now);
         }
     }
 
@@ -340,7 +340,7 @@ impl<'a> Execution<'a> {
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.remaining(&*self.writer.clock)
+        self.deadline.remaining(self.writer.clock())
     }
 
     fn check_time(&self) -> Result<(), Stop> {

@@ -114,10 +114,10 @@ impl LastLoop {
 }
 
 impl LastRequest {
-    /// ExternalDNS asks for changes of these hostnames, which are not reported yet.
-    pub(super) fn begin(&mut self, asked: &BTreeSet<u64>) {
+    /// ExternalDNS asks for changes.
+    pub(super) fn begin(&mut self) {
         self.was_asked = true;
-        self.asked.retain(|hostname| !asked.contains(hostname));
+        self.failure = None;
     }
 }
 

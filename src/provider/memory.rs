@@ -5,15 +5,19 @@ mod last_snapshot;
 mod logged;
 mod marked_endpoints;
 mod newest;
+mod paused_writes;
 mod taking_turns;
-mod waiting_work;
+mod targets;
+mod turns;
 
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::Newest;
+pub(super) use self::paused_writes::PausedWrites;
 pub(super) use self::taking_turns::TakingTurns;
-pub(super) use self::waiting_work::WaitingWork;
+pub(super) use self::targets::{GroupSize, Targets};
+pub(super) use self::turns::Turns;
 
 #[cfg(test)]
 mod year {

@@ -18,9 +18,9 @@ impl Writer {
         is_access_wished: bool,
         deadline: Deadline,
     ) -> Result<Arc<Snapshot>, ReadError> {
-        let (begun, writes) = (self.clock.now(), lock(&self.last_snapshot).begin_reading());
+        let (begun, writes) = (self.clock().now(), lock(&self.last_snapshot).begin_reading());
         let snapshot = Arc::new(self.reader.snapshot(account, settings, is_access_wished, deadline)?);
-        count(&snapshot, &self.metrics, self.clock.unix_seconds());
+        count(&snapshot, &self.reporter.metrics, self.clock().unix_seconds());
         lock(&self.last_snapshot).end_reading(&snapshot, begun, writes);
         Ok(snapshot)
     }

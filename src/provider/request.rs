@@ -20,10 +20,9 @@ use crate::provider::description;
 use crate::provider::execution;
 use crate::provider::execution::ledger::Done;
 use crate::provider::failure;
-use crate::provider::memory::WaitingWork;
 use crate::provider::reader::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::{Writer, hostnames_asked_for};
+use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
@@ -39,7 +38,7 @@ const APPLY_ATTEMPTS_MAX: usize = 3;
 /// One request to write, while no other one is carried out.
 struct Request<'a> {
     writer: &'a Writer,
-    waiting_work: MutexGuard<'a, WaitingWork>,
+    memory: MutexGuard<'a, WriteMemory>,
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
@@ -53,17 +52,10 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        lock(&self.last_loop).request.begin(&hostnames_asked_for(changes));
-        let waiting_work = lock(&self.waiting_work);
-        let mut request = Request { writer: self, waiting_work, resolved, changes, deadline };
-        self.client.set_writing(true);
-        let outcome = request.carry_out();
-        self.client.set_writing(false);
-        if outcome.is_err() {
-            // A rule that this request could not write may need the applications, so no look counts any more.
-            lock(&self.left_applications).clear();
-        }
-        outcome
+        self.reporter.forget_outcomes(changes);
+        let memory = lock(&self.memory);
+        let _reserve = self.client().writing();
+        Request { writer: self, memory, resolved, changes, deadline }.carry_out()
     }
 }
 
@@ -78,24 +70,24 @@ impl Request<'_> {
             let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan(&snapshot)?;
-            if plan.is_empty() || self.writer.is_dry_run {
-                self.waiting_work.unfinished.clear();
-                return self.writer.conclude(self.changes, &plan, &Done::default());
+            if plan.is_empty() || self.writer.is_dry_run() {
+                self.memory.unfinished.clear();
+                return self.report(&plan, &Done::default());
             }
             self.write_applications(&mut plan);
             let (done, outcome) = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &done, outcome.is_ok());
             if let Err(error) = outcome {
-                self.writer.report(self.changes, &plan, &done);
+                self.writer.reporter.report(self.changes, &plan, &done);
                 return Err(failure::unwritten(&error));
             }
             self.remember(&plan, &done, &snapshot);
-            let has_time = self.deadline.remaining(&*self.writer.clock) >= limits::STEP_MINIMUM;
+            let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
             if !done.lost_answer || attempts_left == 0 || !has_time {
                 return self.conclude(&plan, &done, snapshot);
             }
             // The next plan has nothing of what is written now.
-            self.writer.log_notes(&plan, &done);
+            self.writer.reporter.log_notes(&plan, &done);
         }
     }
 
@@ -110,7 +102,7 @@ impl Request<'_> {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
         let Some(snapshot) =
-            lock(&self.writer.last_snapshot).recent(self.writer.clock.now()).filter(is_enough)
+            lock(&self.writer.last_snapshot).recent(self.writer.clock().now()).filter(is_enough)
         else {
             return Ok(false);
         };
@@ -120,7 +112,7 @@ impl Request<'_> {
         if !plan.is_empty() || is_moving {
             return Ok(false);
         }
-        self.writer.conclude(self.changes, &plan, &Done::default()).map(|()| true)
+        self.report(&plan, &Done::default()).map(|()| true)
     }
 
     /// True if an endpoint says something of Access that depends on applications.
@@ -134,33 +126,44 @@ impl Request<'_> {
     fn end_turn(&mut self, plan: &Plan, done: &Done, is_whole: bool) {
         if done.is_out_of_time {
             let hostnames = plan.hosts.len();
-            if self.waiting_work.shorten_turns(hostnames) {
+            if self.memory.turns.shorten(hostnames) {
                 warn!(
                     "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
                      container has too little CPU; give it more CPU"
                 );
             }
         } else if !done.lost_answer {
-            self.waiting_work.turn_end = plan.end.clone();
+            self.memory.turns.end = plan.end.clone();
             if is_whole {
-                self.waiting_work.lengthen_turns();
+                self.memory.turns.lengthen();
             }
         }
+    }
+
+    /// Reports, and fails if work is left.
+    fn report(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
+        self.writer.reporter.report(self.changes, plan, done);
+        let refusals = plan.refusals.iter().chain(&done.refusals);
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left.len();
+        if left > 0 || done.is_unfinished {
+            return Err(failure::unfinished(left.max(1)));
+        }
+        Ok(())
     }
 
     /// Reports, and deletes our applications whose rules were removed and whose places another one protects: Cloudflare
     /// asks visitors for their logins, whose tokens the answering rules refuse.
     fn conclude(&self, plan: &Plan, done: &Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
         let removed = self.removed_places(plan, done, &snapshot);
-        let concluded = self.writer.conclude(self.changes, plan, done);
+        let reported = self.report(plan, done);
         drop(snapshot);
         if !removed.is_empty() {
-            let clock = &*self.writer.clock;
+            let clock = self.writer.clock();
             let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
             let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
             self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
         }
-        concluded
+        reported
     }
 
     /// The places of our applications whose rules this request removed.
@@ -179,8 +182,8 @@ impl Request<'_> {
     /// have applied the version that was read. Until then another hostname takes its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let turn = Turn {
-            behind: self.waiting_work.turn_end.as_ref(),
-            most: if self.writer.is_dry_run { usize::MAX } else { self.waiting_work.turn_most() },
+            behind: self.memory.turns.end.as_ref(),
+            most: if self.writer.is_dry_run() { usize::MAX } else { self.memory.turns.most() },
         };
         let mut earlier = self.earlier(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
@@ -191,7 +194,7 @@ impl Request<'_> {
             targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
             let looks = self.ask_each(&targets, |tunnel, deadline| {
                 let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                look_at(&self.writer.client, &self.resolved.account, tunnel, version, deadline)
+                look_at(self.writer.client(), &self.resolved.account, tunnel, version, deadline)
             });
             let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -208,27 +211,27 @@ impl Request<'_> {
         tunnels: &[TunnelId],
         ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
     ) -> Vec<(TunnelId, A)> {
-        let Writer { clock, reader, .. } = self.writer;
-        in_parallel(reader.settings.parallel_reads, tunnels, |tunnel| {
-            let left = self.deadline.remaining(&**clock).saturating_sub(limits::STEP_MINIMUM);
-            let deadline = Deadline::after(&**clock, limits::MOVE_LOOK_TIMEOUT.min(left));
+        let clock = self.writer.clock();
+        in_parallel(self.writer.reader.settings.parallel_reads, tunnels, |tunnel| {
+            let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+            let deadline = Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left));
             (tunnel.clone(), ask(tunnel, deadline))
         })
     }
 
     fn earlier(&self, snapshot: &Snapshot) -> Earlier {
-        let Writer { clock, reader, .. } = self.writer;
+        let Self { writer, .. } = self;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
         let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
-            let was_deleted = reader.was_deleted(&self.resolved.account, tunnel, deadline);
+            let was_deleted = writer.reader.was_deleted(&self.resolved.account, tunnel, deadline);
             was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
                 format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
             })
         }));
-        let held = self.waiting_work.reasons(snapshot, clock.now());
-        let is_preview = self.writer.is_dry_run;
-        let unfinished = self.waiting_work.unfinished.clone();
+        let held = self.memory.paused.reasons(snapshot, writer.clock().now());
+        let is_preview = self.writer.is_dry_run();
+        let unfinished = self.memory.unfinished.clone();
         Earlier { held, deleted, unfinished, is_preview, ..Earlier::default() }
     }
 
@@ -238,23 +241,25 @@ impl Request<'_> {
         if plan.work.is_empty() {
             return;
         }
-        let remaining = self.deadline.remaining(&*self.writer.clock);
-        let time = if plan.hosts.is_empty() { remaining } else { remaining / 2 };
-        let &mut Self { writer, resolved, deadline, .. } = self;
-        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work, time);
-        let now = self.writer.clock.now();
+        let &mut Self { writer, resolved, mut deadline, .. } = self;
+        if !plan.hosts.is_empty() {
+            let half = deadline.remaining(writer.clock()) / 2;
+            deadline = Deadline::after(writer.clock(), half);
+        }
+        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work);
+        let now = self.writer.clock().now();
         for (work, result) in plan.work.iter().zip(results) {
             let content = work.content_key();
             match result {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
-                    self.waiting_work.forget(content);
-                    self.waiting_work.note_written(&Write { key: work.place_key(), content, what }, now);
+                    self.memory.paused.forget(content);
+                    self.memory.paused.note_written(&Write { key: work.place_key(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        self.waiting_work.refuse(content, reason.clone(), None, now);
+                        self.memory.paused.refuse(content, reason.clone(), None, now);
                     }
                     plan.opened.retain(|note| !work.place.is_over(&note.hostname));
                     replace_waiting(&mut plan.refusals, &plan.work, &work.place, reason);
@@ -265,26 +270,25 @@ impl Request<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
-        let Writer { clock, last_snapshot, .. } = self.writer;
+        let Self { writer, memory, resolved, deadline, .. } = self;
         // From the first write on, earlier readings are outdated.
-        lock(last_snapshot).outdate();
-        let Self { writer, waiting_work, resolved, deadline, .. } = self;
-        let result = execution::run(writer, waiting_work, resolved, plan, snapshot, *deadline);
+        lock(&writer.last_snapshot).outdate();
+        let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
         // So are readings made meanwhile.
-        lock(last_snapshot).outdate();
-        self.waiting_work.tidy(clock.now());
+        lock(&writer.last_snapshot).outdate();
+        memory.tidy(writer.clock().now());
         result
     }
 
     /// Forgets the refusals of work that passed, and notes what was written.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
-        let now = self.writer.clock.now();
-        let waiting_work = &mut *self.waiting_work;
+        let now = self.writer.clock().now();
+        let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !done.left_out.contains(&host.hostname)) {
-            contents(host).for_each(|(_, work)| waiting_work.forget(work));
-            writes_of(host, snapshot).iter().for_each(|write| waiting_work.note_written(write, now));
+            contents(host).for_each(|(_, work)| memory.paused.forget(work));
+            writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }
-        waiting_work.tidy(now);
+        memory.tidy(now);
     }
 }
 

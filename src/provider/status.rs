@@ -154,7 +154,7 @@ impl LastLoop {
 impl Provider {
     /// What is known of `hostname`; without one, what is not done.
     pub fn status(&self, hostname: Option<&str>) -> Status {
-        let last = lock(&self.writer.last_loop);
+        let last = lock(&self.writer.reporter.last_loop);
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(&last).into_iter().collect();
         let Some(hostname) = hostname.map(hostname::normalize) else {

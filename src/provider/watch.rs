@@ -57,41 +57,42 @@ impl Provider {
     }
 
     fn run_watch(&self, ending: &AtomicBool) {
-        let start = self.writer.clock.now();
+        let start = self.writer.clock().now();
         let mut connectors = ConnectorWatch::new(start);
         // Settled: the last check succeeded, and nothing has put it in doubt since.
         let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
         while !ending.load(Ordering::Relaxed) {
-            if self.writer.clock.now() >= file_at {
-                if self.writer.client.look_at_credential_file() {
-                    (is_settled, check_at) = (false, self.writer.clock.now());
+            if self.writer.clock().now() >= file_at {
+                if self.writer.client().look_at_credential_file() {
+                    (is_settled, check_at) = (false, self.writer.clock().now());
                 }
-                file_at = self.writer.clock.now() + CREDENTIAL_FILE_PERIOD;
+                file_at = self.writer.clock().now() + CREDENTIAL_FILE_PERIOD;
             }
-            is_settled &= !self.writer.client.take_doubt();
-            if !is_settled && self.writer.clock.now() >= check_at {
+            is_settled &= !self.writer.client().take_doubt();
+            if !is_settled && self.writer.clock().now() >= check_at {
                 is_settled = self.check();
-                check_at = self.writer.clock.now() + CHECK_PERIOD;
+                check_at = self.writer.clock().now() + CHECK_PERIOD;
                 if is_settled {
                     // The check has settled the doubts that arose before it.
-                    self.writer.client.take_doubt();
+                    self.writer.client().take_doubt();
                 }
             }
             if let Ok(resolved) = self.resolved() {
                 connectors.look(&self.writer, &resolved);
                 self.writer.delete_left_applications(&resolved);
             }
-            self.writer.clock.sleep(CHECK_PAUSE);
+            self.writer.clock().sleep(CHECK_PAUSE);
         }
     }
 
     /// Checks the token and finds the tunnels. Returns true if both succeeded, and none may be made later.
     fn check(&self) -> bool {
-        let Writer { clock, reader, last_snapshot, .. } = &self.writer;
+        let Writer { reader, last_snapshot, .. } = &self.writer;
+        let clock = self.writer.clock();
         let known = lock(&self.resolved).clone();
         // Once the account is known, a zone of another account that becomes visible does not change it.
         let account = known.as_ref().map(|known| &known.account);
-        let deadline = Deadline::after(&**clock, START_TIMEOUT);
+        let deadline = Deadline::after(clock, START_TIMEOUT);
         let resolved = match find_tunnels(reader, account, deadline) {
             Ok(resolved) => resolved,
             Err(problem) => {
@@ -102,7 +103,7 @@ impl Provider {
         let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_unmade());
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
         if !is_known || !self.health.is_ready() {
-            let zones = reader.zones(Deadline::after(&**clock, ANNOUNCE_TIMEOUT));
+            let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));
             announce(&resolved, &reader.settings, zones.as_deref());
             *lock(&self.resolved) = Some(Arc::new(resolved));
             lock(last_snapshot).outdate();

@@ -20,7 +20,7 @@ pub(in crate::provider) const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::fr
 impl Writer {
     /// Looks for applications of ours that can go, once in each loop.
     pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot) {
-        let left = if self.is_dry_run { Vec::new() } else { self.left_applications(snapshot) };
+        let left = if self.is_dry_run() { Vec::new() } else { self.left_applications(snapshot) };
         let mut known = lock(&self.left_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
@@ -32,11 +32,11 @@ impl Writer {
         if !lock(&self.left_applications).values().any(|again| *again) {
             return;
         }
-        let _turn = lock(&self.waiting_work);
+        let _lock = lock(&self.memory);
         let known = lock(&self.left_applications).clone();
         lock(&self.left_applications).values_mut().for_each(|again| *again = false);
         let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
-        self.delete_left(resolved, &is_known, Deadline::after(&*self.clock, LEFT_APPLICATIONS_TIMEOUT));
+        self.delete_left(resolved, &is_known, Deadline::after(self.clock(), LEFT_APPLICATIONS_TIMEOUT));
     }
 
     /// Deletes those of the applications without an answering rule that `is_such`.
@@ -52,8 +52,7 @@ impl Writer {
                 let left = left.iter().filter(|left| is_such(left));
                 let left = left.map(|left| ApplicationWork::delete(left.place.clone(), left.application));
                 let left: Vec<ApplicationWork> = left.collect();
-                let time = deadline.remaining(&*self.clock);
-                let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left, time);
+                let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left);
                 for (work, result) in left.into_iter().zip(results) {
                     let Err(reason) = result else { continue };
                     // The next loop's look counts as the second one, and the deletion is tried again after it.
@@ -78,7 +77,7 @@ impl Writer {
             return Vec::new();
         }
         let mut left = answering::removable(snapshot);
-        let last = lock(&self.last_loop);
+        let last = lock(&self.reporter.last_loop);
         left.retain(|left| {
             !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())
         });

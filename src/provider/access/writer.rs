@@ -1,7 +1,5 @@
 //! Makes, replaces and deletes Access applications, side by side.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use crate::clock::Deadline;
@@ -21,58 +19,65 @@ use crate::reconcile::plan::Reason;
 pub(in crate::provider) struct ApplicationWriter<'a> {
     pub(in crate::provider) writer: &'a Writer,
     pub(in crate::provider) resolved: &'a Resolved,
+    /// The end of the time for all of them.
     pub(in crate::provider) deadline: Deadline,
 }
 
 impl ApplicationWriter<'_> {
-    /// Does the work as far as `time` and calls go, and returns what came of each piece.
-    pub(in crate::provider) fn carry_out(
-        &self,
-        work: &[ApplicationWork],
-        time: Duration,
-    ) -> Vec<Result<(), Reason>> {
+    /// Does the work as far as time and calls go, and returns what came of each piece.
+    pub(in crate::provider) fn carry_out(&self, work: &[ApplicationWork]) -> Vec<Result<(), Reason>> {
         let is_written = |work: &ApplicationWork| !matches!(work.operation, ApplicationOperation::Delete(_));
         if work.iter().any(is_written)
-            && let Err(reason) = self.make_tag()
+            && let Err(error) = self.make_tag()
         {
+            // Nothing of the work was refused: another instance may have made the tag, which lists do not show yet.
+            let reason = match &error {
+                Error::Refused(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
+                error => reason_of(error),
+            };
             return vec![Err(reason); work.len()];
         }
-        let Writer { client, clock, reader, last_snapshot, .. } = self.writer;
-        let end = Deadline::after(&**clock, time);
-        let (now, later) = work.split_at(fitting(work, client.calls_left()));
+        let Writer { reader, last_snapshot, .. } = self.writer;
+        let clock = self.writer.clock();
+        let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
+        let (now, later) = work.split_at(fitting(work, self.writer.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
         lock(last_snapshot).outdate();
         let results = in_parallel(reader.settings.parallel_reads, now, |work| {
-            let has_time = end.remaining(&**clock) >= limits::STEP_MINIMUM.min(time / 4);
-            if has_time { self.do_one(work).map_err(|error| reason_of(&error)) } else { Err(waiting()) }
+            if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(work) }
         });
         // Readings made meanwhile are outdated, too.
         lock(last_snapshot).outdate();
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
-    fn do_one(&self, work: &ApplicationWork) -> Result<(), Error> {
+    fn do_one(&self, work: &ApplicationWork) -> Result<(), Reason> {
         let note = |id, application| {
-            self.writer.reader.access.note(&work.place, id, application, self.writer.clock.now());
+            self.writer.reader.access.note(&work.place, id, application, self.writer.clock().now());
         };
+        let is_deletion = matches!(work.operation, ApplicationOperation::Delete(_));
         match self.write(work) {
             Ok((id, application)) => {
+                let has_gone = application.is_none() && !is_deletion;
                 note(Some(id), application);
-                self.writer.log_change(work.operation.label(), &describe_application(work));
+                if has_gone {
+                    return Err(Reason::Waiting("its Access application was deleted meanwhile".to_owned()));
+                }
+                self.writer.reporter.log_change(work.operation.label(), &describe_application(work));
                 Ok(())
             }
             Err(error) => {
                 if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
                     note(None, None);
                 }
-                Err(error)
+                Err(reason_of(&error))
             }
         }
     }
 
-    /// Returns the id and the application as it stands then.
+    /// Returns the id and the application as it is then; `None` if there is none.
     fn write(&self, work: &ApplicationWork) -> Result<(Box<str>, Option<Application>), Error> {
-        let (client, account) = (&self.writer.client, &self.resolved.account);
+        let (client, account) = (self.writer.client(), &self.resolved.account);
         let owner = &self.resolved.settings.policy.owner;
         match &work.operation {
             ApplicationOperation::Create(wish) => {
@@ -82,7 +87,6 @@ impl ApplicationWriter<'_> {
             }
             ApplicationOperation::Replace(id, wish) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
-                    // The next reading shows that it has gone.
                     return Ok((id.clone(), None));
                 };
                 log_inline_policies(&work.place, &members);
@@ -98,14 +102,14 @@ impl ApplicationWriter<'_> {
     }
 
     /// Makes the tag of our applications, unless it is there.
-    fn make_tag(&self) -> Result<(), Reason> {
-        let (client, account) = (&self.writer.client, &self.resolved.account);
+    fn make_tag(&self) -> Result<(), Error> {
+        let (client, account) = (self.writer.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.policy.owner);
-        let tags = client.access_tags(account, self.deadline).map_err(|error| reason_of(&error))?;
-        if !tags.iter().any(|one| **one == *tag) {
-            client.create_access_tag(account, &tag, self.deadline).map_err(|error| reason_of(&error))?;
+        let tags = client.access_tags(account, self.deadline)?;
+        if tags.iter().any(|one| **one == *tag) {
+            return Ok(());
         }
-        Ok(())
+        client.create_access_tag(account, &tag, self.deadline)
     }
 }
 

@@ -12,7 +12,6 @@ use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
-use crate::provider::writer::Writer;
 use crate::reconcile::plan::{HostPlan, Reason};
 
 impl<'a> Execution<'a> {
@@ -48,7 +47,9 @@ impl<'a> Execution<'a> {
                 self.ledger.note_edited(tunnel, &done);
                 for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
                     if let Some(edit) = piece.edit() {
-                        self.writer.log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
+                        self.writer
+                            .reporter
+                            .log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
                     }
                 }
                 Ok(Answer::Done)
@@ -79,7 +80,7 @@ impl<'a> Execution<'a> {
         }
         // Records have the other half of the time.
         let time = self.time_left() / 2;
-        match self.put(tunnel, &document, version, Deadline::after(&*self.writer.clock, time)) {
+        match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is decided rule by rule, once the edits are sent.
             Ok(()) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(failed(self, error)),
@@ -136,8 +137,10 @@ impl<'a> Execution<'a> {
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { writer: Writer { client, clock, metrics, reader, .. }, resolved, .. } = self;
-        let written = client.put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
+        let Self { writer, resolved, .. } = self;
+        let metrics = &writer.reporter.metrics;
+        let written =
+            writer.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
@@ -150,7 +153,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // The write succeeded, so a lower version number in its answer is no error.
-        let _ = reader.newest().see(tunnel, &written, None, clock.now());
+        let _ = writer.reader.newest().see(tunnel, &written, None, writer.clock().now());
         Ok(())
     }
 }

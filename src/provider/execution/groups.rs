@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::work::{Piece, batch_size};
 use crate::ingress::RuleEdit;
 use crate::limits;
+use crate::provider::memory::GroupSize;
 
 /// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
 /// and five loops in five minutes must not use more than half of `RATE_CALLS`.
@@ -27,20 +28,20 @@ pub(super) struct Groups<'a> {
     suspects: Vec<Piece<'a>>,
     /// The group that is sent now.
     sent: Vec<Vec<Piece<'a>>>,
-    /// The number of hostnames to send together next; 0 for single pieces.
-    size: usize,
+    /// The size of the next group.
+    pub(super) size: GroupSize,
     /// The time that was left when the search for bad pieces began; `None` before there is one.
-    pub(super) time_left_at_search: Option<Duration>,
+    time_left_at_search: Option<Duration>,
     /// Pages in a row.
     interceptions: usize,
 }
 
 impl<'a> Groups<'a> {
-    /// The pieces of a step, which has those of a hostname side by side. `size`: the number of hostnames to send together,
-    /// if an earlier request left the search for bad pieces there.
+    /// The pieces of a step, with those of a hostname side by side. If an earlier request searched for bad pieces, `size`
+    /// is that of its last group.
     pub(super) fn new(
         pieces: &[Piece<'a>],
-        size: Option<usize>,
+        size: GroupSize,
         time_left: Duration,
         has_failed: impl Fn(&Piece<'a>) -> bool,
     ) -> Self {
@@ -48,24 +49,17 @@ impl<'a> Groups<'a> {
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
             match size {
                 _ if pieces.iter().any(&has_failed) => suspects.extend(in_turn(pieces)),
-                Some(0) => queue.extend(in_turn(pieces).into_iter().map(|piece| vec![piece])),
+                GroupSize::SinglePiece => queue.extend(in_turn(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
         }
-        let time_left_at_search = (size.is_some() || !suspects.is_empty()).then_some(time_left);
-        Self {
-            queue,
-            suspects,
-            sent: Vec::new(),
-            size: size.unwrap_or(usize::MAX),
-            time_left_at_search,
-            interceptions: 0,
-        }
+        let time_left_at_search = (size != GroupSize::All || !suspects.is_empty()).then_some(time_left);
+        Self { queue, suspects, sent: Vec::new(), size, time_left_at_search, interceptions: 0 }
     }
 
-    /// The number of hostnames to send together next; 0 for single pieces, and `None` for all.
-    pub(super) fn size(&self) -> Option<usize> {
-        Some(self.size).filter(|size| *size < usize::MAX)
+    /// True while bad pieces are looked for.
+    pub(super) fn is_searching(&self) -> bool {
+        self.time_left_at_search.is_some()
     }
 
     /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
@@ -86,7 +80,12 @@ impl<'a> Groups<'a> {
     /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
-        let fitting = self.queue.iter().take(self.size.max(1)).take_while(|pieces| {
+        let most = match self.size {
+            GroupSize::All => usize::MAX,
+            GroupSize::Hostnames(hostnames) => hostnames,
+            GroupSize::SinglePiece => 1,
+        };
+        let fitting = self.queue.iter().take(most).take_while(|pieces| {
             operations += batch_size(pieces);
             operations <= operations_max
         });
@@ -100,7 +99,11 @@ impl<'a> Groups<'a> {
 
     /// The group that was sent is done.
     pub(super) fn passed(&mut self) {
-        self.size = self.size.saturating_mul(2).max(1);
+        self.size = match self.size {
+            GroupSize::All => GroupSize::All,
+            GroupSize::Hostnames(hostnames) => GroupSize::Hostnames(hostnames.saturating_mul(2)),
+            GroupSize::SinglePiece => GroupSize::Hostnames(1),
+        };
         self.interceptions = 0;
     }
 
@@ -125,9 +128,9 @@ impl<'a> Groups<'a> {
                     return Some(piece);
                 }
                 group = in_turn(pieces).into_iter().map(|piece| vec![piece]).collect();
-                self.size = 0;
+                self.size = GroupSize::SinglePiece;
             }
-            _ => self.size = group.len() / 2,
+            _ => self.size = GroupSize::Hostnames(group.len() / 2),
         }
         self.queue.splice(..0, group);
         None
@@ -212,10 +215,10 @@ mod tests {
         let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
             .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Groups::new(&pieces, None, TIME, |_| false).next(limit);
+            let sent = Groups::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Groups::new(&[], None, TIME, |_| false).next(9), []);
+        assert_eq!(Groups::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
     }
 
     #[test]
@@ -229,9 +232,9 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            let search = Groups::new(&[], Some(1), seconds(time), |_| false);
+            let search = Groups::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
             assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
-            let no_search = Groups::new(&[], None, seconds(time), |_| false);
+            let no_search = Groups::new(&[], GroupSize::All, seconds(time), |_| false);
             assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
         }
     }
@@ -244,7 +247,7 @@ mod tests {
             .zip(&operations)
             .map(|(hostname, one)| Piece { hostname, work: Work::Operations(one) })
             .collect();
-        let mut groups = Groups::new(&pieces, Some(0), TIME, |_| false);
+        let mut groups = Groups::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             groups.next(9);
             assert!(groups.refused(page, TIME, |_| false).is_some());
@@ -257,7 +260,7 @@ mod tests {
         #[test]
         fn every_good_piece_passes_once_and_every_bad_one_is_refused_alone(
             kinds in proptest::collection::vec((0..4_u8, any::<bool>()), 1..NAMES.len()),
-            size in proptest::option::of(0..5_usize),
+            size in 0..6_usize,
         ) {
             let operations: Vec<[RecordOperation; 1]> = (0..4).map(|_| [delete()]).collect();
             // Up to three pieces of each hostname, of which the first is bad or not.
@@ -267,6 +270,11 @@ mod tests {
             let bad: BTreeSet<&str> =
                 NAMES.iter().zip(&kinds).filter(|(_, (count, is_bad))| *is_bad && *count > 0).map(|(name, _)| *name).collect();
             let is_bad = |piece: &Piece<'_>| bad.contains(piece.hostname);
+            let size = match size {
+                0 => GroupSize::SinglePiece,
+                5 => GroupSize::All,
+                hostnames => GroupSize::Hostnames(hostnames),
+            };
             let mut groups = Groups::new(&pieces, size, TIME, |piece| piece.hostname == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {

@@ -34,9 +34,9 @@ impl<'a> Execution<'a> {
         pieces: &[Piece<'_>],
     ) -> Result<Answer, Stop> {
         let batch = batch_of(pieces);
-        match self.writer.client.batch(zone, &batch, self.deadline) {
+        match self.writer.client().batch(zone, &batch, self.deadline) {
             Ok(written) => {
-                let now = self.writer.clock.now();
+                let now = self.writer.clock().now();
                 self.writer.reader.newest().note_batch(&batch.deletes, &written, now);
                 self.ledger.note_batch(stage, pieces, &written);
                 self.report(zone, pieces);
@@ -63,7 +63,7 @@ impl<'a> Execution<'a> {
                 for line in describe_adoption(&host.hostname, adoption) {
                     logging::log(Level::Info, module_path!(), &line);
                 }
-                self.writer.metrics.update().add(Family::Adoptions, &[], 1);
+                self.writer.reporter.metrics.update().add(Family::Adoptions, &[], 1);
             }
         }
     }
@@ -73,7 +73,9 @@ impl<'a> Execution<'a> {
         let mut count = self.record_counts.get(zone).copied().unwrap_or_default();
         for piece in pieces {
             for operation in piece.operations() {
-                self.writer.log_change(operation.label(), &describe_operation(piece.hostname, operation));
+                self.writer
+                    .reporter
+                    .log_change(operation.label(), &describe_operation(piece.hostname, operation));
                 match operation {
                     RecordOperation::Post(_) => count += 1,
                     RecordOperation::Delete(..) => count = count.saturating_sub(1),

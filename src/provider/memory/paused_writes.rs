@@ -1,0 +1,288 @@
+//! Remembers the writes that wait: what Cloudflare refused, so that it is not sent again in every loop, and what does not
+//! stay as it was written, because every written configuration makes every replica of `cloudflared` reload.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::lean::inserted;
+use crate::limits;
+use crate::model::ZoneId;
+use crate::reconcile::plan::{Reason, Write};
+use crate::reconcile::snapshot::Snapshot;
+
+/// If a write has to be repeated within this time, another writer has changed it back. The third one waits.
+const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
+
+/// The pauses of a write that Cloudflare refused, or does not keep.
+const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
+
+/// The writes that are remembered. A request of 5,000 hostnames writes twice as many pieces.
+const WRITES_MAX: usize = 10_000;
+
+/// By fingerprint: refused writes by their content, and done or repeated ones by the key of their `Write`. All are lost
+/// with the process; then a refused write is sent once more.
+#[derive(Debug, Default)]
+pub(crate) struct PausedWrites(HashMap<u64, Remembered>);
+
+#[derive(Debug)]
+struct Remembered {
+    state: State,
+    /// The write is forgotten at this time, unless it is refused or done again before.
+    forget_at: Instant,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The content is not sent before the pause is over.
+    Paused { content: u64, quota: Option<Quota>, pause: Pause },
+    /// The content that was written lately.
+    Written { content: u64 },
+}
+
+/// The zone that was full, and its number of records.
+pub(crate) type Quota = (ZoneId, usize);
+
+#[derive(Debug)]
+pub(super) struct Pause {
+    reason: Reason,
+    length: Duration,
+    retry_at: Instant,
+}
+
+impl PausedWrites {
+    /// The contents that must not be sent now, with the reasons.
+    pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
+        inserted(self.0.values().filter_map(|write| match &write.state {
+            State::Paused { content, quota, pause } if !has_room(quota.as_ref(), snapshot) => {
+                Some((*content, pause.reason(now)?))
+            }
+            State::Paused { .. } | State::Written { .. } => None,
+        }))
+    }
+
+    /// True if the content was refused when it was last sent, or got no answer of Cloudflare's.
+    pub(crate) fn has_failed(&self, content: u64) -> bool {
+        self.0.contains_key(&content)
+    }
+
+    /// Cloudflare refused the content when it was sent alone.
+    pub(crate) fn refuse(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        self.pause(content, content, reason, quota, now);
+    }
+
+    /// Notes content that was sent alone and answered by another server. It counts as failed, and does not wait.
+    pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
+        let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
+        let state = State::Paused { content, quota: None, pause };
+        let forget_at = now + limits::REJECTION_PAUSE_MAX;
+        self.0.entry(content).or_insert(Remembered { state, forget_at });
+    }
+
+    /// The content was accepted.
+    pub(crate) fn forget(&mut self, content: u64) {
+        self.0.remove(&content);
+    }
+
+    /// The write was done.
+    pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
+        let is_repeated = self.0.get(&write.key).is_some_and(|known| match known.state {
+            State::Written { content } => content == write.content && now < known.forget_at,
+            State::Paused { content, .. } => content == write.content,
+        });
+        if is_repeated {
+            return self.pause(write.key, write.content, write.not_kept(), None, now);
+        }
+        let state = State::Written { content: write.content };
+        self.0.insert(write.key, Remembered { state, forget_at: now + REPEATED_WRITES_APART_MAX });
+    }
+
+    /// Drops what was not asked for in a long time, and if there is too much, the writes that would be dropped next.
+    pub(crate) fn tidy(&mut self, now: Instant) {
+        self.0.retain(|_, write| now < write.forget_at);
+        let Some(surplus) = self.0.len().checked_sub(WRITES_MAX).filter(|surplus| *surplus > 0) else {
+            return;
+        };
+        let mut oldest: Vec<(Instant, u64)> =
+            self.0.iter().map(|(key, write)| (write.forget_at, *key)).collect();
+        oldest.sort_unstable();
+        for (_, key) in oldest.into_iter().take(surplus) {
+            self.0.remove(&key);
+        }
+    }
+
+    fn pause(&mut self, key: u64, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+        let earlier = self.0.get(&key).and_then(|write| match &write.state {
+            State::Paused { content: paused, pause, .. } if *paused == content => Some(pause),
+            _ => None,
+        });
+        let pause = Pause::after(earlier, reason, WRITE_PAUSES, now);
+        let forget_at = pause.retry_at + limits::REJECTION_PAUSE_MAX;
+        self.0.insert(key, Remembered { state: State::Paused { content, quota, pause }, forget_at });
+    }
+}
+
+impl Pause {
+    /// The pause after `earlier`: the first is the shortest, and each later pause is twice as long, up to `longest`.
+    pub(super) fn after(
+        earlier: Option<&Self>,
+        reason: Reason,
+        (shortest, longest): (Duration, Duration),
+        now: Instant,
+    ) -> Self {
+        let length = earlier.map_or(shortest, |earlier| (earlier.length * 2).clamp(shortest, longest));
+        Self { reason, length, retry_at: now + length }
+    }
+
+    /// The reason of the pause; `None` once it is over.
+    pub(super) fn reason(&self, now: Instant) -> Option<Reason> {
+        (now < self.retry_at).then(|| self.reason.clone())
+    }
+}
+
+/// True if a zone that was full has fewer records now.
+fn has_room(quota: Option<&Quota>, snapshot: &Snapshot) -> bool {
+    quota.is_some_and(|(full, records)| {
+        snapshot.zone(full).is_some_and(|zone| zone.records().len() < *records)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::snapshot;
+    use crate::provider::memory::year;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn no() -> Reason {
+        Reason::Cloudflare("no".to_owned())
+    }
+
+    fn write(key: u64, content: u64) -> Write {
+        Write { key, content, what: "rule".into() }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// The numbers of the loops, a minute apart, that send what is refused each time or undone each time.
+    fn sent(loops: u32, send: impl Fn(&mut PausedWrites, Instant)) -> Vec<u32> {
+        let (mut paused, start) = (PausedWrites::default(), now());
+        let is_sent = |number: &u32| {
+            let now = start + MINUTE * *number;
+            let is_paused = paused.reasons(&snapshot(), now).contains_key(&1);
+            if !is_paused {
+                send(&mut paused, now);
+            }
+            paused.tidy(now);
+            !is_paused
+        };
+        (0..loops).filter(is_sent).collect()
+    }
+
+    #[test]
+    fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
+        let tries = sent(240, |paused, now| paused.refuse(1, no(), None, now));
+        assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
+    }
+
+    #[test]
+    fn what_is_undone_twice_waits_like_what_is_refused() {
+        let tries = sent(240, |paused, now| paused.note_written(&write(1, 1), now));
+        assert_eq!(tries, [0, 1, 11, 31, 71, 131, 191]);
+    }
+
+    #[test]
+    fn a_write_undone_within_five_minutes_is_fought_over_and_later_it_is_not() {
+        for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
+            let (mut paused, start) = (PausedWrites::default(), now());
+            let again = start + Duration::from_secs(apart);
+            paused.note_written(&write(1, 1), start);
+            paused.note_written(&write(1, 1), again);
+            let reasons = paused.reasons(&snapshot(), again);
+            assert_eq!(reasons.contains_key(&1), is_fought_over, "{apart} s");
+        }
+    }
+
+    #[test]
+    fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
+        let (mut paused, now) = (PausedWrites::default(), now());
+        let holds = |paused: &PausedWrites, content| paused.reasons(&snapshot(), now).contains_key(&content);
+        for _ in 0..5 {
+            paused.note_written(&write(1, 1), now);
+            paused.note_written(&write(1, 2), now);
+            assert!(!holds(&paused, 1) && !holds(&paused, 2), "published and withdrawn in turn");
+        }
+        paused.note_written(&write(1, 2), now);
+        assert!(holds(&paused, 2) && !holds(&paused, 1));
+        paused.note_written(&write(1, 1), now);
+        assert!(!holds(&paused, 2));
+    }
+
+    #[test]
+    fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
+        let (mut paused, now) = (PausedWrites::default(), now());
+        let is_paused = |paused: &PausedWrites, now| paused.reasons(&snapshot(), now).contains_key(&1);
+        paused.refuse(1, no(), None, now);
+        paused.refuse(1, no(), None, now);
+        paused.forget(2);
+        assert!(is_paused(&paused, now) && paused.has_failed(1));
+        paused.forget(1);
+        assert!(!is_paused(&paused, now) && !paused.has_failed(1));
+        paused.refuse(1, no(), None, now);
+        assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
+        assert!(paused.has_failed(1), "it is still tried apart");
+    }
+
+    #[test]
+    fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
+        let (mut paused, now) = (PausedWrites::default(), now());
+        paused.leave_unanswered(1, no(), now);
+        assert!(paused.has_failed(1) && paused.reasons(&snapshot(), now).is_empty());
+        paused.refuse(2, no(), None, now);
+        paused.leave_unanswered(2, no(), now);
+        assert_eq!(paused.reasons(&snapshot(), now), [(2, no())].into());
+    }
+
+    #[test]
+    fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
+        let (mut paused, now) = (PausedWrites::default(), now());
+        paused.refuse(1, no(), None, now);
+        let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
+        paused.tidy(last - Duration::from_secs(1));
+        assert_eq!(paused.0.len(), 1);
+        paused.tidy(last);
+        assert!(paused.0.is_empty());
+    }
+
+    /// An object may change each of its 64 refused rules in every loop, and each rule may be as long as an endpoint.
+    #[test]
+    fn refused_rules_that_change_in_every_loop_leave_no_more_than_the_newest() {
+        let (mut paused, start) = (PausedWrites::default(), now());
+        for number in 0..36 {
+            let now = start + MINUTE * number;
+            (0..640).for_each(|rule| paused.refuse(u64::from(number * 640 + rule), no(), None, now));
+            paused.tidy(now);
+            assert!(paused.0.len() <= WRITES_MAX);
+        }
+        assert!(!paused.has_failed(0) && paused.has_failed(35 * 640), "the oldest go first");
+        assert!(
+            size_of::<(u64, Remembered)>() <= 192,
+            "2 MB in all, but for the texts of Cloudflare's answers"
+        );
+    }
+
+    #[test]
+    fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
+        let mut paused = PausedWrites::default();
+        for (number, now) in year::loops() {
+            paused.refuse(3 * number, no(), None, now);
+            paused.leave_unanswered(3 * number + 1, no(), now);
+            paused.note_written(&write(3 * number + 2, 1), now);
+            paused.tidy(now);
+            assert!(paused.0.len() <= 15, "{}", paused.0.len());
+        }
+    }
+}

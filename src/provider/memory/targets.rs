@@ -1,0 +1,130 @@
+//! Remembers the tunnels and zones of which not all writes were decided.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::paused_writes::Pause;
+use crate::limits;
+use crate::reconcile::plan::Reason;
+
+/// The pauses of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
+/// reload.
+const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
+
+/// The hostnames whose pieces are sent together to a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GroupSize {
+    #[default]
+    All,
+    /// At most this many, and at least one.
+    Hostnames(usize),
+    /// One piece of one hostname.
+    SinglePiece,
+}
+
+/// By the ids of tunnels and zones. No tunnel has the id of a zone.
+#[derive(Debug, Default)]
+pub(crate) struct Targets(BTreeMap<Box<str>, TargetMemory>);
+
+/// A tunnel or a zone of which not all writes were decided.
+#[derive(Debug)]
+struct TargetMemory {
+    group: GroupSize,
+    /// Its last write failed, whatever it was to write.
+    is_failing: bool,
+    /// A tunnel took its document as it was, and no edit of it.
+    edits: Option<Pause>,
+    forget_at: Instant,
+}
+
+impl Targets {
+    pub(crate) fn group_size(&self, target: &str) -> GroupSize {
+        self.0.get(target).map(|target| target.group).unwrap_or_default()
+    }
+
+    /// A group of the target was refused, and the search for its bad pieces goes on with groups of this size.
+    pub(crate) fn set_group_size(&mut self, target: &str, group: GroupSize, now: Instant) {
+        self.target(target, now).group = group;
+    }
+
+    /// True if a write of the target failed, whatever it was to write.
+    pub(crate) fn is_failing(&self, target: &str) -> bool {
+        self.0.get(target).is_some_and(|target| target.is_failing)
+    }
+
+    /// A write of the target failed.
+    pub(crate) fn set_failing(&mut self, target: &str, now: Instant) {
+        self.target(target, now).is_failing = true;
+    }
+
+    /// The reason why a tunnel gets no edit now.
+    pub(crate) fn paused_edits(&self, tunnel: &str, now: Instant) -> Option<Reason> {
+        self.0.get(tunnel)?.edits.as_ref()?.reason(now)
+    }
+
+    /// The tunnel accepted its unchanged document, and no edit of it: the next edit waits.
+    pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
+        let target = self.target(tunnel, now);
+        target.edits = Some(Pause::after(target.edits.as_ref(), reason, EDIT_PAUSES, now));
+    }
+
+    /// All writes of a target were decided.
+    pub(crate) fn forget(&mut self, target: &str) {
+        self.0.remove(target);
+    }
+
+    /// Drops the targets without a write in a long time.
+    pub(crate) fn tidy(&mut self, now: Instant) {
+        self.0.retain(|_, target| now < target.forget_at);
+    }
+
+    fn target(&mut self, target: &str, now: Instant) -> &mut TargetMemory {
+        let forget_at = now + limits::REJECTION_PAUSE_MAX;
+        let new = TargetMemory { group: GroupSize::All, is_failing: false, edits: None, forget_at };
+        let target = self.0.entry(target.into()).or_insert(new);
+        target.forget_at = forget_at;
+        target
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::memory::year;
+
+    fn no() -> Reason {
+        Reason::Cloudflare("no".to_owned())
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "any instant will do")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
+        let (mut targets, now) = (Targets::default(), now());
+        targets.set_group_size("a", GroupSize::Hostnames(50), now);
+        targets.set_failing("a", now);
+        targets.set_group_size("a", GroupSize::Hostnames(25), now);
+        targets.pause_edits("a", no(), now);
+        targets.set_failing("b", now);
+        assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::Hostnames(25), true));
+        assert_eq!((targets.group_size("b"), targets.is_failing("b")), (GroupSize::All, true));
+        assert_eq!((targets.paused_edits("a", now), targets.paused_edits("b", now)), (Some(no()), None));
+        assert_eq!(targets.paused_edits("a", now + EDIT_PAUSES.0), None);
+        targets.forget("a");
+        assert_eq!((targets.group_size("a"), targets.is_failing("a")), (GroupSize::All, false));
+        assert_eq!(targets.paused_edits("a", now), None);
+    }
+
+    #[test]
+    fn a_year_of_other_targets_in_every_loop_leaves_those_of_the_last_hour() {
+        let mut targets = Targets::default();
+        for (number, now) in year::loops() {
+            targets.set_failing(&number.to_string(), now);
+            targets.tidy(now);
+            assert!(targets.0.len() <= 6, "{}", targets.0.len());
+        }
+    }
+}

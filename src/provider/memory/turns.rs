@@ -1,0 +1,53 @@
+//! Remembers the turns of a request that changes more hostnames than one request may: where the next turn begins, and how
+//! many hostnames it has.
+
+use crate::limits;
+use crate::reconcile::plan::TurnEnd;
+
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// The end of the last turn, if it left hostnames.
+    pub(crate) end: Option<TurnEnd>,
+    /// The number of hostnames of a turn, if turns ran out of time.
+    most: Option<usize>,
+}
+
+impl Turns {
+    /// The number of hostnames that one turn changes.
+    pub(crate) fn most(&self) -> usize {
+        self.most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
+    }
+
+    /// A turn of this many hostnames ran out of time. The next one takes half of them, but not fewer than
+    /// `CHANGED_HOSTNAMES_MIN`. True if the turn before took all.
+    pub(crate) fn shorten(&mut self, hostnames: usize) -> bool {
+        let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
+        self.most.replace(half).is_none()
+    }
+
+    /// A turn had time for all that it took. The next one takes half as many more.
+    pub(crate) fn lengthen(&mut self) {
+        let most = self.most.map(|most| most + most.div_ceil(2));
+        self.most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_that_run_out_of_time_get_half_as_large_and_grow_by_half_until_they_are_as_large_as_ever() {
+        let (mut turns, most) = (Turns::default(), limits::CHANGED_HOSTNAMES_MAX);
+        assert!(turns.shorten(most), "the first one");
+        assert_eq!((turns.shorten(300), turns.most()), (false, 150));
+        assert_eq!((turns.shorten(1), turns.most()), (false, 10));
+        for expected in [15, 23, 35] {
+            turns.lengthen();
+            assert_eq!(turns.most(), expected);
+        }
+        (0..10).for_each(|_| turns.lengthen());
+        assert_eq!(turns.most(), most);
+        assert!(turns.shorten(most), "the first one again");
+    }
+}

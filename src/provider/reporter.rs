@@ -1,0 +1,125 @@
+//! Reports what requests find and do: in the log, once, in the metrics, and for `status`.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use log::Level;
+
+use crate::clock::Clock;
+use crate::lean::inserted;
+use crate::locks::lock;
+use crate::logging;
+use crate::model::endpoint::Changes;
+use crate::model::text::fingerprint;
+use crate::model::{LogLine, hostname};
+use crate::observe::metrics::{Family, Metrics};
+use crate::provider::description;
+use crate::provider::execution::ledger::Done;
+use crate::provider::last_loop::LastLoop;
+use crate::reconcile::Note;
+use crate::reconcile::plan::{Plan, Reason, Refusal};
+use crate::reconcile::records::Shown;
+
+#[derive(Debug)]
+pub(super) struct Reporter {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Writes are only logged.
+    pub(super) is_dry_run: bool,
+    pub(super) last_loop: Mutex<LastLoop>,
+}
+
+impl Reporter {
+    /// Begins a new loop of ExternalDNS, in which it is shown these endpoints.
+    pub(super) fn begin_loop(&self, shown: &Shown) {
+        if lock(&self.last_loop).begin(shown, self.clock.unix_seconds()) {
+            self.count_refusals([].iter());
+        }
+    }
+
+    /// What came of earlier changes of these hostnames counts no more.
+    pub(super) fn forget_outcomes(&self, changes: &Changes) {
+        let asked = hostnames_asked_for(changes);
+        lock(&self.last_loop).request.asked.retain(|hostname| !asked.contains(hostname));
+    }
+
+    /// Logs the refusals, the notes and what a dry run does not write, as far as they are new, and keeps them for `status`.
+    pub(super) fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
+        self.log_notes(plan, done);
+        self.count_refusals(plan.refusals.iter().chain(&done.refusals));
+        let (unprotected, others): (Vec<Refusal>, Vec<Refusal>) = self
+            .new_refusals(changes, plan, done)
+            .into_iter()
+            .partition(|refusal| refusal.reason.leaves_unprotected());
+        for (level, refusals) in [(Level::Error, unprotected), (Level::Warn, others)] {
+            for line in Refusal::lines(refusals.iter()) {
+                logging::log(level, module_path!(), &line);
+            }
+        }
+        if !plan.left.is_empty() {
+            let text = format!(
+                "this request changes {} hostnames, and the next loops go on with the others",
+                plan.hosts.len()
+            );
+            let line = LogLine::default().word("hostnames", &plan.left.len()).text(text);
+            logging::log(Level::Info, module_path!(), &line);
+        }
+        if self.is_dry_run {
+            let writes = description::describe(plan).into_iter();
+            let new = lock(&self.last_loop).request.unwritten.news(writes, self.clock.unix_seconds());
+            for line in new {
+                let text = format!("dry run, not done: {}", line.text);
+                logging::log(Level::Info, module_path!(), &line.text(text));
+            }
+        }
+    }
+
+    /// Keeps what came of a request, and returns the refusals that are to be logged. The line of a failed write is in the
+    /// log already.
+    fn new_refusals(&self, changes: &Changes, plan: &Plan, done: &Done) -> Vec<Refusal> {
+        let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
+        let last = &mut lock(&self.last_loop).request;
+        let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
+        // A turn says nothing of the hostnames that it leaves.
+        let is_left = |refusal: &&&Refusal| plan.left.contains(&refusal.hostname) && !is_failed(refusal);
+        let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
+        let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
+        let refusals = plan.refusals.iter().chain(&done.refusals).cloned();
+        let mut news = last.refusals.news(refusals.chain(left), self.clock.unix_seconds());
+        news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
+        last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
+        last.left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
+        last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        news
+    }
+
+    /// Logs the notes about what was done, as far as they are new.
+    pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
+        let opened = plan.opened_without(&done.left_out).filter(|_| !self.is_dry_run);
+        let notes = plan.notes.iter().filter(|note| !done.left_out.contains(&note.hostname)).chain(opened);
+        let now = self.clock.unix_seconds();
+        lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
+    }
+
+    /// Logs and counts a change that was made.
+    pub(super) fn log_change(&self, kind: &str, line: &LogLine) {
+        logging::log(Level::Info, module_path!(), line);
+        let mut values = self.metrics.update();
+        values.add(Family::Changes, &[kind], 1);
+        values.set(Family::LastWrite, &[], self.clock.unix_seconds());
+    }
+
+    fn count_refusals<'r>(&self, refusals: impl Iterator<Item = &'r Refusal>) {
+        let mut values = self.metrics.update();
+        values.reset(Family::Refusals);
+        for Refusal { reason, .. } in refusals {
+            values.add(Family::Refusals, &[reason.label()], 1);
+        }
+    }
+}
+
+/// The hostnames that are to be published or changed, as fingerprints.
+fn hostnames_asked_for(changes: &Changes) -> BTreeSet<u64> {
+    let asked = changes.create.iter().chain(&changes.update_new);
+    inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])))
+}
