@@ -1,8 +1,8 @@
-//! Knows every setting, and reads the configuration: flags, then variables, then the lines of `SETTINGS`, then defaults,
-//! parsed once into typed values. One start reports every mistake, with the variable's name and the allowed values, and
-//! never with a secret.
+//! Lists every setting, and parses the configuration once into typed values. A flag overrides a variable, a variable
+//! overrides a line of `SETTINGS`, and a line overrides the default. One start reports every mistake, with the
+//! variable's name and the allowed values. No report contains a secret.
 //!
-//! A new setting is a row of `SETTINGS` and the place below that reads it; a test compares the rows with
+//! A new setting needs a row of `SETTINGS`, and the code below that reads it. A test compares the rows with
 //! docs/configuration.md.
 
 pub mod names;
@@ -24,14 +24,14 @@ use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
 use crate::reconcile::Policy;
 
-/// Texts by the name of their environment variable.
+/// The value of each environment variable, by its name.
 pub type Variables = BTreeMap<String, String>;
 
 /// A setting: a variable, and the flag of the same name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) variable: &'static str,
-    /// The name that other programs have for it; empty if there is none. It has no flag.
+    /// The name that other programs use for the setting; empty if there is none. This name has no flag.
     pub(crate) further: &'static str,
     /// The value of an absent setting; empty if the setting has no default.
     pub(crate) default: &'static str,
@@ -43,9 +43,9 @@ pub(crate) struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
-    /// It limits what is published or written. Under a misspelled name it must not be ignored.
+    /// A limit on what is published or written. A misspelled name of it is a mistake, not only a warning.
     Limit,
-    /// It has no flag, because any process on the machine can read a command line.
+    /// A secret. It has no flag, because any process on the machine can read a command line.
     Secret,
 }
 
@@ -71,7 +71,7 @@ impl Setting {
     }
 }
 
-/// Every setting but the defaults of a rule's options, which [`OriginOption`](crate::ingress::OriginOption) names.
+/// Every setting except the defaults of a rule's options. [`OriginOption`](crate::ingress::OriginOption) names those.
 pub(crate) const SETTINGS: &[Setting] = &[
     limit(LINES, "", ""),
     secret("CF_API_TOKEN").or("CLOUDFLARE_API_TOKEN"),
@@ -105,7 +105,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
     limit("ACCESS_POLICIES", "", "policies objects may name (default: all, and none with NAMESPACE_GUARD)"),
     limit("DRY_RUN", "false", "log what would be written, and write nothing"),
-    // The upgrades of ExternalDNS that emptied whole zones met instances with 6 to 13 hostnames.
+    // Upgrades of ExternalDNS have emptied whole zones on instances with 6 to 13 hostnames.
     limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always remove; 0: any number"),
     setting("MOVE_GRACE", "30s", "time for a change to reach Cloudflare's edge, 0s to 3600s"),
     setting("ALLOW_LOCAL_CONFIG", "false", "write tunnels that a file beside cloudflared configures"),
@@ -133,7 +133,7 @@ pub struct Config {
     /// The most detailed level that is logged.
     pub log_level: LevelFilter,
     pub log_format: Format,
-    /// Remarks that an operator should read although nothing is wrong.
+    /// Remarks for the operator that are no mistakes.
     pub warnings: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ impl Config {
     /// Reads the configuration.
     ///
     /// # Errors
-    /// Every mistake, beginning with the variable's name, and behind them the warnings.
+    /// Every mistake, each beginning with the variable's name, and then the warnings.
     pub fn read(variables: &Variables) -> Result<Self, Vec<String>> {
         let mut reader = Reader::new(variables);
         // All settings are read before the first return, so that one start reports every mistake.
@@ -191,7 +191,7 @@ impl Config {
 
         let Reader { credential_name, credential_file, mut mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
-            // A setting that is missing may be there under a wrong name.
+            // A warning may show that a missing setting was given under a wrong name.
             mistakes.extend(warnings);
             return Err(mistakes);
         };
@@ -209,7 +209,7 @@ impl Config {
     }
 }
 
-/// The address of the health routes, whatever the other settings are.
+/// Reads only the address of the health routes, so that a mistake in another setting does not matter.
 pub fn observation_address(variables: &Variables) -> Result<SocketAddr, Vec<String>> {
     let mut reader = Reader::new(variables);
     reader.mistakes.clear();

@@ -1,4 +1,4 @@
-//! Knows the names of settings: ours, their flags, and misspelled ones.
+//! Knows the names of settings and of their flags, and recognises misspelled names.
 
 use super::{Kind, LINES, SETTINGS, Setting};
 use crate::ingress::OriginOption;
@@ -6,7 +6,7 @@ use crate::limits;
 use crate::model::endpoint::annotation_of;
 use crate::model::text::{MISSPELLING_MAX_EDITS, nearest, quoted};
 
-/// Prefixes that only our settings have. Any variable that begins with one was meant for us.
+/// Prefixes that only our settings have. Any variable with such a prefix was meant for this program.
 const PREFIXES: [&str; 10] = [
     "CF_",
     "ORIGIN_",
@@ -41,14 +41,14 @@ pub fn flag(variable: &str) -> String {
     format!("--{}", variable.to_ascii_lowercase().replace('_', "-"))
 }
 
-/// True if Kubernetes set the variable for a Service, whose name is the first part of the variable's.
+/// True if the variable has the form of those that Kubernetes sets for a Service called NAME.
 pub(super) fn is_injected(name: &str, value: &str) -> bool {
     // NAME_SERVICE_HOST, NAME_SERVICE_PORT, NAME_SERVICE_PORT_HTTPS
     let is_address = name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT");
     // NAME_PORT=tcp://10.0.0.1:80
     let is_link = name.ends_with("_PORT")
         && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
-    // NAME_PORT_80_TCP, and the same with _PROTO, _PORT or _ADDR behind it
+    // NAME_PORT_80_TCP, and the same with the suffix _PROTO, _PORT or _ADDR
     let is_part_of_link = name.split_once("_PORT_").is_some_and(|(_, rest)| {
         let mut parts = rest.split('_');
         parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
@@ -60,13 +60,13 @@ pub(super) fn is_injected(name: &str, value: &str) -> bool {
 /// The message about a variable that seems meant for this program but is no setting. The flag is true if the nearest
 /// setting limits publishing: without that limit, the webhook would publish more than the operator meant.
 pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
-    // cloudflared's own variables begin with TUNNEL_, whatever they resemble.
+    // cloudflared's own variables begin with TUNNEL_, even if they resemble a setting.
     if name.starts_with("TUNNEL_") || is_injected(name, value) {
         return None;
     }
     let folded = name.to_ascii_uppercase();
     let is_of_ours = PREFIXES.iter().any(|prefix| folded.starts_with(prefix));
-    // Two edits turn HOST into PORT.
+    // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
     let known = variables().filter(|variable| !is_of_ours || *variable != LINES);

@@ -1,6 +1,6 @@
 //! Chooses the proxy for calls of the API from the environment, as curl and Go do.
 //!
-//! ureq ignores values that it cannot use, and would send directly what should go through a proxy.
+//! ureq ignores a value that it cannot use, and would then connect directly. Here such a value is a mistake.
 
 use std::net::IpAddr;
 
@@ -14,14 +14,14 @@ const HTTPS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"
 const HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The proxy to the API. Only the variable that counts is parsed, so a proxy for other programs is never a mistake.
+/// The proxy to the API. Only the variable that counts is parsed, so a value for other programs is never a mistake.
 pub(super) fn proxy(target: &BaseUrl, variables: &Variables) -> Result<Option<Proxy>, String> {
     let given = |name: &'static str| {
         let text = variables.get(name)?.trim();
         (!text.is_empty()).then_some((name, text))
     };
     let names = if target.is_https { HTTPS } else { HTTP };
-    // A proxy's loopback is a different machine's.
+    // For a proxy on another machine, loopback is that other machine.
     let is_direct = target.is_loopback
         || EXCEPTIONS.into_iter().find_map(given).is_some_and(|(_, list)| excepts(list, target));
     match names.into_iter().find_map(given) {
@@ -41,8 +41,8 @@ fn excepts(list: &str, target: &BaseUrl) -> bool {
         .any(|entry| is_meant(entry, host, target.port))
 }
 
-/// True if an entry matches this host. An entry is a name, which also matches all names below it, or only those if it
-/// begins with a dot. It may have a port. Networks match nothing, because an API at a bare address is not to be expected.
+/// True if an entry of `NO_PROXY` matches this host. A name matches itself and all names below it, after a leading
+/// dot only those below. An entry may have a port. A network matches nothing, as the API hardly has a bare address.
 fn is_meant(entry: &str, host: &str, port: u16) -> bool {
     let name = match entry.rsplit_once(':') {
         Some((name, of_port)) if of_port.parse() == Ok(port) => name,

@@ -1,5 +1,5 @@
-//! Reads settings of every kind. A wrong value is noted, and something else stands for it until all are read, so that one
-//! start reports every mistake.
+//! Reads settings of every kind. A wrong value is noted as a mistake and replaced by a placeholder, so that one start
+//! reports every mistake.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,10 +17,10 @@ use crate::model::text::{nearest, quoted};
 use crate::regular_file;
 use crate::secret::{KNOWN_MIN_BYTES, Secret};
 
-/// The settings that were given, and what is to be said of them.
+/// The given settings, and the mistakes and warnings about them.
 pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
-    /// By variable, the name that it was given under and its text.
+    /// For each variable, the name under which it was given, and its text.
     given: BTreeMap<&'static str, (&'static str, &'a str)>,
     pub(super) credential_name: &'static str,
     pub(super) credential_file: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(super) struct Reader<'a> {
     pub(super) warnings: Vec<String>,
 }
 
-/// The settings that are given together are a group, which is named by its first.
+/// Settings that have to be given together are a group. A group has the name of its first setting.
 fn group(variable: &str) -> &str {
     match variable {
         "CF_API_TOKEN_FILE" | "CF_API_KEY" | "CF_API_KEY_FILE" | "CF_API_EMAIL" | "CF_ACCOUNT_ID" => {
@@ -40,7 +40,7 @@ fn group(variable: &str) -> &str {
 }
 
 impl<'a> Reader<'a> {
-    /// Sorts the variables. Surrounding blanks are removed, and an empty value counts as absent.
+    /// Finds the settings among the variables. Surrounding blanks are removed, and an empty value counts as absent.
     pub(super) fn new(given: &'a Variables) -> Self {
         let mut reader = Self {
             variables: given,
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses settings that have the token or the key in them: `OWNER_ID` stands in every comment, and others in the log.
+    /// Refuses settings that contain the token or the key. Record comments show `OWNER_ID`, and the log shows others.
     pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
         let secret = credentials.map(|known| known.secret().expose());
         let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
@@ -147,12 +147,12 @@ impl<'a> Reader<'a> {
         self.mistakes.push(format!("{} {problem}", self.name(variable)));
     }
 
-    /// Notes a value that is not allowed. A long one is cut, because it would hide the allowed ones.
+    /// Notes a value that is not allowed. A long value is cut, because it would hide the allowed values.
     pub(super) fn wrong(&mut self, variable: &str, given: &str, problem: impl Display) {
         self.mistake(variable, format_args!("is {}: {problem}", quoted(given)));
     }
 
-    /// What was given, or the default.
+    /// The given text, or the default; `None` if there is neither.
     pub(super) fn text(&self, variable: &str) -> Option<&'a str> {
         let default =
             || SETTINGS.iter().find(|setting| setting.variable == variable).map(|setting| setting.default);
@@ -175,13 +175,13 @@ impl<'a> Reader<'a> {
         };
         let entries: Vec<&str> = text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
         if entries.is_empty() {
-            // A filter of only separators would let everything through.
+            // A filter that consists only of commas would include every name.
             self.wrong(variable, text, "a list without an entry");
         }
         entries
     }
 
-    /// What the entries of a list stand for. The first that is wrong is the mistake.
+    /// The parsed entries of a list. Only the first wrong entry is noted.
     pub(super) fn list_of<T, E: Display>(
         &mut self,
         variable: &str,
@@ -195,8 +195,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Ids in the form that Cloudflare gives accounts and zones. A wrong one may be a token in the wrong variable, and is
-    /// not shown.
+    /// Ids of accounts or zones, in Cloudflare's form. A wrong id may be a token in the wrong variable, so the mistake
+    /// does not show it.
     pub(super) fn identifiers(&mut self, variable: &str) -> Vec<&'a str> {
         let ids = self.list(variable);
         if !ids.iter().all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
         self.is_first(variable, ["true", "false"])
     }
 
-    /// True if a setting is the first of two words.
+    /// True if the setting's value is the first of the two allowed words.
     pub(super) fn is_first(&mut self, variable: &str, [first, second]: [&str; 2]) -> bool {
         let is_first = |text| match text {
             _ if text == first => Ok(true),
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
         self.parsed(variable, seconds).unwrap_or_default()
     }
 
-    /// Addresses, of which `localhost` has two.
+    /// The addresses of a host. `localhost` has two.
     pub(super) fn hosts(&mut self, variable: &str) -> Vec<IpAddr> {
         let hosts = |text: &str| match text.trim_start_matches('[').trim_end_matches(']').parse() {
             Ok(address) => Ok(vec![address]),
@@ -247,13 +247,13 @@ impl<'a> Reader<'a> {
         self.parsed(variable, hosts).unwrap_or_default()
     }
 
-    /// A secret, given as it is or as `file:/path`, or by a variable that names its file.
+    /// Reads a secret. `given` is the secret, or `file:/path`, or a path if the variable ends in `_FILE`.
     pub(super) fn secret(&mut self, variable: &str, given: &str) -> Option<Secret> {
         let path = if variable.ends_with("_FILE") { Some(given) } else { given.strip_prefix("file:") };
         let Some(path) = path else {
             return Secret::parse(given).map_err(|error| self.mistake(variable, error)).ok();
         };
-        // A text without a slash may be the secret itself.
+        // A text without a slash may be the secret itself, so it is not shown.
         let named = if path.contains('/') {
             format!("names the file {}, which", quoted(path))
         } else {

@@ -24,16 +24,16 @@ use crate::reconcile::service_template::ServiceTemplate;
 use crate::reconcile::stamp;
 use crate::regular_file;
 
-/// An owner id longer than this, percent-encoded, would leave too little room for digests.
+/// The longest owner id, percent-encoded. A longer one would leave too little room for digests in a comment.
 const OWNER_ID_MAX_BYTES: usize = 40;
 
-/// The length of a tunnel's name at Cloudflare. The token that `cloudflared` runs with is longer.
+/// The longest name of a tunnel at Cloudflare. The token that `cloudflared` runs with is longer.
 const TUNNEL_NAME_MAX_BYTES: usize = 128;
 
-/// The size of `CF_CA_FILE`: four times that of all of Mozilla's authorities.
+/// The largest `CF_CA_FILE`: four times the size of all of Mozilla's authorities.
 const CA_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// A longer grace would be a mistake in the unit, because nothing takes so long to reach the edge.
+/// A longer grace must be a mistake in the unit, because no change takes so long to reach Cloudflare's edge.
 pub(super) const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
 
 impl<'a> Reader<'a> {
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn tunnels(&mut self) -> Vec<Box<str>> {
         let tunnels = self.list("CF_TUNNEL_ID");
-        // A tunnel that is not found is named on /readyz.
+        // If a tunnel does not exist, /readyz names it later.
         if tunnels.is_empty() {
             let problem = "is missing: the id or the name of the tunnel that hostnames are published through";
             self.mistake("CF_TUNNEL_ID", problem);
@@ -115,11 +115,11 @@ impl<'a> Reader<'a> {
     }
 
     fn domains(&mut self, variable: &str) -> Vec<&'a str> {
-        // No zone has a name of one part, and `example,com` would serve everything below `com`.
+        // No zone has a name of one part, and a filter `example,com` would include all names below `com`.
         self.list_of(variable, |text| check_domain(text, variable == "DOMAIN_FILTER").map(|()| text))
     }
 
-    /// Both Go and this program have to accept the expression; one that Go cannot read would end ExternalDNS.
+    /// Both Go and this program have to accept the expression, because one that Go rejects would end ExternalDNS.
     fn expression(&mut self, variable: &str) -> Option<Regex> {
         self.parsed(variable, |text| {
             PathPattern::parse(text)?;
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     pub(super) fn default_service(&mut self, own_addresses: &[SocketAddr]) -> Option<ServiceTemplate> {
         self.parsed("DEFAULT_SERVICE", |text| {
             let template = ServiceTemplate::parse(text)?;
-            // The service of each object is checked again there.
+            // Each object's service is checked again when its endpoint is read.
             let service = Service::parse(text).ok();
             match service.and_then(|service| permitted::own_port(&service, own_addresses)) {
                 Some(port) => Err(OwnPort(port).to_string()),
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Without the guard, a list of exceptions from it would look as if it were on.
+    /// Refuses a setting of the guard if the guard is off, because such a setting makes the guard look switched on.
     fn only_with_guard(&mut self, variable: &str) {
         if self.text(variable).is_some() && self.text("NAMESPACE_GUARD") != Some("true") {
             self.mistake(variable, "is set, and counts only with NAMESPACE_GUARD=true, which is missing");
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
                     None
                 });
             }
-            // It may contain a password or a token.
+            // The URL may contain a password or a token, so it is not shown.
             Err(error) if url.contains(['@', '?', '#']) => {
                 self.mistake("CF_API_BASE_URL", format_args!("is wrong: {error}"));
             }
@@ -297,7 +297,7 @@ impl<'a> Reader<'a> {
 
 const PORT: &str = "a port from 0 to 65535";
 
-/// `needs_dot` if a name of one part would be a mistake.
+/// `needs_dot` is true if a name of one part, such as `com`, is a mistake.
 fn check_domain(text: &str, needs_dot: bool) -> Result<(), &'static str> {
     let (name, is_below) = text.strip_prefix('.').map_or((text, false), |name| (name, true));
     match Hostname::parse(name) {
@@ -307,7 +307,7 @@ fn check_domain(text: &str, needs_dot: bool) -> Result<(), &'static str> {
     }
 }
 
-/// True for `*` and for what Kubernetes calls a namespace.
+/// True for `*`, and for a text of the characters that the name of a namespace may have.
 fn is_namespace(text: &str) -> bool {
     let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text == EVERY_NAMESPACE || !text.is_empty() && text.bytes().all(is_label)
