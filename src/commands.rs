@@ -1,6 +1,6 @@
-//! The commands beside `serve`: each works once, prints, and reports success by its exit code.
+//! The commands other than `serve`. Each runs once, prints its result, and reports success by its exit code.
 //!
-//! None of them listens, and only `tunnel` writes to Cloudflare.
+//! None of the commands listens on a port, and only `tunnel` writes to Cloudflare.
 
 mod check;
 mod finding;
@@ -27,18 +27,18 @@ use crate::reconcile::listing::listing;
 pub use healthcheck::healthcheck;
 pub use status::status;
 
-/// The pause before a dry run looks again for a tunnel that it does not make. An init container that ended instead would
-/// be started again ever more rarely, and its pod would count as crashing.
+/// The pause before a dry run looks again for a missing tunnel. If the command ended instead, Kubernetes would restart
+/// the init container at growing intervals, and its pod would count as crashing.
 const DRY_RUN_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One JSON document, on a line.
+    /// One JSON document on one line.
     Json,
     /// A line for each row, for other programs.
     Lines,
-    /// Rows for a person, whose long texts stand below them.
+    /// Rows for a person, with each long text below its row.
     Terminal,
 }
 
@@ -52,7 +52,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// One JSON document, on a line.
     fn json(document: &impl miniserde::Serialize, is_well: bool) -> Self {
         Self { text: miniserde::json::to_string(document) + "\n", is_well }
     }
@@ -64,7 +63,7 @@ impl Report {
 }
 
 /// Tries everything that can be tried without writing: credentials, account, tunnels and zones. The report gives the
-/// remedy for each failure. Rows are said as they are known, and the report has what stands below them.
+/// remedy for each failure. `say` gets each row as soon as it is known; the report has the text below the rows.
 ///
 /// # Errors
 /// When the client cannot be made.

@@ -1,5 +1,5 @@
 //! `check`: tries everything that can be tried without writing, and gives the remedy for each failure. Each finding is
-//! told as soon as it is known, because a hundred zones take a minute.
+//! printed as soon as it is known, because a hundred zones take a minute.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 
-/// A token that expires within this time causes a warning, because making another one may take a ticket.
+/// A token that expires within this time causes a warning, because a new token may have to be requested.
 const TOKEN_EXPIRY_WARNING_DAYS: i64 = 14;
 
-/// ExternalDNS's own default for `--interval`, used to tell what loops cost.
+/// ExternalDNS's own default for `--interval`, to compute how many calls the loops make.
 const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);
 
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
@@ -33,7 +33,7 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
      Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
      the account of the tunnels";
 
-/// Tells every finding, in the order in which the checks depend on each other: the first failure may be why others fail.
+/// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
     let (calls, lacks_permission, is_marked) = (0, false, false);
@@ -59,11 +59,11 @@ struct Check<'a> {
     deadline: Deadline,
     config: &'a Config,
     tell: &'a mut dyn FnMut(Finding),
-    /// The calls that a loop without changes costs.
+    /// The number of calls that a loop without changes makes.
     calls: usize,
-    /// Something was not permitted.
+    /// A call failed because of the credentials.
     lacks_permission: bool,
-    /// A record of ours says that something of its hostname is protected.
+    /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
     is_marked: bool,
 }
 
@@ -73,7 +73,7 @@ impl Check<'_> {
         (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), to_do });
     }
 
-    /// Notes a read that failed. `refused` is the remedy if it was refused, or if its subject does not exist.
+    /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
     fn failed(&mut self, what: &str, error: &Error, refused: &'static str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
         let remedy = match error {
@@ -228,7 +228,7 @@ impl Check<'_> {
                     "look at its log, unless the configuration was written just now",
                 ),
             },
-            // Nothing depends on it.
+            // No other check depends on the connectors.
             Err(error) => self.note(Status::Warning, &what, format!("cannot be seen: {error}"), ""),
         }
     }
@@ -267,7 +267,7 @@ impl Check<'_> {
         self.note(status, &format!("tunnel {name}"), format!("{id}, {source}"), remedy);
     }
 
-    /// Warns of zones in ZONE_ID_FILTER that the token does not see. Fails if the filters take no zone.
+    /// Warns of zones in ZONE_ID_FILTER that the token does not see. Fails if the filters match no zone.
     fn scope(&mut self, zones: Option<&[Zone]>) {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
@@ -289,7 +289,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the owners in the stamps that were found, one for each stamp.
+    /// Returns the owner of each stamp that was found.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let mut owners = Vec::new();
         for zone in zones.iter().filter(|zone| self.config.provider.takes(zone)) {
@@ -367,7 +367,7 @@ impl Check<'_> {
                 return self.note(missing, "Access", format!("{asks}{error}"), remedy);
             }
         }
-        // The team, the applications and the policies.
+        // One call each for the team, the applications and the policies.
         self.calls += 3 * usize::from(is_asked);
         self.policies(account);
         let Policy { access_guard, .. } = &self.config.provider.policy;
@@ -384,7 +384,7 @@ impl Check<'_> {
         }
     }
 
-    /// The policies that the settings name.
+    /// Checks the policies that the settings name.
     fn policies(&mut self, account: &AccountId) {
         let Policy { default_access_policy, access_policies, .. } = &self.config.provider.policy;
         let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));

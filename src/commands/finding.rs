@@ -8,7 +8,7 @@ use super::{Layout, Report, table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Ok,
-    /// It works, with something that an operator should know.
+    /// No failure, but something that an operator should know.
     Warning,
     Failed,
     /// It could not be tried.
@@ -48,8 +48,8 @@ struct Document<'a> {
 }
 
 impl Finding {
-    /// Its row, in columns of a width that does not depend on the rows to come. `links` gets the addresses that stand below
-    /// the table.
+    /// The finding's row. The columns have fixed widths, because the later rows are not known yet. Addresses to be
+    /// printed below the table are added to `links`.
     pub(super) fn row(&self, layout: Layout, links: &mut Vec<String>) -> String {
         let Self { status, what, found, to_do } = self;
         let columns = [format!("{:<7}", status.as_str()), format!("{what:<24}")];
@@ -63,7 +63,7 @@ impl Finding {
     }
 }
 
-/// What stands below the rows, or the JSON document in their place.
+/// The text below the rows, or the JSON document, which replaces the rows.
 pub(super) fn report(findings: &[Finding], layout: Layout, links: &[String]) -> Report {
     let is_well = findings.iter().all(|finding| finding.status != Status::Failed);
     if layout == Layout::Json {

@@ -9,7 +9,7 @@ use crate::listener::reached;
 use crate::model::text::quoted;
 use crate::observe::status::HOST;
 
-/// The part of an answer that is read: more than the largest one has.
+/// The most bytes of an answer that are read. No answer is this large.
 const ANSWER_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Asks `/healthz`.
@@ -17,7 +17,7 @@ pub fn healthcheck(address: SocketAddr) -> Result<(), String> {
     ask(address, "/healthz", limits::HEALTHCHECK_TIMEOUT).map(drop)
 }
 
-/// Asks for `path` at the observation port's address. Returns the answer, whose status is 200.
+/// Requests `path` from the observation port at `address`. Returns the whole answer if its status is 200.
 pub(super) fn ask(address: SocketAddr, path: &str, timeout: Duration) -> Result<String, String> {
     if address.port() == 0 {
         return Err("METRICS_PORT is 0, so the port is unknown".to_owned());

@@ -20,7 +20,7 @@ use crate::reconcile::wildcard;
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "SERVICE", "TUNNEL", "OWNER", "STATE"];
 
-/// The last column, if something is protected.
+/// The last column, which is printed only if Access protects an entry.
 const PROTECTED_BY: &str = "PROTECTED-BY";
 
 const KIND: &str = "apiVersion: externaldns.k8s.io/v1alpha1\nkind: DNSEndpoint\n";
@@ -30,7 +30,7 @@ struct Document<'a> {
     entries: &'a [Entry],
 }
 
-/// What stands at Cloudflare now.
+/// Reads the present state from Cloudflare.
 pub(super) fn read(
     client: &Arc<Client>,
     clock: Arc<dyn Clock>,
@@ -41,14 +41,14 @@ pub(super) fn read(
     let Resolved { account, settings } =
         find_tunnels(&reader, None, deadline).map_err(|problem| problem.why)?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
-    // Without it everything would look unprotected.
+    // If the problem were ignored, every hostname would look unprotected.
     if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
     Ok(snapshot)
 }
 
-/// The foreign rules as objects of the kind DNSEndpoint, one a hostname. Comments give the reasons of rules left out.
+/// The foreign rules as objects of the kind DNSEndpoint, one for each hostname. A comment says why a rule is left out.
 pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
     let (mut text, mut hosts) = (String::new(), BTreeMap::<String, (Vec<String>, String)>::new());
     for ForeignRule { named, endpoint, unmanaged } in foreign_rules(snapshot, namespace.unwrap_or("default"))

@@ -14,7 +14,7 @@ use crate::observe::status::{Row, Status};
 
 const HEADER: [&str; 6] = ["HOSTNAME", "PATH", "OBJECT", "STATE", "SINCE", "WHAT"];
 
-/// Asks about a hostname, or about everything that is not done.
+/// Asks about `hostname`, or without one about everything that is neither published nor written.
 ///
 /// # Errors
 /// When no instance answers.
@@ -75,7 +75,7 @@ fn cells(row: &Row, now: i64) -> Vec<String> {
     vec![hostname.clone(), text(path), text(resource), format!("{state}{reason}"), text(&since), what.clone()]
 }
 
-/// A time that has passed, in the largest unit of which it has two.
+/// The age in the largest unit of which at least two have passed.
 fn age(seconds: i64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let (length, unit) = units.into_iter().find(|(length, _)| seconds >= 2 * length).unwrap_or((1, "s"));

@@ -1,4 +1,4 @@
-//! Formats aligned columns, and on a terminal the text behind them.
+//! Formats aligned columns, and for a terminal the text behind the columns.
 
 use crate::limits::PROBLEM_MAX_CHARS;
 use crate::model::text::one_line;
@@ -8,10 +8,10 @@ const EMPTY: &str = "-";
 
 const GAP: &str = "  ";
 
-/// The width of a line on a terminal. A wider one stays empty at the right.
+/// The width of a line on a terminal. A wider terminal stays empty at the right.
 const LINE_CHARS: usize = 80;
 
-/// What stands between a row and the text below it.
+/// The separator between a row and a line of text below it.
 const INDENTATION: &str = "\n    ";
 
 /// Renders one line per row, in columns as wide as their widest cell.
@@ -20,8 +20,8 @@ pub(super) fn render(rows: &[Vec<String>]) -> String {
     aligned(rows).iter().map(ended).collect()
 }
 
-/// A line for each row, with a gap at its end. Cells may hold text of others, so control characters are escaped and long
-/// texts cut.
+/// Returns a line for each row, with a gap at its end. Cells may hold foreign text, so control characters are escaped
+/// and long texts are cut.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
@@ -38,8 +38,8 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A row on a terminal: its text stands behind the columns if there is room, else below them, each paragraph on lines of
-/// its own. An address that no line has room for is a number there, and the address is in `links`.
+/// Formats a row for a terminal. The text follows the columns if there is room; otherwise each paragraph begins a line
+/// below them. An address that is longer than a line is replaced by a number, and added to `links`.
 pub(super) fn wrapped(columns: &str, paragraphs: &[&str], links: &mut Vec<String>) -> String {
     let paragraphs = paragraphs.iter().map(|text| shown(text));
     let paragraphs: Vec<String> = paragraphs.map(|text| linked(&text, links)).collect();
@@ -62,7 +62,7 @@ pub(super) fn wrapped(columns: &str, paragraphs: &[&str], links: &mut Vec<String
     text + "\n"
 }
 
-/// The text with a number in place of an address that no line has room for.
+/// Replaces an address that is longer than a line by a number.
 fn linked(text: &str, links: &mut Vec<String>) -> String {
     let is_long = |word: &&str| word.starts_with("https://") && word.len() > LINE_CHARS;
     let Some(link) = text.split(' ').find(is_long) else { return text.to_owned() };
@@ -73,7 +73,7 @@ fn linked(text: &str, links: &mut Vec<String>) -> String {
     text.replace(link, &format!("[{}]", index + 1))
 }
 
-/// The addresses, to stand below a table.
+/// The numbered addresses, to be printed below a table.
 pub(super) fn footnotes(links: &[String]) -> String {
     let note = |(number, link): (i32, &String)| format!("\n[{number}] {link}\n");
     (1..).zip(links).map(note).collect()

@@ -1,8 +1,8 @@
-//! `tunnel`: finds the first tunnel of `CF_TUNNEL_ID`, makes it if that is a name that no tunnel has, and writes its
-//! run token into a file for cloudflared.
+//! `tunnel`: finds the first tunnel of `CF_TUNNEL_ID`, or makes a tunnel of that name if the account has none, and
+//! writes the run token into a file for cloudflared.
 //!
-//! It can run any number of times, also at once: an account has one tunnel of a name. It ends with an error wherever
-//! there is a doubt, so that cloudflared is not started then.
+//! The command may run repeatedly and in parallel, because an account has only one tunnel of a name. In doubt, it ends
+//! with an error, so that cloudflared is not started.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::model::AccountId;
 use crate::provider::{ProviderSettings, Unresolved, check_may_be_made, find_tunnel, shared_account};
 use crate::regular_file;
 
-/// The time for a tunnel to show up that is known, or suspected, to have been made a moment ago.
+/// The time to wait for Cloudflare to show a tunnel that was just made, or may have been just made.
 const NEW_TUNNEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first pause before looking again for such a tunnel. It doubles up to `NEW_TUNNEL_PAUSE_MAX`.
+/// The first pause before looking again for such a tunnel. The pause doubles up to `NEW_TUNNEL_PAUSE_MAX`.
 const NEW_TUNNEL_PAUSE: Duration = Duration::from_millis(500);
 
 const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// The size of a run token. One has some 200 bytes.
+/// The largest size of a file with a run token. A run token has some 200 bytes.
 const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
 
-/// The mode of the token's file: its owner may read it.
+/// The mode of the token's file: only its owner may read it.
 const TOKEN_FILE_MODE: u32 = 0o400;
 
 /// The tunnel, and what was done.
@@ -36,7 +36,7 @@ const TOKEN_FILE_MODE: u32 = 0o400;
 pub(super) struct Outcome {
     id: String,
     name: String,
-    /// This run has made it.
+    /// True if this run made the tunnel.
     new: bool,
     token_file: Option<String>,
 }
@@ -52,11 +52,11 @@ pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or makes the tunnel, and writes its token if `token_file` is given. The inner error tells of a tunnel that a dry
-/// run does not make.
+/// Finds or makes the tunnel, and writes its run token if `token_file` is given. The inner error says that a dry run
+/// does not make the missing tunnel.
 ///
 /// # Errors
-/// The reason, with what to do. No file was written then.
+/// The reason and the remedy. No file was written then.
 pub(super) fn tunnel(
     client: &Client,
     clock: &dyn Clock,
@@ -98,7 +98,7 @@ fn failed(error: Error) -> String {
     explained(error.into())
 }
 
-/// Refuses a file that holds anything else than blanks or a run token, such as the API token's own file.
+/// Refuses to replace a file that holds anything but blanks or a run token, such as the file of the API token.
 fn check_replaceable(path: &Path) -> Result<(), String> {
     let contents = match regular_file::read(path, RUN_TOKEN_MAX_BYTES) {
         Ok(contents) => contents,
@@ -126,10 +126,10 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
     format!("--token-file {}: {error}{remedy}", path.display())
 }
 
-/// The tunnel of that name or id if the account has it, and `None` if it may be made.
+/// Finds the tunnel with the name or id `wanted`; `None` if the tunnel is missing and may be made.
 ///
 /// # Errors
-/// The reason why it can neither be used nor made.
+/// The reason why the tunnel can neither be used nor made.
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
     match find_tunnel(present, wanted)? {
         Some(tunnel) => suitable(tunnel.clone()).map(Some),
@@ -137,8 +137,8 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
     }
 }
 
-/// The tunnel, unless a file beside its cloudflared configures it. A cloudflared that runs with the token takes its
-/// rules from Cloudflare, where such a tunnel has none, and it gets a share of the visitors.
+/// Refuses a tunnel that a file beside its cloudflared configures. A cloudflared with the run token would take its
+/// rules from Cloudflare, where such a tunnel has none, and would get a share of the visitors.
 fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
     if !tunnel.is_local {
         return Ok(tunnel);
@@ -150,7 +150,6 @@ fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
     ))
 }
 
-/// The search for one tunnel.
 struct Search<'a> {
     client: &'a Client,
     clock: &'a dyn Clock,
@@ -161,7 +160,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The tunnel, which was missing, and true if this has made it.
+    /// Makes the missing tunnel. The flag is true if Cloudflare confirmed that this call made it.
     fn make(&self) -> Result<(Tunnel, bool), String> {
         let answer = self.client.create_tunnel(&self.account, self.wanted, self.deadline);
         if let Ok(tunnel) = &answer
@@ -171,7 +170,7 @@ impl Search<'_> {
         {
             return Ok((tunnel.clone(), true));
         }
-        // Another process was faster, or the answer was lost.
+        // Another process may have made the tunnel first, or the answer was lost.
         let is_taken = answer.as_ref().is_err_and(is_name_taken);
         let problem = match answer {
             Ok(tunnel) => {
@@ -198,7 +197,7 @@ impl Search<'_> {
             .map_err(|problem| format!("CF_TUNNEL_ID: {problem} (account {})", self.account))
     }
 
-    /// The token of a tunnel that may have been made a moment ago.
+    /// Reads the run token. If the tunnel is unknown, it looks again, because the tunnel may have been made just now.
     fn run_token(&self, tunnel: &Tunnel) -> Result<RunToken, String> {
         let Tunnel { id, name, .. } = tunnel;
         let mut last = None;
@@ -221,7 +220,7 @@ impl Search<'_> {
         Err(format!("the run token of tunnel {name:?}: {problem}"))
     }
 
-    /// Looks again, at ever longer intervals, until something is there or `NEW_TUNNEL_TIMEOUT` is over.
+    /// Calls `look` at growing intervals until it finds something, or `NEW_TUNNEL_TIMEOUT` or the deadline is over.
     fn until_there<T, E>(&self, mut look: impl FnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
         let patience = Deadline::after(self.clock, NEW_TUNNEL_TIMEOUT);
         let mut pause = NEW_TUNNEL_PAUSE;
