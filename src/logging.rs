@@ -1,5 +1,5 @@
 //! Writes log lines to stderr, as text or as one JSON object per line. Neither has a time, because container runtimes
-//! stamp each line.
+//! add one to each line.
 //!
 //! A line stays one line whatever it contains, and shows no secret. Libraries log warnings and errors only, because
 //! ureq-proto's traces show the token.
@@ -24,7 +24,7 @@ use crate::model::text::one_line;
 /// The name of the only thread that writes.
 const WRITER: &str = "log";
 
-/// There is one for the process, as there is one stderr.
+/// The process has one queue, because it has one stderr.
 static QUEUE: Queue = Queue::new();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Format {
 /// Starts to log: this program's lines up to `level`, and warnings and errors of everything else. Panics become lines,
 /// too.
 ///
-/// A separate thread writes. What logs waits for it within bounds, and so does [`Log::flush`].
+/// A separate thread writes the lines. A thread that logs may wait for it, for a limited time; so may [`Log::flush`].
 pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
     // A program that embeds the library may have set a logger already.
     if log::set_boxed_logger(Box::new(Logger { level })).is_ok() {
@@ -50,7 +50,7 @@ pub fn start(level: LevelFilter, format: Format) -> io::Result<()> {
         panic::set_hook(Box::new(move |panicked| {
             // If the writer itself panics, stderr is gone.
             if thread::current().name() != Some(WRITER) {
-                // Bypasses the logger, which may be what panics.
+                // The logger itself may have panicked, so the line bypasses it.
                 let line = LogLine::default().text(panicked.to_string());
                 QUEUE.push(Entry::new(Level::Error, "panic", line));
             }
@@ -93,7 +93,7 @@ fn is_ours(target: &str) -> bool {
 fn write_lines(format: Format) -> ! {
     let text = SimpleLogger::new().with_level(LevelFilter::Trace);
     QUEUE.drain(|entry| {
-        // simple_logger panics when stderr is gone. Nothing can be told then.
+        // simple_logger panics when stderr is gone. No line can be written then.
         let _ = panic::catch_unwind(AssertUnwindSafe(|| match format {
             Format::Text => write_text(&text, entry),
             Format::Json => write_json(entry),
@@ -106,7 +106,7 @@ fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
     logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
 }
 
-/// The target in a text line: of a module of ours it would take sixty characters before the words.
+/// The target in a text line. The path of a module of ours would take sixty characters, so it is shortened.
 fn shown(target: &str) -> &str {
     if is_ours(target) { "webhook" } else { target }
 }
@@ -115,7 +115,7 @@ fn text_line(line: &LogLine) -> String {
     one_line(&line.to_string(), usize::MAX).to_string()
 }
 
-/// Writes the line in one call, so that it comes out whole.
+/// Writes the line in one call, so that the line stays whole.
 fn write_json(entry: &Entry) {
     let _ = io::stderr().lock().write_all(json_line(entry).as_bytes());
 }
@@ -124,7 +124,7 @@ fn json_line(Entry { level, target, line }: &Entry) -> String {
     let level = level.as_str().to_ascii_lowercase();
     let mut members = vec![("level", &*level), ("target", target), ("message", &line.text)];
     for Pair { key, value, is_quoted: _ } in &line.pairs {
-        // Readers differ in which of two members of one name counts.
+        // JSON parsers differ in which of two members with the same name they keep.
         if members.iter().all(|(known, _)| **known != **key) {
             members.push((key, value));
         }

@@ -13,7 +13,7 @@ use crate::limits::{LOG_MESSAGE_MAX_CHARS, LOG_PATIENCE};
 use crate::locks::{lock, wait, wait_while};
 use crate::model::LogLine;
 
-/// The size of all waiting lines together: a thousand of them.
+/// The size of all waiting lines together, about a thousand lines.
 const LOG_QUEUE_MAX_BYTES: usize = 256 * 1024;
 
 /// A line before it is formatted.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 /// The waiting lines, in their order.
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// A line came.
+    /// A line was queued.
     filled: Condvar,
     /// A line was taken, or everything is written.
     taken: Condvar,
@@ -38,7 +38,7 @@ struct State {
     bytes: usize,
     /// The writer is writing a line.
     is_writing: bool,
-    /// What is left of the time to wait for room. It is whole again once everything is written.
+    /// The remaining time to wait for room. It is reset once everything is written.
     patience: Duration,
     /// Dropped lines not reported yet. While there are any, new lines are dropped too, so that there is one gap and the
     /// line at its end reports all of it.
@@ -79,7 +79,7 @@ impl Queue {
         if state.untold == 0 && is_full(&state) {
             let (begun, patience) = (SystemClock.now(), state.patience);
             state = wait_while(&self.taken, state, patience, |state| is_full(state));
-            // Several that wait at once use the same time.
+            // Threads that wait at the same time share the time that they use up.
             state.patience = state.patience.min(patience.saturating_sub(SystemClock.now() - begun));
         }
         if state.untold > 0 || is_full(&state) {

@@ -1,4 +1,4 @@
-//! Brings lines to the crate `log` and back: its key-values are a line's pairs.
+//! Converts lines to records of the crate `log` and back: the key-values of a record are the pairs of a line.
 
 use log::kv::{Error, Key, Source, Value, VisitSource};
 use log::{Level, Record};
@@ -6,7 +6,7 @@ use log::{Level, Record};
 use crate::model::LogLine;
 use crate::model::log_line::Pair;
 
-/// Logs a line that was decided on elsewhere. `target` is the caller's `module_path!()`.
+/// Logs a line that another module has made. `target` is the caller's `module_path!()`.
 pub fn log(level: Level, target: &str, line: &LogLine) {
     if level <= log::max_level() {
         let mut record = Record::builder();
@@ -15,8 +15,8 @@ pub fn log(level: Level, target: &str, line: &LogLine) {
     }
 }
 
-/// Logs a line at debug level. The macro of `log` is compiled out of releases, together with the libraries' debug lines,
-/// which nothing shows.
+/// Logs a line at debug level. The macro `log::debug!` is compiled out of releases, together with the debug lines of
+/// libraries, which are never shown.
 pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {
     if log::max_level() >= Level::Debug {
         log(Level::Debug, target, &line());
@@ -26,12 +26,12 @@ pub fn debug(target: &str, line: impl FnOnce() -> LogLine) {
 /// The log line of a record. A key-value given as a string is quoted; a key-value given as `key:% = value` is a word.
 pub fn line_of(record: &Record<'_>) -> LogLine {
     let mut pairs = Pairs(LogLine::default());
-    // Only a visitor fails, and ours does not.
+    // Only a visitor can fail, and `Pairs` never does.
     let _ = record.key_values().visit(&mut pairs);
     pairs.0.text(record.args().to_string())
 }
 
-/// A line that takes in pairs.
+/// A visitor that adds each key-value to a line.
 struct Pairs(LogLine);
 
 impl<'kvs> VisitSource<'kvs> for Pairs {

@@ -25,12 +25,12 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Cloudflare took the credentials, and every configured tunnel was found.
+    /// Records that Cloudflare accepted the credentials and that every configured tunnel was found.
     pub fn set_ready(&self) {
         *lock(&self.0) = None;
     }
 
-    /// Something is missing. Returns true if the reason is new.
+    /// Records that something is missing. Returns true if the reason is new.
     pub fn set_missing(&self, missing: Missing) -> bool {
         let before = lock(&self.0).replace(missing.clone());
         before.is_none_or(|before| before != missing)

@@ -1,7 +1,7 @@
 //! Counts what `/metrics` shows: a table of families and their values.
 //!
-//! It is a leaf that every module may count into. Values are whole numbers and durations whole microseconds, because
-//! floating point would cost more to write than everything here together.
+//! Every module may count here, because this module imports only `locks`. Values are whole numbers, and durations are
+//! whole microseconds, because writing floating point would cost more than the rest of this module.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
@@ -106,7 +106,7 @@ pub struct Metrics {
     values: Mutex<Values>,
 }
 
-/// The values, locked. Hold them no longer than counting takes, because the observation port waits meanwhile.
+/// The counted values. A caller holds their lock only while it counts, because the observation port waits for the lock.
 #[derive(Debug, Default)]
 pub struct Values(Vec<Series>);
 
@@ -117,7 +117,7 @@ struct Series {
     labels: Box<str>,
     /// For a histogram, the sum in microseconds.
     value: i64,
-    /// For a histogram, the observations up to each bound, then all of them; otherwise empty.
+    /// For a histogram, the number of observations up to each bound, then of all; otherwise empty.
     buckets: Vec<u64>,
 }
 

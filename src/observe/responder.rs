@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 responder that no client can hold up.
+//! A small HTTP/1.1 responder that no client can block.
 //!
 //! One thread looks at every open connection in turn and never blocks on any of them, so slow, idle, endless and
 //! half-open clients cost each other nothing. Everything is bounded: the connections (one too many replaces the
@@ -44,7 +44,7 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// The pause after a failed accept. Descriptors come back by themselves, and spinning would not bring them sooner.
+/// The pause after a failed `accept`. File descriptors become free in time, and trying at once would not free any.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The answer of a route.
@@ -56,8 +56,8 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. The flag is true for this
-/// pod's own command. It must not block, because it runs on the responder's only thread.
+/// Maps a path without its query to the answer to `GET`, or to `None` if the path is unknown. The flag is true if a
+/// command of this program asks, from the same pod. It must not block the responder's only thread.
 pub type Routes = dyn Fn(&str, bool) -> Option<Response> + Send + Sync;
 
 /// A listening socket without a server yet.
@@ -108,7 +108,7 @@ impl RunningResponder {
 
         self.stopping.store(true, Ordering::Release);
         let address = reached(self.address);
-        // Wakes the thread from `accept`. If the connection fails, the thread stays there and is not waited for.
+        // Wakes the thread from `accept`. If that fails, the thread stays in `accept`, and nothing waits for it.
         if TcpStream::connect_timeout(&address, WAKE_TIMEOUT).is_ok() && self.thread.join().is_err() {
             log::error!("the thread of the observation port panicked");
         }
@@ -120,13 +120,13 @@ struct Responder {
     routes: Arc<Routes>,
     clock: Arc<dyn Clock>,
     stopping: Arc<AtomicBool>,
-    /// The last `accept` failed. It is logged once, not ten times a second.
+    /// The last `accept` failed. Repeated failures are logged once, not ten times a second.
     failing: bool,
 }
 
 impl Responder {
     fn run(mut self) {
-        // In the order of their arrival.
+        // In the order of their arrival, so the first one is the oldest.
         let mut connections: Vec<Connection> = Vec::with_capacity(CONNECTIONS_MAX);
         let mut pause = PAUSE_MIN;
         while !self.stopping.load(Ordering::Acquire) {
@@ -146,9 +146,9 @@ impl Responder {
         }
     }
 
-    /// Accepts waiting connections; if none is open, waits for the first one. Returns true if one came.
+    /// Accepts waiting connections; if none is open, waits for the first one. Returns true if one was accepted.
     fn accept(&mut self, connections: &mut Vec<Connection>) -> bool {
-        /// Fewer than may be open, so that each newcomer is served once before it can be the oldest.
+        /// Fewer than `CONNECTIONS_MAX`, so that a new connection gets a turn before a newer one can replace it.
         const AT_ONCE: usize = CONNECTIONS_MAX / 2;
 
         let mut arrived = false;
@@ -173,7 +173,7 @@ impl Responder {
                         error.kind(),
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
                     ) => {}
-                // Mostly the descriptors ran out. Closing the oldest connection frees one.
+                // The usual cause is a lack of file descriptors. Closing the oldest connection frees one.
                 Err(error) => {
                     if !self.failing {
                         log::warn!("the observation port cannot accept: {error}");
@@ -242,7 +242,7 @@ impl Connection {
                 }
                 match respond(head, self.is_own, routes) {
                     Some(answer) => self.answer(now, answer),
-                    // A byte now and then does not extend the time for the whole head.
+                    // A client that sends single bytes gets no more time for the whole head.
                     None if now >= self.until => return Ok(self.give_up(now)),
                     None => {}
                 }
@@ -269,7 +269,7 @@ impl Connection {
         Ok(Turn::Moved)
     }
 
-    /// Ends a phase whose time is over. A client that began a request gets an answer.
+    /// Ends a phase whose time is over. A client that sent a part of a head is answered 408.
     fn give_up(&mut self, now: Instant) -> Turn {
         match &self.phase {
             Phase::Head(head) if !head.is_empty() => {
@@ -287,7 +287,7 @@ impl Connection {
     }
 }
 
-/// Reads what is there, up to the size of a head. Returns the number of bytes, 0 if the client closed.
+/// Reads the bytes that have arrived, up to the size of a head. Returns their number; 0 if the client closed.
 fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let mut buffer = [0; HEAD_MAX_BYTES];
     let room = HEAD_MAX_BYTES.saturating_sub(head.len());
@@ -330,8 +330,8 @@ fn plain(status: u16, line: &str) -> Response {
     Response { status, content_type: "text/plain; charset=utf-8", body: format!("{line}\n").into_bytes() }
 }
 
-/// The bytes of an answer, without its body if the request was HEAD. The reason phrase says nothing that the number does
-/// not, and may be empty. Of all answers only a 405 needs `Allow`.
+/// The bytes of an answer, without its body if the request was HEAD. The reason phrase may be empty, because the status
+/// says the same. Only a 405 needs `Allow`, but every answer has it.
 fn render(Response { status, content_type, body }: &Response, is_head: bool) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 {status} \r\nContent-Type: {content_type}\r\nAllow: GET, HEAD\r\nContent-Length: {}\r\n\

@@ -9,7 +9,7 @@ use crate::model::text::percent_decoded;
 
 const JSON: &str = "application/json";
 
-/// The path of what only this pod's own command is told.
+/// The path that only a command of this program in the same pod may read.
 pub const STATUS: &str = "/status";
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,7 +31,7 @@ pub fn route(path: &str, health: &Health, metrics: impl FnOnce() -> String) -> O
     }
 }
 
-/// The answer to this pod's own command: of one hostname if the path names one, or of everything.
+/// The answer to the command `status`: about one hostname if the path names one, otherwise about everything.
 pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> Option<Response> {
     let hostname = match path.strip_prefix(STATUS)? {
         "" => None,

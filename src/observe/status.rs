@@ -1,4 +1,4 @@
-//! The document of `/status`, which the command `status` asks for: its form, its bounds, and where it is sent.
+//! The document of `/status`, which the command `status` requests: its form, its limits, and the clients that get it.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use crate::limits;
 use crate::model::text::one_line;
 use crate::secret::redact;
 
-/// Rows of one document. The counts tell of all.
+/// The most rows of one document. The counts include the rows that are left out.
 const ROWS_MAX: usize = 1_000;
 
-/// The rows of one document together. Some answers may wait for slow readers at once, in a container of 64 MiB.
+/// The most bytes of all rows. Several answers may wait for slow readers at once, in a container of 64 MiB.
 const ROWS_MAX_BYTES: usize = 512 * 1024;
 
 /// What the process knows of the last loop of ExternalDNS. Times are in seconds since 1970.
@@ -24,16 +24,16 @@ pub struct Status {
     pub loop_began: Option<i64>,
     /// Hostnames that ExternalDNS wants to be published.
     pub wanted: usize,
-    /// Wanted hostnames whose endpoints were all shown as they are sent when the last loop began.
+    /// Wanted hostnames whose endpoints, when the last loop began, were all shown as ExternalDNS sends them.
     pub published: usize,
-    /// Refusals of the last request that do not wait.
+    /// Refusals of the last request that wait for no other step.
     pub refused: usize,
-    /// Refusals that wait for another step, and hostnames that are left to the next request or were not asked for.
+    /// Refusals that wait for another step, and hostnames that wait for the next request or were in no request.
     pub waiting: usize,
     /// Hostnames that were sent without a service.
     pub without_service: usize,
     pub rows: Vec<Row>,
-    /// The rows that were left out.
+    /// The number of rows that were left out.
     pub more: usize,
 }
 
@@ -41,18 +41,18 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, miniserde::Serialize, miniserde::Deserialize)]
 pub struct Row {
     pub hostname: String,
-    /// Empty for the rule without a path, or the record alone; `None` for all of the hostname that has no row of its own.
+    /// Empty for the rule without a path, or for the record alone; `None` for everything of the hostname without a row.
     pub path: Option<String>,
-    /// The object that asks for it.
+    /// The object that asks for the hostname.
     pub resource: Option<String>,
-    /// The group of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`, `not ready`
-    /// or `note`.
+    /// The group of the reason, `published`, `written`, `next turn`, `dry run`, `left out`, `no service`, `not sent`,
+    /// `not ready` or `note`.
     pub state: String,
     /// The word behind `refused=` in the log.
     pub refused: Option<String>,
-    /// When it was first said.
+    /// When the log first said this.
     pub since: Option<i64>,
-    /// What stands, or what is in the way and what to do.
+    /// What is published, or the obstacle and the remedy.
     pub what: String,
 }
 
@@ -86,7 +86,7 @@ impl Row {
 }
 
 /// True if the peer is in the network namespace of this process: both addresses are loopback, or they are equal. A
-/// mesh's proxy in the pod connects from loopback to the pod's address, and does so for other clients.
+/// service mesh's proxy in the pod connects from loopback to the pod's address, on behalf of other clients.
 pub fn is_own(peer: IpAddr, local: IpAddr) -> bool {
     let (peer, local) = (peer.to_canonical(), local.to_canonical());
     peer == local || (peer.is_loopback() && local.is_loopback())
