@@ -4,14 +4,14 @@
 //!
 //! 1. tiny_http reads the head. An acceptor takes the request and starts its deadline; the pool gives it a worker.
 //! 2. [`routes`] decides from the head alone if the request may be served.
-//! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one permit first, so that one large body
-//!    and what is made of it are in memory at a time.
-//! 4. The service reads the [`body`] endpoint by endpoint, and acts once all of it was well-formed.
-//! 5. The answer is sent, and the permit given back.
+//! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one permit first, so that only one large
+//!    body and the data made from it are in memory at a time.
+//! 4. The service reads the [`body`] endpoint by endpoint, and writes only if all of the body was well-formed.
+//! 5. The answer is sent, and the permit is given back.
 //!
-//! tiny_http cannot time out a read. So a client that stalls keeps its worker, and perhaps the permit. If another
-//! request gets no worker or no permit for that reason, and two request times are over, the process ends with the
-//! reason, and is started afresh.
+//! tiny_http has no time-out for reads. So a stalled client keeps its worker, and perhaps the permit. If another
+//! request lacks a worker or the permit because of that, the process ends with the reason after two request times,
+//! and is restarted.
 
 use std::fmt;
 
@@ -41,13 +41,13 @@ pub trait Service: Send + Sync {
     /// The canonical form of the endpoints that ExternalDNS wants.
     ///
     /// # Errors
-    /// When the body is malformed, or the canonical form is not known yet, or not for all endpoints.
+    /// When the body is malformed, or when the canonical form of any endpoint is unknown yet or has no room in memory.
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure>;
 
     /// Carries out the changes. The method owns the body, so that it can free the body's memory before it writes.
     ///
     /// # Errors
-    /// When the body is malformed, or any of the work was not done, so that ExternalDNS has to ask for it again.
+    /// When the body is malformed, or when a part of the changes was not made, so that ExternalDNS has to ask again.
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure>;
 }
 
@@ -63,12 +63,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that may pass.
+    /// A temporary failure.
     pub fn unavailable(text: impl Into<String>) -> Self {
         Self { status: 503, text: text.into() }
     }
 
-    /// A failure of ours, or of the request as a whole.
+    /// A failure of this program, or of the request as a whole.
     pub fn internal(text: impl Into<String>) -> Self {
         Self { status: 500, text: text.into() }
     }

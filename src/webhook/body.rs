@@ -1,7 +1,7 @@
-//! The body of a request, as a whole, and the endpoints in it.
+//! The body of a request, and the endpoints in it.
 //!
-//! Endpoints are handed over one by one, because a list of them takes many times the memory of its text. Nothing may be
-//! done before the last one was handed over: what follows them may be malformed.
+//! Endpoints are handed over one by one, because a list of them takes many times the memory of its text. No write
+//! may begin before the last endpoint was handed over, because the rest of the body may be malformed.
 
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -22,7 +22,7 @@ pub struct Arrived {
     /// The list that holds it.
     pub list: List,
     pub endpoint: Endpoint,
-    /// False if the endpoint was too long to be held. It then has its name, its type and its labels.
+    /// False if the endpoint was too long to be kept. It then has only its name, its type and its labels.
     pub is_whole: bool,
 }
 
@@ -40,7 +40,7 @@ struct Lists<'t> {
     delete: Option<&'t RawValue>,
 }
 
-/// The members that are read of an endpoint too long to be held: its name and its labels, which tell its owner.
+/// The members that are read of an endpoint that is too long to be kept. Its labels tell its owner.
 #[derive(Deserialize)]
 struct Names<'t> {
     #[serde(borrow, rename = "dnsName")]
@@ -58,13 +58,13 @@ impl Body {
         String::from_utf8(bytes).map(Self).map_err(|error| Failure::malformed(error.utf8_error()))
     }
 
-    /// True if memory has room for the endpoints (`kept` bytes) beside the body, and later, when the body is dropped,
-    /// for the endpoints beside `made` bytes.
+    /// True if memory has room for the endpoints (`kept` bytes) together with the body, and later, when the body is
+    /// dropped, for the endpoints together with `made` bytes.
     pub fn has_room(&self, kept: usize, made: usize) -> bool {
         kept + made.max(self.0.len()) <= limits::REQUEST_MEMORY_MAX_BYTES
     }
 
-    /// Its memory, emptied, for the answer.
+    /// The memory of the body, emptied, to be used for the answer.
     pub(super) fn into_buffer(self) -> Vec<u8> {
         let mut buffer = self.0.into_bytes();
         buffer.clear();
@@ -99,7 +99,7 @@ impl Body {
     }
 }
 
-/// Hands over the endpoints of a list. `null` counts as an empty one, because Go writes it so.
+/// Hands over the endpoints of a list. `null` counts as an empty list, because Go writes an empty list as `null`.
 fn read_list(list: List, text: &str, each: &mut dyn FnMut(Arrived)) -> Result<(), Error> {
     let text = text.trim_ascii();
     if text == "null" {
@@ -122,7 +122,7 @@ fn read_list(list: List, text: &str, each: &mut dyn FnMut(Arrived)) -> Result<()
 
 /// The endpoint at the beginning of `text`, and the length of its own text.
 fn read_endpoint(list: List, text: &str) -> Result<(Arrived, usize), Error> {
-    // serde would also accept a list with the fields in order.
+    // serde would also accept an array of the fields in their order.
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));
     }
@@ -146,13 +146,13 @@ fn read_value<'t, T: Deserialize<'t>>(text: &'t str) -> Result<(T, usize), Error
     Ok((value, values.byte_offset()))
 }
 
-/// The value, unless it is too long or of another form.
+/// The parsed value, or the default if the text is too long or has another form.
 fn short<T: Default + for<'t> Deserialize<'t>>(text: Option<&RawValue>) -> T {
     let text = text.map(RawValue::get).filter(|text| text.len() <= limits::ENDPOINT_MAX_BYTES);
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The name. A name that is too long is cut to a beginning that is still too long for a hostname.
+/// The name. If the name is too long, its beginning is returned, which is still too long for a hostname.
 fn name(text: Option<&RawValue>) -> String {
     match text.map(RawValue::get) {
         Some(long) if long.len() > limits::ENDPOINT_MAX_BYTES => {

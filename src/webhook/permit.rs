@@ -14,7 +14,7 @@ pub(super) struct Permit {
 
 #[derive(Default)]
 struct State {
-    /// The arrival of the request that holds it.
+    /// The arrival of the request that holds the permit.
     held_since: Option<Instant>,
     /// Another request got no permit meanwhile.
     is_missed: bool,
@@ -36,7 +36,7 @@ impl Permit {
         Some(Held(self))
     }
 
-    /// True if a request that arrived before `instant` still holds it although another one went without.
+    /// True if a request that arrived before `instant` still holds the permit, and another request failed to get it.
     pub(super) fn is_missed_since(&self, instant: Instant) -> bool {
         let state = lock(&self.state);
         state.is_missed && state.held_since.is_some_and(|since| since < instant)

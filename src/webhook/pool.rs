@@ -1,8 +1,8 @@
 //! The queue between the acceptors and the workers.
 //!
-//! A worker that reads a body, or drains an unread one, blocks for as long as its client pleases, because tiny_http has
-//! no read time-out. The other workers serve meanwhile, and the end of the process does not wait for it. A request that
-//! waits long for a worker shows that all of them are stuck; the pool tells its age.
+//! A client can block a worker that reads or drains a body for any time, because tiny_http has no read time-out. The
+//! other workers go on meanwhile, and the end of the process does not wait for such a worker. If a request waits long
+//! for a worker, all workers are stuck; [`Pool::waiting_since`] tells how long.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex};
@@ -25,7 +25,7 @@ struct State<J> {
     queue: VecDeque<(Instant, J)>,
     /// Workers without a job.
     idle: usize,
-    /// Jobs that are worked on, and do not wait for a client.
+    /// Jobs that a worker handles, and that do not wait for a client.
     in_hand: usize,
     is_stopping: bool,
 }
@@ -64,7 +64,7 @@ impl<J> Pool<J> {
         }
     }
 
-    /// Runs a wait that lasts as long as a client pleases, so that [`stop`](Self::stop) does not wait for it.
+    /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it.
     /// Afterwards the caller must not begin anything if the process is ending.
     pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> R {
         self.put_down();
@@ -72,8 +72,8 @@ impl<J> Pool<J> {
         wait()
     }
 
-    /// Lets the workers finish all jobs, and waits for them for at most `limit`. A job that waits for its client is not
-    /// waited for. Returns true if the others are done.
+    /// Lets the workers finish all jobs, and waits for them for at most `limit`. Jobs that wait for a client do not
+    /// count. Returns true if all other jobs are done.
     pub(super) fn stop(&self, limit: Duration) -> bool {
         let is_busy = |state: &mut State<J>| state.in_hand > 0 || (state.idle > 0 && !state.queue.is_empty());
         let mut state = lock(&self.state);

@@ -3,7 +3,7 @@
 //!
 //! ExternalDNS takes the statuses 500 to 510 for soft errors and asks again; any other error status ends its process.
 //! So 4xx is only for callers that are not ExternalDNS. No route redirects, because Go's client would follow a redirect
-//! with a GET and take its answer for the answer to the POST.
+//! with a GET, and take the answer to the GET for the answer to the POST.
 
 use super::body::Body;
 use super::response::{Response, json};
@@ -15,10 +15,11 @@ use crate::listener::path_of;
 /// The label of requests that ask for none of the operations.
 pub const NO_OPERATION: &str = "other";
 
-/// The media type that ExternalDNS sends and compares byte for byte. It accepts no other one, so its `Accept` is not read.
+/// The media type that ExternalDNS sends and compares byte for byte. ExternalDNS accepts only this one, so `Accept` is
+/// not read.
 const MEDIA_TYPE: &str = "application/external.dns.webhook+json;version=1";
 
-/// A published hostname with its labels and a property or two.
+/// The JSON of a published hostname with its labels and one or two properties.
 const TYPICAL_ENDPOINT_BYTES: usize = 360;
 
 /// The part of a request that decides its route.
@@ -30,7 +31,7 @@ pub struct Head<'a> {
     pub target: &'a str,
     /// Every value of `Content-Type`.
     pub content_type: Vec<&'a str>,
-    /// A browser sent it on behalf of a page.
+    /// A browser sent the request on behalf of a web page.
     pub is_from_page: bool,
 }
 
@@ -106,7 +107,7 @@ impl Operation {
     /// Asks the service and renders its answer.
     ///
     /// # Errors
-    /// The service's.
+    /// The failure of the service, or of writing its answer.
     pub fn answer(self, body: Body, service: &dyn Service, deadline: Deadline) -> Result<Response, Failure> {
         let body = match self {
             Self::Health => return Ok(Response::text(200, "ok")),

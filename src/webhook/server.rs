@@ -1,4 +1,4 @@
-//! Serves the API port: tiny_http on loopback, and the protection that can be put around it from outside.
+//! Serves the API port with tiny_http, and guards tiny_http from outside.
 //!
 //! No other file names tiny_http. `docs/security.md` lists its weaknesses, how this file closes them, and which of them
 //! remain.
@@ -39,8 +39,8 @@ use crate::shutdown::Shutdown;
 /// The time for one blocked send on the API port before the client is given up.
 const API_SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// tiny_http allocates the unread rest of a body in one piece when it drains it. Up to this size that is only address
-/// space; above, the allocation may fail and abort the process, so such a request is never dropped.
+/// When tiny_http drains a body, it allocates the unread rest in one piece. Up to this size, that takes only address
+/// space. A larger allocation may fail and abort the process, so a request with a larger body is never dropped.
 const DRAINED_BODY_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 #[cfg(not(panic = "unwind"))]
@@ -57,7 +57,7 @@ const TOO_LARGE: &str = "the body is larger than 28 MiB: look for objects with m
 const BUSY: &str = "another large body was in the way until it was too late: ExternalDNS never has two under way, so \
     look who else speaks to this port";
 
-/// Headers that a browser sends with a page's requests, and ExternalDNS never sends.
+/// Headers that a browser sends with the requests of a web page, and that ExternalDNS never sends.
 const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
 
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ struct Common {
     pool: Pool<Job>,
     permit: Permit,
     stopping: AtomicBool,
-    /// Requests that must not be dropped.
+    /// The number of requests that are never dropped, because their bodies are too large.
     abandoned: AtomicUsize,
 }
 
@@ -171,8 +171,8 @@ impl BoundServer {
         self.listeners.iter().map(|(address, _)| *address)
     }
 
-    /// Starts to answer requests, in threads of its own, until [`RunningServer::stop`]. It tells `shutdown` if it
-    /// cannot go on.
+    /// Starts to answer requests, in threads of its own, until [`RunningServer::stop`]. A server that cannot continue
+    /// reports so through `shutdown`.
     pub fn serve(
         self,
         service: Arc<dyn Service>,
@@ -272,14 +272,14 @@ impl Acceptor {
         }
     }
 
-    /// Ends the process if tiny_http listens no more, or if clients hold all workers or the permit for good.
+    /// Ends the process if tiny_http no longer listens, or if clients hold all workers or the permit for too long.
     fn check(&self) {
         /// Connecting to ourselves takes no longer than this, unless the backlog is full.
         const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
         let common = &*self.common;
         // tiny_http panics if it runs out of descriptors between accepting a connection and cloning it. That closes the
-        // listener, and nothing else shows it.
+        // listener, and only a refused connection shows it.
         if let Err(error) = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)
             && error.kind() == io::ErrorKind::ConnectionRefused
         {
@@ -374,9 +374,9 @@ impl Common {
         Ok(operation.answer(Body::new(bytes)?, &*self.service, job.deadline)?)
     }
 
-    /// Receives the whole body. One that is large needs the permit first.
+    /// Receives the whole body. A large body needs the permit first.
     fn receive<'p>(&'p self, job: &mut Job, permit: &mut Option<Held<'p>>) -> Result<Vec<u8>, Failure> {
-        /// An announced length may be a lie, so capacity for it is taken in steps.
+        /// The announced length may be wrong, so the buffer grows in steps.
         const STEP_BYTES: usize = 64 * 1024;
         const CHUNK_BYTES: usize = 16 * 1024;
 
