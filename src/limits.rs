@@ -1,5 +1,5 @@
-//! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs stands
-//! beside its use.
+//! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs is
+//! defined beside its use.
 //!
 //! While ExternalDNS waits for `POST /records`, the time budgets nest like this:
 //!
@@ -25,43 +25,43 @@ pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
 /// A write does not begin with less time left, because its answer could not be awaited.
 pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
 
-// Bodies of requests, in a container of 64 MiB. One large body is there at a time. It and what is kept of it are 36 MiB
-// at most; the answer is written where the body was. A body of nothing but brackets takes twice its size until it is
-// refused.
+// Bodies of requests, in a container of 64 MiB. Only one large body is in memory at a time. The body and the endpoints
+// kept from it are 36 MiB at most; the answer is written into the body's memory. A body of nothing but brackets takes
+// twice its size until it is refused.
 
-/// The largest body read from ExternalDNS. One object with 256 KiB of annotations on a hundred hostnames makes so much,
-/// and must not keep others from being served.
+/// The largest body read from ExternalDNS. One object with 256 KiB of annotations on a hundred hostnames makes a body
+/// of this size, and must not keep other objects from being served.
 pub const REQUEST_BODY_MAX_BYTES: usize = 28 * 1024 * 1024;
 
-/// A larger body is read while no other such body is. Some 1,000 hostnames are this large.
+/// Only one larger body is in memory at a time. A body of some 1,000 hostnames has this size.
 pub const SMALL_BODY_MAX_BYTES: usize = 256 * 1024;
 
-/// A body together with what is kept of it, while both are in memory: room for some 25,000 hostnames to adjust, or for
+/// A body and the endpoints kept from it, while both are in memory: room for some 25,000 hostnames to adjust, or for
 /// 10,000 to publish at once, with ExternalDNS's TXT records.
 pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
 
-/// The largest answer. ExternalDNS reads 32 MiB; above, it stops, fails to parse, and exits.
+/// The largest answer. ExternalDNS reads only 32 MiB, then fails to parse a longer answer, and exits.
 pub const ANSWER_BODY_MAX_BYTES: usize = 24 * 1024 * 1024;
 
-/// An endpoint with longer JSON is not held. Texts of `ENDPOINT_MAX_BYTES` take less, however much of them is escaped.
+/// An endpoint with longer JSON is not kept. Texts of `ENDPOINT_MAX_BYTES` fit, even if every character is escaped.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
 
-/// The time for one look at the connectors of a tunnel that hostnames move to. Tunnels are looked at side by side.
+/// The time for one look at the connectors of a tunnel to which hostnames move. Several tunnels are read in parallel.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time that a request waits for everything about Access, from the first call for it on. Most of its time is for
-/// what does not depend on Access.
+/// The time in which a request reads everything about Access, from the first call on. Most of a request's time is for
+/// work that does not depend on Access.
 pub const ACCESS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Hostnames that one request changes. On a twentieth of a core, changing them takes a third of the request's time.
 /// Reading ten thousand published hostnames twice takes another third.
 pub const CHANGED_HOSTNAMES_MAX: usize = 1_000;
 
-/// The lowest number to which a lack of time cuts `CHANGED_HOSTNAMES_MAX`. The way back from 1 would take too long.
+/// The lowest number to which a lack of time cuts `CHANGED_HOSTNAMES_MAX`. Growing back from 1 would take too long.
 pub const CHANGED_HOSTNAMES_MIN: usize = 10;
 
 /// Zones and tunnels read in parallel. A hundred zones at 0.9 s per page take 8 s of a request's 12 s; four at once
-/// would take 23 s. Of their answers, `ANSWERS_HELD_MAX` are in memory.
+/// would take 23 s. `ANSWERS_HELD_MAX` of their large answers are in memory.
 pub const PARALLEL_READS: usize = 12;
 
 /// The first pause before refused work is tried again. It doubles up to `REJECTION_PAUSE_MAX`.
@@ -70,8 +70,8 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 /// The longest pause before refused work is tried again.
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// A digest without a rule stays in a comment until its record has not changed for so long. The rule may be about to
-/// come: another instance writes it after the comment, within `REQUEST_TIMEOUT_MAXIMUM`.
+/// A digest without a rule stays in a comment until the record has not changed for this time. Another instance may be
+/// about to write the rule: it writes the rule after the comment, within `REQUEST_TIMEOUT_MAXIMUM`.
 pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
 
 // Cloudflare's API.
@@ -99,7 +99,7 @@ pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Handing the head of a request to the kernel, and again its body.
+/// The time to hand the head of a request to the kernel, and then the same time again for its body.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// From the request's last byte to the end of the answer's head. A large batch takes seconds.
@@ -109,7 +109,7 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The largest answer accepted from Cloudflare, after decompression. A page of 5,000 records is 2 MB, or 4 MB if every
-/// record has a comment of the longest kind or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
+/// record has a comment of the greatest length or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
 pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
 /// Large answers in memory at once, from their first byte until they are parsed. A read mostly waits for its answer
@@ -144,14 +144,14 @@ pub const RATE_KEPT_FOR_WRITES: usize = 50;
 /// The window in which Cloudflare counts calls.
 pub const RATE_WINDOW: Duration = Duration::from_secs(300);
 
-/// The longest pause after a rate limit, whatever time Cloudflare or something on the way names. Its own block lasts
-/// five minutes.
+/// The longest pause after a rate limit, even if Cloudflare or a proxy names a longer time. Cloudflare's own block
+/// lasts five minutes.
 pub const RATE_LIMIT_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The length to which text from outside is cut in an error. cloudflared's validation names a rule and a URL.
+/// The length to which foreign text in an error is cut. An error of cloudflared's validation names a rule and a URL.
 pub const ERROR_TEXT_MAX_CHARS: usize = 400;
 
-/// Causes read of one answer, behind its first error. The decisive code may stand at their end.
+/// The most causes read from one answer, behind its first error. The last cause may have the decisive code.
 pub const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 
 // Listeners.
@@ -168,8 +168,8 @@ pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 /// the 12 s of a request are less than ExternalDNS's 15 s.
 pub const LISTENER_CHECK_PERIOD: Duration = Duration::from_secs(2);
 
-/// Requests too large to be dropped before the process ends to start afresh. Each costs a thread and two file
-/// descriptors for good.
+/// The process ends, to be restarted, after this many requests that are too large to be dropped. Each of them keeps a
+/// thread and two file descriptors.
 pub const ABANDONED_REQUESTS_MAX: usize = 64;
 
 /// The time for a request's head to arrive at the observation port.
@@ -180,44 +180,44 @@ pub const OBSERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest path expression. A longer one is a mistake, and would make every loop's comparison slow.
 pub const PATH_MAX_BYTES: usize = 1_024;
 
-/// No known name is searched for a longer property name: the search takes time with its length, and a DNSEndpoint may
-/// hold a megabyte.
+/// A longer property name is not compared with the known names: comparing takes longer for a longer name, and a
+/// DNSEndpoint may hold a megabyte.
 pub const PROPERTY_NAME_MAX_BYTES: usize = 64;
 
 /// All texts of one endpoint together. An Ingress may have 256 KiB of annotations, and each of its hostnames gets all
 /// of them.
 pub const ENDPOINT_MAX_BYTES: usize = 16 * 1024;
 
-/// Properties that apply to one rule. There are 25.
+/// Properties that apply to one rule. The program knows fewer than 30 names of properties.
 pub const ENDPOINT_PROPERTIES_MAX: usize = 64;
 
-/// Rules that one object publishes on one hostname. Each takes all properties that apply to all of them.
+/// Rules that one object publishes on one hostname. Each rule copies the properties that apply to all of them.
 pub const ENDPOINT_GROUPS_MAX: usize = 64;
 
 /// Paths of one hostname in one object. A comment of 500 bytes has room for some 150 rules, and a DNSEndpoint may hold
-/// thousands of endpoints, each of which would be compared with what stands.
+/// thousands of endpoints, each of which would be compared with the existing rules.
 pub const HOSTNAME_PATHS_MAX: usize = 200;
 
-/// Notes about endpoints in one answer of adjust. These lead to the others.
+/// Notes about endpoints in one answer of adjust. Once these endpoints are corrected, the log shows the other notes.
 pub const NOTES_MAX: usize = 200;
 
-/// The length of a problem's text for one invalid endpoint, in characters. It goes to ExternalDNS and back.
+/// The length of the text about an invalid endpoint. The text is sent to ExternalDNS, which sends it back.
 pub const PROBLEM_MAX_CHARS: usize = 1_000;
 
 /// With less time left, no more endpoints are examined, because the answer has to be written and sent. It is less than
-/// `REQUEST_TIMEOUT_MINIMUM`, because otherwise none would ever be examined.
+/// `REQUEST_TIMEOUT_MINIMUM`, because otherwise no endpoint would ever be examined.
 pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
 
-// Looks at the tunnels' connectors, beside all requests.
+// Looks at the tunnels' connectors, outside of requests.
 
-/// The time between two looks. A connector applies a version within seconds, so one that has not applied it from one
-/// look to the next stays behind.
+/// The time between two looks. A connector applies a version within seconds, so a connector that has not applied
+/// it from one look to the next does not keep up.
 pub const CONNECTORS_PERIOD: Duration = Duration::from_secs(120);
 
-/// Reading one tunnel's connectors, with all repetitions. No request waits for it.
+/// The time to read one tunnel's connectors, retries included. No request waits for it.
 pub const CONNECTORS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// With fewer calls left there is no look, because they are for ExternalDNS's requests.
+/// With fewer calls left, the look is left out, because the remaining calls are for ExternalDNS's requests.
 pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 
 /// With fewer calls left, a refused group waits for the next request, and a request writes at most one Access
@@ -225,31 +225,31 @@ pub const CONNECTORS_CALLS_LEFT_MIN: u32 = 200;
 /// many groups and applications, and loops may come every few seconds. The remaining calls are for all other work.
 pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 
-// Work beside requests: log lines, changing credentials, and readiness.
+// Work outside of requests: log lines, changing credentials, and readiness.
 
 /// The length to which the values and the text of a log line are cut together. Container runtimes split lines of more
-/// than 16 KiB, and escapes make them longer.
+/// than 16 KiB, and escapes make a line longer.
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
-/// The time that log lines wait for a full stderr, until it has taken all of them. It is a part of `REQUEST_TIMEOUT`.
+/// The time that all threads together wait to log while stderr is full. It is a part of `REQUEST_TIMEOUT`.
 pub const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The time that the end of the process waits for log lines to be read. A live reader takes milliseconds.
+/// The time that the process waits at its end for log lines to be written. A live reader of stderr takes milliseconds.
 pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The size of the credentials' file. A token has 40 to 60 bytes.
+/// The largest credentials file. A token has 40 to 60 bytes.
 pub const CREDENTIAL_FILE_MAX_BYTES: u64 = 4 * 1024;
 
-// The commands beside `serve`.
+// The commands other than `serve`.
 
 /// All calls of `check` or `list`. A person waits, and an account may have a hundred zones.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Each wait of `healthcheck` for the program that it asks. Container runtimes give up after a few seconds, and loopback answers at once.
+/// Each wait of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
 pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Each wait of `status`: as long as the observation port waits for the reader of an answer.
+/// Each wait of `status`: as long as the observation port waits for a client to read its answer.
 pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names listed in one message. More would hide what it says.
+/// Names listed in one message. More names would hide the message itself.
 pub const NAMES_SHOWN_MAX: usize = 8;
