@@ -1,5 +1,5 @@
-//! Parses the command line: a command, with flags before or after it. Every setting has a flag, and a flag counts before
-//! its environment variable.
+//! Parses the command line: a command, with flags before or after it. Every setting that holds no secret has a flag,
+//! which overrides the environment variable.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub enum Command {
     /// Serve ExternalDNS.
     #[default]
     Serve,
-    /// Try if it could serve.
+    /// Check if this program could serve.
     Check,
     /// Show what Cloudflare has.
     List,
@@ -111,7 +111,7 @@ pub struct Arguments {
     pub namespace: Option<String>,
 }
 
-/// Reads the arguments after the program's name. A setting that has a flag takes the place of its variable.
+/// Reads the arguments after the program's name. A setting given as a flag replaces its variable.
 ///
 /// # Errors
 /// The text with which the program ends before any setting is read: help, or a mistake.
@@ -178,7 +178,7 @@ fn take_settings(
         let value = value.or_else(|| arguments.next()).filter(|_| !taken.contains(&variable));
         let value = value.ok_or_else(|| format!("{name} has one value, as in --dry-run=true"))?;
         taken.push(variable);
-        // Templates leave an empty value for an unset one.
+        // A template renders an unset value as an empty one.
         if !value.trim().is_empty() {
             variables.insert(variable.to_owned(), value);
         }

@@ -82,17 +82,17 @@ pub(crate) fn seconds_of_day(time: &str) -> Option<i64> {
     is_one.then_some(hour * 3_600 + minute * 60 + second)
 }
 
-/// The latest time since 1970 that such a timestamp may stand for: the digits that it lacks may have been cut off.
+/// The latest time since 1970 that such a timestamp may mean. Missing digits of its fraction may have been cut off.
 pub(crate) fn latest_of(instant: &str) -> Option<Duration> {
     completed(instant, b'9')
 }
 
-/// The earliest time since 1970 that such a timestamp may stand for.
+/// The earliest time since 1970 that such a timestamp may mean.
 pub(crate) fn earliest_of(instant: &str) -> Option<Duration> {
     completed(instant, b'0')
 }
 
-/// The time since 1970, with `digit` for each that it lacks.
+/// The time since 1970, to the nanosecond, with `digit` for each missing digit.
 fn completed(instant: &str, digit: u8) -> Option<Duration> {
     let seconds = u64::try_from(unix_seconds_of(instant)?).ok()?;
     let (_, fraction) = instant.trim_end_matches('Z').split_once('.').unwrap_or_default();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// The kernel's buffer for what a client of the API port sends. The container pays for it too, and tiny_http reads as
-/// much at once of an unwanted body; without a limit it grows to 6 MB.
+/// The kernel's receive buffer for a connection of the API port. The buffer counts as the container's memory, and
+/// tiny_http reads as much at once of an unwanted body. Without a limit the buffer grows to 6 MB.
 const API_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
 /// The time for which sent data may stay unacknowledged, or a window closed, before the kernel ends the connection.
@@ -26,8 +26,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Unanswered probes after which a connection is dead.
 const KEEP_ALIVE_PROBES: u32 = 4;
 
-/// Connections that the kernel holds for a listener until it accepts them. A client that finds no room tries again
-/// after a second, which is all the time that the kubelet gives a probe.
+/// Connections that the kernel holds until the listener accepts them. If there is no room, a client tries again after a
+/// second, which is all the time that the kubelet gives a probe.
 const LISTEN_BACKLOG: i32 = 1024;
 
 /// Opens a listening socket. `[::]` also takes IPv4, and becomes `0.0.0.0` if IPv6 is off.
@@ -67,13 +67,13 @@ pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
 
 /// Sets the options of a listening socket that its connections inherit.
 ///
-/// `SO_RCVTIMEO` is not one of them: it makes `accept` itself time out, which tiny_http takes for the end.
+/// `SO_RCVTIMEO` is not one of them: with it, `accept` itself times out, and tiny_http stops listening.
 pub(crate) fn set_inherited_options(listener: &TcpListener, send_timeout: Duration) -> io::Result<()> {
     let socket = SockRef::from(listener);
     // Without it, an answer of two writes waits some 40 ms for the client's delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
     socket.set_recv_buffer_size(API_RECEIVE_BUFFER_BYTES)?;
-    // A client that never reads must not hold a worker for good.
+    // A client that never reads must not hold a worker forever.
     socket.set_write_timeout(Some(send_timeout))?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()

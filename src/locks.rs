@@ -1,5 +1,5 @@
-//! Takes locks that outlive a panic. No thread leaves a value half changed, so the value behind a poisoned lock is
-//! still good.
+//! Takes locks even if they are poisoned by a panic. No thread leaves a value half changed, so the value behind a
+//! poisoned lock is still good.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the condition is over, for at most `limit`. The caller has to check which of the two happened.
+/// Waits while `condition` is true, for at most `limit`. The caller has to check if it is still true.
 pub(crate) fn wait_while<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -21,7 +21,7 @@ const EXIT_USAGE: u8 = 64;
 /// No running instance answers: EX_UNAVAILABLE of sysexits.h.
 const EXIT_UNAVAILABLE: u8 = 69;
 
-/// The exit code, and what is still to be said.
+/// The exit code, and the messages to print before.
 type Failure = (u8, Vec<String>);
 
 fn usage(mistakes: Vec<String>) -> Failure {
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Err(EarlyExit { output, status: Ok(()) }) => print(&output),
         Err(EarlyExit { output, status: Err(()) }) => Err(usage(vec![output])),
     };
-    // Log lines come before the program's last words.
+    // Log lines are written before the program's last messages.
     log::logger().flush();
     let Err((code, said)) = outcome else { return ExitCode::SUCCESS };
     for problem in said {
@@ -92,7 +92,7 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
     if is_well { Ok(()) } else { Err((1, Vec::new())) }
 }
 
-/// Says what an operator should know although nothing is wrong. `serve` logs it, and `check` lists it.
+/// Prints the warnings of the configuration. `serve` logs them instead, and `check` lists them.
 fn warned(config: Config) -> Config {
     for warning in &config.warnings {
         let _ = writeln!(io::stderr(), "{}", redact(warning));
@@ -109,7 +109,7 @@ fn serve(config: Config) -> Result<(), Failure> {
     })
 }
 
-/// A reader that has gone away is not an error of ours; a full disk is one.
+/// A closed pipe is no failure of this program. Any other error, such as a full disk, is one.
 fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

@@ -1,6 +1,6 @@
 //! The nouns of the domain: names, ids, records, zones, and ExternalDNS's endpoints.
 //!
-//! They are values and their text forms, and decide nothing. This folder imports nothing of the rest of the program but the secrets that a text must not show.
+//! They are values with text forms, and decide nothing. Of the rest of the program, this folder imports only `secret`.
 
 pub mod access;
 pub mod domain_filter;

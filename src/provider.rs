@@ -80,7 +80,7 @@ impl Provider {
         Self { health, resolved: Mutex::default(), writer }
     }
 
-    /// The metrics as a scrape shows them. Most were counted when they happened; those that change by themselves are
+    /// The metrics as a scrape shows them. Most are counted when an event happens; values that change by themselves are
     /// read now.
     pub fn scrape(&self) -> String {
         let calls_left = self.writer.client().calls_left();
@@ -171,9 +171,9 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
 
 /// The bytes that the plan and the writes for an endpoint take, in addition to the endpoint itself.
 fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
-    /// The hostname's part of the request, or of the plan and of the calls for it.
+    /// A hostname's part of the request while it waits for its turn, or of its plan and calls.
     const HOSTNAME: usize = 1024;
-    /// The same of a deletion, which is planned whatever the turn.
+    /// The same for a deletion. All deletions are planned, even those that wait for their turn.
     const DELETED: usize = 2048;
     /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;

@@ -1,5 +1,5 @@
-//! Reads and replaces files that an operator names: whole, never through a pipe or a device, and what is read within a
-//! size limit.
+//! Reads and replaces files that an operator names. A file is read or replaced as a whole, and never through a pipe or
+//! a device. Reading has a size limit.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use std::path::Path;
 ///
 /// When it cannot be read, is a directory, a pipe or a device, or holds more than `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    // Without the flag, opening a pipe already waits for its writer. The opened file itself is checked, because the
+    // Without the flag, opening a pipe waits for its writer. The opened file is checked and not the path, because the
     // path may lead elsewhere by now.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     refuse_other_kinds(&file.metadata()?)?;
@@ -25,13 +25,13 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts a file with these contents and this mode in the place of `path`. A program that opens `path` finds the old file or the
-/// new one, whole.
+/// Replaces `path` by a file with these contents and this mode. A program that opens `path` finds the whole old file or
+/// the whole new file.
 ///
 /// # Errors
 ///
-/// When it cannot be written, or when something else than a regular file stands there: a link, too. What stood there
-/// stays then.
+/// When the file cannot be written, or when `path` exists and is not a regular file, but a link, for example. `path` is
+/// unchanged then.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it names no file"))?;
     match fs::symlink_metadata(path) {
@@ -42,13 +42,13 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Several may write at once, each a file of its own.
+    // Several processes may write at once, so each one writes a file of its own.
     let suffix = RandomState::new().hash_one(std::process::id());
     let beside = path.with_file_name(format!(".{}.{suffix:016x}", name.display()));
     replace_by(&beside, path, contents, mode)
 }
 
-/// The same by way of `beside`, which must not exist.
+/// Writes the file `beside`, which must not exist yet, and renames it to `path`.
 fn replace_by(beside: &Path, path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
     let written = file

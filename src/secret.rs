@@ -1,4 +1,4 @@
-//! Keeps text that must not be seen, and blots it out of every other text.
+//! Holds secrets, and redacts them in every other text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,18 +9,18 @@ use crate::locks::lock;
 /// The text shown in place of a secret.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// What is shorter may be a word of a message. Cloudflare's keys and tokens have 37 characters or more.
+/// A shorter secret may be a word of a message, and is not redacted. Cloudflare's secrets have 37 characters or more.
 pub(crate) const KNOWN_MIN_BYTES: usize = 16;
 
-/// A secret that was replaced stays known through as many later ones.
+/// The most secrets that are redacted. A replaced secret is forgotten after this many later ones.
 const KNOWN_MAX: usize = 100;
 
 const EMPTY: &str = "is empty";
 
-/// A blank or a line end in the middle comes from pasting two lines.
+/// Pasting two lines leaves a blank or a line end in the middle.
 const NOT_VISIBLE: &str = "holds a blank or a character that is not visible ASCII";
 
-/// As after `--from-literal=api-token='"…"'`. No token has one.
+/// For example after `--from-literal=api-token='"…"'`. No token has a quotation mark.
 const QUOTED: &str = "has quotation marks: take them off";
 
 /// The secrets of this process, the latest one last.
@@ -32,7 +32,7 @@ pub struct Secret(Box<str>);
 
 impl Secret {
     /// Parses a secret from an environment variable or a file. Surrounding blanks and line ends are removed. From then
-    /// on [`redact`] knows it.
+    /// on, [`redact`] knows the secret.
     ///
     /// # Errors
     /// When nothing is left, when a character could not be sent in a header, or when there is a quotation mark.
@@ -83,8 +83,8 @@ impl Secret {
     }
 }
 
-/// `text` with every occurrence of every known secret replaced. What cuts a text redacts it first, because half a secret
-/// would not be found.
+/// `text` with every occurrence of every known secret replaced. Code that cuts a text redacts it first, because half
+/// a secret would not be found.
 pub fn redact(text: &str) -> Cow<'_, str> {
     let mut redacted = Cow::Borrowed(text);
     for secret in lock(&KNOWN).iter() {

@@ -1,4 +1,4 @@
-//! Wires the parts together: it opens the ports, checks the credentials meanwhile, and stops when told to.
+//! Wires the parts together: opens the ports, checks the credentials in another thread, and stops after a signal.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::webhook::server::{self, RunningServer, ServerSettings};
 ///
 /// # Errors
 ///
-/// When a port cannot be bound or a thread not be started, or when a part of the program ends that must not.
+/// When a port cannot be bound, a thread cannot be started, or a part of the program cannot continue.
 pub fn serve(config: Config) -> Result<(), String> {
     server::ignore_early_resets();
     let signals = Signals::install().map_err(refused)?;
@@ -40,7 +40,7 @@ fn refused(error: io::Error) -> String {
     format!("the operating system refused a thread or a signal: {error}")
 }
 
-/// A port cannot be bound. Its two settings begin with `settings`.
+/// The message about a port that cannot be bound. The names of its two settings begin with `settings`.
 fn unbound(addresses: &[SocketAddr], error: &io::Error, settings: &str) -> String {
     let addresses = listed(addresses);
     format!(
@@ -67,7 +67,7 @@ pub struct Running {
 
 impl Running {
     /// Opens the ports and starts to answer. Credentials and tunnels are checked meanwhile; a part that cannot continue
-    /// tells `shutdown`.
+    /// reports so through `shutdown`.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Running {
         for warning in &config.warnings {
             warn!("{warning}");
         }
-        // The ports come first, because ExternalDNS gives up if no port listens within four seconds.
+        // The ports are opened first, because ExternalDNS gives up if no port listens within four seconds.
         let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
         let Config { client, mut provider, api_addresses: addresses, observation_address: address, .. } =
@@ -99,7 +99,7 @@ impl Running {
         info!(api:% = listed(&api_addresses), observation:% = observation_address; "listening");
 
         let health = Arc::new(Health::default());
-        // The kernel has chosen the ports that were left to it.
+        // The kernel has chosen a port for each setting of port 0.
         provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
         let counted = Arc::clone(&metrics);

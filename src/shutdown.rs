@@ -13,14 +13,14 @@ use signal_hook::iterator;
 
 use crate::locks::lock;
 
-/// Lets SIGTERM and SIGINT end the process at once, which process 1 of a container would ignore.
+/// Lets SIGTERM and SIGINT end the process at once. Without a handler, process 1 of a container ignores them.
 pub fn end_on_signals() -> io::Result<()> {
     [SIGTERM, SIGINT].into_iter().try_for_each(|signal| {
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::new(AtomicBool::new(true))).map(drop)
     })
 }
 
-/// The signals that end the process, caught from the moment this exists.
+/// The signals that end the process. They are caught as soon as this value exists.
 #[derive(Debug)]
 pub struct Signals {
     signals: iterator::Signals,
