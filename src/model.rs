@@ -1,6 +1,7 @@
 //! The nouns of the domain: names, ids, records, zones, and ExternalDNS's endpoints.
 //!
-//! They are values with text forms, and decide nothing. Of the rest of the program, this folder imports only `secret`.
+//! They are values and their text forms. Of the rest of the program, this folder uses only `crate::secret`, which keeps
+//! secrets out of texts.
 
 pub mod access;
 pub mod domain_filter;

@@ -1,4 +1,4 @@
-//! Cloudflare Access: applications and policies, as its API tells them.
+//! Cloudflare Access: applications and policies, as its API returns them.
 
 use std::fmt;
 
@@ -10,33 +10,32 @@ use crate::model::text::seconds_in;
 pub struct Application {
     pub id: Box<str>,
     pub name: Box<str>,
-    /// The audience tag of the tokens that it gives out.
+    /// The audience tag of the tokens that Access issues for it.
     pub audience: Box<str>,
     pub kind: ApplicationKind,
-    /// Its public destinations.
     pub destinations: Vec<Destination>,
-    /// Its policies in their order; `None` if it does not tell them.
+    /// Its policies in order of precedence; `None` if the answer does not list them.
     pub policies: Option<Vec<AttachedPolicy>>,
     pub tags: Vec<Box<str>>,
-    /// As written: `24h`.
+    /// As the API writes it: `24h`.
     pub session_duration: Option<Box<str>>,
-    /// When it was made, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub created_unix_seconds: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplicationKind {
-    /// Requests for its destinations meet its policies.
+    /// Its policies apply to requests for its destinations.
     SelfHosted,
-    /// The same, through a browser: `ssh`, `vnc`, `rdp`.
+    /// Like `SelfHosted`, but rendered in the browser: `ssh`, `vnc`, `rdp`.
     Rendered,
-    /// It has nothing to do with requests for a hostname: a bookmark, a SaaS application, the app launcher.
+    /// It does not affect requests for a hostname: a bookmark, a SaaS application, the app launcher.
     Unrelated,
-    /// A type that is not known.
+    /// The type, or the type of a destination, is not known.
     Unknown,
 }
 
-/// A public destination: a host and a path, in both of which `*` stands for some text.
+/// A public destination: a host and a path. `*` is a wildcard in both.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Destination {
     /// In lower case.
@@ -63,10 +62,10 @@ pub struct ReusablePolicy {
 /// The effect of a policy on the visitors that match its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Who fits may pass: a person, or with Service Auth a machine.
+    /// Visitors that match may pass: people, or machines with Service Auth.
     Allow,
     Deny,
-    /// Access is off for every visitor that fits.
+    /// Access is off for every visitor that matches.
     Bypass,
     Unknown,
 }
@@ -75,7 +74,7 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TeamName(Box<str>);
 
-/// The time after which a visitor logs in again, in whole seconds.
+/// The time after which a visitor has to log in again, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionDuration(u64);
 
@@ -87,8 +86,7 @@ impl Default for SessionDuration {
 }
 
 impl SessionDuration {
-    /// Reads numbers with the units `h`, `m` and `s`: `24h`, `1h30m`. Of what Go reads besides, nothing finer than a
-    /// second makes sense.
+    /// Parses numbers with the units `h`, `m` and `s`: `24h`, `1h30m`. Go's units below a second make no sense here.
     pub fn parse(text: &str) -> Option<Self> {
         seconds_in(text).map(Self)
     }
@@ -105,7 +103,7 @@ impl fmt::Display for SessionDuration {
 }
 
 impl Destination {
-    /// Reads `host/path`, perhaps with a scheme.
+    /// Parses `host/path`, with or without a scheme.
     pub fn parse(text: &str) -> Self {
         let scheme = text.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '.']));
         let text = scheme.map_or(text, |(_, rest)| rest);
@@ -115,7 +113,6 @@ impl Destination {
 }
 
 impl ApplicationKind {
-    /// Reads the type of an application.
     pub fn parse(text: &str) -> Self {
         match text {
             "self_hosted" => Self::SelfHosted,
@@ -151,7 +148,7 @@ impl Decision {
 }
 
 impl TeamName {
-    /// A DNS label in lower case. cloudflared builds a URL from it unchecked, and trusts the keys of the resulting host.
+    /// Parses a DNS label in lower case. cloudflared builds a URL from it unchecked, and trusts the keys of that host.
     pub fn parse(text: &str) -> Option<Self> {
         let is_of_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_label = (1..=LABEL_MAX_BYTES).contains(&text.len()) && text.bytes().all(is_of_label);

@@ -1,15 +1,15 @@
-//! Decides which names this program serves. `GET /` tells ExternalDNS, and every write is checked against it again.
+//! Decides which names this program serves. `GET /` tells ExternalDNS the filter, and every write is checked again.
 //!
-//! The filter means what ExternalDNS's own (`endpoint.DomainFilter`) means: `example.com` matches the name itself and
-//! all names below it, `.example.com` only those below. With expressions, exclusion wins, and names are matched in
-//! lower-case Unicode.
+//! The filter matches like ExternalDNS's own (`endpoint.DomainFilter`): `example.com` matches the name itself and all
+//! names below it, `.example.com` only those below. Exclusion wins. Expressions are matched against names in lower-case
+//! Unicode.
 
 use regex_lite::Regex;
 use serde_json::json;
 
 use super::hostname::{self, is_below, is_within};
 
-/// A filter in one of its two forms, lists or expressions, which exclude each other.
+/// A filter in one of its two forms, lists or expressions.
 #[derive(Clone, Debug)]
 pub enum DomainFilter {
     /// Names and the names below them.
@@ -19,7 +19,7 @@ pub enum DomainFilter {
         /// Wins over `include`.
         exclude: Vec<Box<str>>,
     },
-    /// Expressions of the common subset of RE2.
+    /// Expressions in the common subset of RE2 and regex-lite.
     Expressions {
         /// If `None`, every name is included.
         include: Option<Regex>,
@@ -63,7 +63,7 @@ impl DomainFilter {
         }
     }
 
-    /// True if every name below `domain` is served, as far as the filter tells.
+    /// True if every name below `domain` is surely served. Expressions cannot tell, so they give false.
     pub fn takes_all_below(&self, domain: &str) -> bool {
         let Self::Lists { include, exclude } = self else { return false };
         let is_included = include.is_empty() || include.iter().any(|filter| is_within(domain, bare(filter)));
@@ -80,7 +80,7 @@ impl DomainFilter {
         is_included && !exclude.iter().any(|filter| takes(filter, &zone))
     }
 
-    /// The body of `GET /`. ExternalDNS reads an empty list and `null` as it reads an absent member.
+    /// The body of the answer to `GET /`. ExternalDNS reads an empty list or `null` like an absent member.
     pub fn to_json(&self) -> Box<str> {
         let text = |expression: &Option<Regex>| expression.as_ref().map(|regex| regex.as_str().to_owned());
         let body = match self {
@@ -102,7 +102,7 @@ fn touches(filter: &str, domain: &str) -> bool {
     is_within(bare(filter), domain) || is_within(domain, bare(filter))
 }
 
-/// True if an entry of a list takes a name. Both are normalized.
+/// True if an entry of a list matches a name. Both are normalized.
 pub fn takes(filter: &str, name: &str) -> bool {
     match filter.strip_prefix('.') {
         Some(domain) => is_below(name, domain),
@@ -110,7 +110,7 @@ pub fn takes(filter: &str, name: &str) -> bool {
     }
 }
 
-/// The form that people write. A label that is not valid punycode stays as it is.
+/// Decodes punycode to Unicode. A label that is not valid punycode stays as it is.
 fn to_unicode(name: &str) -> String {
     let labels = name.split('.').map(|label| {
         let decoded = label.strip_prefix("xn--").and_then(|encoded| punycode::decode(encoded).ok());

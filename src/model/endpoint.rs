@@ -1,8 +1,8 @@
 //! ExternalDNS's vocabulary: endpoints, their properties, and the changes it asks for.
 //!
-//! The types mirror `endpoint.Endpoint` and `plan.Changes` of ExternalDNS. Go omits empty fields, writes `null` for a
-//! nil list, and up to 0.16.1 wrote the keys of Changes in upper case. All of that is read, lists by
-//! [`crate::webhook::body`]. Empty fields are also omitted when writing, so that both sides look alike.
+//! The types mirror `endpoint.Endpoint` and `plan.Changes` of ExternalDNS. ExternalDNS omits empty fields, writes
+//! `null` for a nil list, and up to 0.16.1 capitalized the keys of `Changes`. All these forms are read, the lists by
+//! [`crate::webhook::body`]. This program also omits empty fields, so that both sides look alike.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,8 @@ use super::json::null_is_default;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Endpoint {
-    /// The record's name.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub dns_name: String,
-    /// The targets that the name leads to.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
@@ -39,7 +37,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// True if the type is one that a published hostname may have come from.
+    /// True if a published hostname may come from an endpoint of this type.
     pub fn is_address(&self) -> bool {
         ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }
@@ -82,7 +80,7 @@ impl Endpoint {
     }
 }
 
-/// A provider-specific property. An empty value arrives as an absent one.
+/// A provider-specific property. ExternalDNS omits an empty value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Property {
@@ -100,14 +98,14 @@ impl Property {
     }
 }
 
-/// The annotation that asks for the property with this name, without ExternalDNS's prefix.
+/// The name of the annotation that sets this property, without ExternalDNS's prefix.
 pub(crate) fn annotation_of(property: &str) -> String {
     property.replace('/', "-")
 }
 
-/// The labels of an endpoint, sorted by key. They are a sorted list, because a map for each of thousands of endpoints
-/// would take four times the memory. They have the type of properties, so that one sort serves both, and are shared
-/// with the endpoints derived from this one.
+/// The labels of an endpoint, sorted by key. A map for each of thousands of endpoints would take four times the memory.
+/// Labels have the type of properties, so that the program needs only one sort function. They are shared with the
+/// endpoints derived from this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[Property]>);
 
@@ -137,7 +135,7 @@ impl Labels {
     }
 }
 
-/// No key is repeated.
+/// The keys have to be unique.
 impl<'a> FromIterator<(&'a str, &'a str)> for Labels {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Self {
         let labels = pairs.into_iter().map(|(key, value)| Property::new(key, value));
@@ -163,7 +161,6 @@ impl<'de> Deserialize<'de> for Labels {
 /// The changes that `POST /records` asks for. `update_old` and `update_new` are parallel lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// Endpoints to be created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create: Vec<Endpoint>,
     /// Endpoints as `GET /records` showed them, each paired with one of `update_new`.
@@ -172,23 +169,20 @@ pub struct Changes {
     /// The same endpoints in their wanted form.
     #[serde(rename = "updateNew", skip_serializing_if = "Vec::is_empty")]
     pub update_new: Vec<Endpoint>,
-    /// Endpoints to be deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Endpoint>,
 }
 
-/// The list that an endpoint came in.
+/// The list that holds an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// The endpoints that ExternalDNS wants, to be adjusted.
+    /// The wanted endpoints, which ExternalDNS asks the webhook to adjust.
     Wanted,
-    /// See [`Changes::create`].
     Create,
     /// See [`Changes::update_old`].
     UpdateOld,
     /// See [`Changes::update_new`].
     UpdateNew,
-    /// See [`Changes::delete`].
     Delete,
 }
 

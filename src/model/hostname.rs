@@ -1,8 +1,8 @@
 //! Hostname patterns: their canonical text, and which of two includes the other.
 //!
-//! cloudflared compares the request's host, without its port and byte by byte, with the rule's text; if that is an
-//! exact hostname, also with its IDNA form; and if it begins with `*.`, only with the end of the host. So only
-//! lower-case punycode without a trailing dot is sure to match what browsers send, and nothing else is written.
+//! cloudflared compares the host of a request, without its port, with the hostname of a rule byte by byte. An exact
+//! hostname is also compared in its IDNA form. If the hostname begins with `*.`, only the host's end is compared.
+//! Only lower-case punycode without a trailing dot surely matches what browsers send, so only this form is written.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ pub const HOSTNAME_MAX_BYTES: usize = 253;
 /// The longest label of a hostname.
 pub const LABEL_MAX_BYTES: usize = 63;
 
-/// The prefix that makes cloudflared match every name below the rest.
+/// The prefix with which cloudflared matches every name below the rest of the pattern.
 const WILDCARD: &str = "*.";
 
 /// The prefix of a label in punycode.
@@ -26,11 +26,11 @@ pub struct Hostname(Box<str>);
 impl Hostname {
     /// Parses a hostname in any case, in Unicode or punycode, with or without a trailing dot.
     ///
-    /// There are no tables for Unicode normalisation here. So letters written as a base and a combining mark, and forms
-    /// that IDNA would fold (full width, ligatures), are refused.
+    /// This program has no tables for Unicode normalisation. So letters written as a base and a combining mark, and
+    /// forms that IDNA would fold (full width, ligatures), are refused.
     ///
     /// # Errors
-    /// When cloudflared would refuse the name, when it could never match a request, or when DNS has no such name.
+    /// When cloudflared would refuse the name, when no request could match it, or when DNS does not allow it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let bare = name.strip_prefix(WILDCARD).unwrap_or(name);
@@ -80,7 +80,7 @@ pub fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Compares names from their ends, a dot before everything else: a name comes directly before all that are below it.
+/// Compares names from the end, with a dot before every other byte: a name is directly before all names below it.
 pub fn in_tree_order(one: &str, other: &str) -> Ordering {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let in_common = one.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -93,10 +93,10 @@ pub fn is_below(name: &str, domain: &str) -> bool {
     name != domain && is_within(name, domain)
 }
 
-/// The normal form of a name that may be invalid, as far as it has one: lower case, without one trailing dot, with
-/// Unicode labels in punycode if possible. Idempotent.
+/// The normal form of a name, which may be invalid: lower case, without a single trailing dot, with Unicode labels in
+/// punycode if possible. Idempotent.
 pub fn normalize(text: &str) -> String {
-    // Two trailing dots both stay, because a second call would remove the second one.
+    // Two trailing dots both stay: if one were removed, a second call would remove the other.
     let name = text.strip_suffix('.').filter(|rest| !rest.ends_with('.')).unwrap_or(text);
     fold(name)
 }
@@ -113,13 +113,13 @@ pub(crate) fn fold(text: &str) -> String {
     labels.collect::<Vec<_>>().join(".")
 }
 
-/// The hosts that a pattern matches in cloudflared, for the text of any rule.
+/// The hosts that cloudflared matches with the hostname of a rule, ours or foreign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostScope<'a> {
     /// No hostname, or `*`.
     All,
-    /// The text behind the `*` of `*.`, with the dot. cloudflared uses it as written, so in upper case or Unicode it
-    /// matches nothing that a browser sends.
+    /// The text after the `*`, with its dot. cloudflared compares it as written, so in upper case or Unicode it matches
+    /// no host that a browser sends.
     Suffix(&'a str),
     /// The text, and its IDNA form if it has one.
     Exact(&'a str),
@@ -140,7 +140,7 @@ impl<'a> HostScope<'a> {
     pub(crate) fn includes(&self, hostname: &str) -> bool {
         match self {
             Self::All => true,
-            // The wildcard's own suffix is compared: `*.b.example.com` is below `*.example.com`.
+            // If `hostname` is a wildcard, its suffix is compared: `*.example.com` includes `*.b.example.com`.
             Self::Suffix(suffix) => hostname.trim_start_matches('*').ends_with(suffix),
             Self::Exact(text) => *text == hostname || is_lookup_form(text, hostname),
         }
@@ -187,7 +187,7 @@ fn label_in_punycode(label: &str) -> Result<Cow<'_, str>, String> {
     encoded.ok_or_else(|| format!("the label {label:?} is longer than {LABEL_MAX_BYTES} bytes in punycode"))
 }
 
-/// Letters, digits, hyphen, underscore (which service names contain), and the Unicode that IDNA keeps unchanged.
+/// True for letters, digits, hyphens, underscores (service names contain them) and the Unicode that IDNA keeps.
 fn is_allowed(character: char) -> bool {
     match character {
         '-' | '_' => true,
@@ -214,7 +214,7 @@ fn lower_case(text: &str) -> Cow<'_, str> {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// A lower-case label in punycode; `None` if it is ASCII already or does not fit a label.
+/// A lower-case label in punycode; `None` if it is ASCII already, or if its punycode is too long for a label.
 fn encode(label: &str) -> Option<String> {
     // Longer labels never fit, and below this length the encoder's arithmetic cannot overflow.
     if label.is_ascii() || label.chars().count() > LABEL_MAX_BYTES {

@@ -1,11 +1,11 @@
-//! What a log line says: a text, and pairs of a key and a value. Readers of the log find a line by its pairs, so no
-//! value and no text of others can look like one.
+//! The content of a log line: a text, and pairs of a key and a value. Operators find a line by its pairs, so values and
+//! foreign text must not look like a pair.
 
 use std::fmt;
 
 use crate::model::text::cut;
 
-/// What a log line says. Its text form is `text key=value key="any text"`.
+/// The content of a log line. Its text form is `text key=value key="any text"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLine {
     pub(crate) pairs: Vec<Pair>,
@@ -28,7 +28,7 @@ impl LogLine {
         self.with(Pair { key: key.into(), value, is_quoted })
     }
 
-    /// Adds a pair whose value may be any text, if there is one.
+    /// Adds a pair whose value may be any text; adds nothing for `None`.
     pub(crate) fn quoted<'v>(self, key: &str, value: impl Into<Option<&'v str>>) -> Self {
         match value.into() {
             Some(value) => self.with(Pair { key: key.into(), value: value.to_owned(), is_quoted: true }),
@@ -41,7 +41,7 @@ impl LogLine {
         Self { text: text.into(), ..self }
     }
 
-    /// Blots out secrets, and cuts what exceeds `max_chars` in values and text together.
+    /// Redacts secrets, and cuts the values and the text if they have more than `max_chars` characters together.
     pub(crate) fn cut(mut self, max_chars: usize) -> Self {
         let mut room = max_chars;
         for part in self.pairs.iter_mut().map(|pair| &mut pair.value).chain([&mut self.text]) {
@@ -51,12 +51,11 @@ impl LogLine {
         self
     }
 
-    /// The value of a pair.
     pub(crate) fn value(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|pair| *pair.key == *key).map(|pair| &*pair.value)
     }
 
-    /// Its approximate size in memory, apart from its own.
+    /// The approximate size of its allocations.
     pub(crate) fn memory_bytes(&self) -> usize {
         let pairs = self.pairs.iter().map(|pair| size_of::<Pair>() + pair.key.len() + pair.value.len());
         self.text.len() + pairs.sum::<usize>()

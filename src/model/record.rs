@@ -1,4 +1,4 @@
-//! DNS records as they are, and the changes to them.
+//! DNS records as Cloudflare has them, and changes to them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -25,14 +25,13 @@ pub struct Record {
     pub comment: Box<str>,
     /// The record was made by one of Cloudflare's services (Email Routing), and can be neither changed nor deleted.
     pub read_only: bool,
-    /// The creation time, in whole seconds since 1970; `None` if it is missing or unreadable. A change does not affect
-    /// it.
+    /// The creation time, in whole seconds since 1970; `None` if missing or unreadable. Changes do not affect it.
     pub created_unix_seconds: Option<u32>,
     /// The latest time since 1970 at which the record or its comment may have changed; `None` if unknown.
     pub modified: Option<Duration>,
 }
 
-/// A change of one record. Fields that are `None` stay.
+/// A change to one record. A field that is `None` stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordPatch {
     pub id: RecordId,
@@ -58,6 +57,7 @@ pub struct NewRecord {
     pub proxied: bool,
     /// In seconds; 1 for automatic.
     pub ttl: u32,
-    /// Empty for none. An empty comment is sent too, because the restoring of a record takes the stamp off.
+    /// Empty for none. An empty comment is serialized too: the log shows a record that was taken over in this form, and
+    /// restoring it has to remove our stamp.
     pub comment: Box<str>,
 }

@@ -10,8 +10,8 @@ use crate::secret::{REDACTED, redact};
 /// The longest part of a value that is shown within a message.
 pub(crate) const QUOTED_MAX_CHARS: usize = 120;
 
-/// Shows `text` cut, and without anything that could end a line or change how the rest is shown. Applying it twice
-/// changes nothing more.
+/// Shows `text` cut to `max_chars`, and with every character escaped that could end the line or change how the rest is
+/// shown. Idempotent.
 pub(crate) fn one_line(text: &str, max_chars: usize) -> impl fmt::Display {
     fmt::from_fn(move |formatter| {
         let mut room = max_chars;
@@ -43,7 +43,7 @@ pub(crate) fn quoted(text: &str) -> impl fmt::Display {
     })
 }
 
-/// `text` without a secret, or its beginning and an ellipsis if it has more characters.
+/// `text` without secrets; its beginning and an ellipsis if it has more than `max_chars` characters.
 pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     let text = redact(text);
     match beginning(&text, max_chars) {
@@ -52,7 +52,7 @@ pub(crate) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// `text` without the user and the password of a URL in it, which `cloudflared` ignores. `mark` stands before them.
+/// `text` without the user and the password of URLs, which `cloudflared` ignores. `mark` is the text before them.
 pub(crate) fn without_userinfo(text: &str, mark: &str) -> String {
     let mut parts = text.split(mark);
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     hasher.finish()
 }
 
-/// The first characters of `text`, if it has more.
+/// The first `max_chars` characters of `text`; `None` if it has no more than these.
 pub(crate) fn beginning(text: &str, max_chars: usize) -> Option<&str> {
     let (end, _) = text.char_indices().nth(max_chars)?;
     text.get(..end)
@@ -108,7 +108,7 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The seconds in numbers with the units `h`, `m` and `s`: `24h`, `1h30m`.
+/// Parses numbers with the units `h`, `m` and `s`, such as `24h` or `1h30m`, to seconds.
 pub(crate) fn seconds_in(text: &str) -> Option<u64> {
     let mut seconds: u64 = 0;
     for part in text.split_inclusive(['h', 'm', 's']) {
@@ -125,11 +125,11 @@ pub(crate) fn seconds_in(text: &str) -> Option<u64> {
     (!text.is_empty()).then_some(seconds)
 }
 
-/// A word within this many edits of a known one counts as that one misspelled.
+/// A word within this many edits of a known word counts as a misspelling of it.
 pub(crate) const MISSPELLING_MAX_EDITS: usize = 2;
 
-/// The nearest of the known words within so many edits; of several, the first. Words with too different letters are
-/// rejected quickly.
+/// The known word nearest to `word`, at most `edits_max` edits away. If several are equally near, the first one counts.
+/// Words with too different letters are rejected quickly.
 pub(crate) fn nearest<'k>(
     word: &str,
     known: impl IntoIterator<Item = &'k str>,
@@ -146,12 +146,12 @@ pub(crate) fn nearest<'k>(
 /// The number of edits that turn `from` into `to`: characters omitted, added, replaced, or swapped with their neighbour
 /// (the optimal string alignment distance). It counts bytes, because names of properties and variables are ASCII.
 fn edit_distance(from: &str, to: &str) -> usize {
-    /// Never taken, as every cell is there before it is asked for.
+    /// Stands for no swap. `back` never returns it, because every cell is computed before it is read.
     const FAR: usize = 0xffff;
 
     let (from, to) = (from.as_bytes(), to.as_bytes());
     let width = to.len() + 1;
-    // Row by row, the distances of the beginnings of `from` to those of `to`.
+    // Row by row, the distances between the beginnings of `from` and those of `to`.
     let mut cells: Vec<usize> = (0..width).collect();
     let (mut above, mut left) = (None, None);
     for (row, character) in (1..).zip(from) {

@@ -11,7 +11,7 @@ pub(crate) const TUNNEL_DOMAIN: &str = "cfargotunnel.com";
 const NO_ID: &str =
     "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it";
 
-/// The beginning of an id that Cloudflare, whose ids are random, never gives.
+/// The beginning of ids that no tunnel has, because Cloudflare's ids are random.
 const UNMADE: &str = "00000000-0000-0000-0000-";
 
 /// The lengths of the groups of hexadecimal digits in a UUID.
@@ -35,12 +35,12 @@ impl TunnelId {
         Ok(Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The id of a tunnel that is not made, in the plan of a dry run.
+    /// The id of a tunnel that a dry run would create.
     pub(crate) fn unmade(name: &str) -> Self {
         Self(format!("{UNMADE}{:012x}", fingerprint([name]) >> 16).into())
     }
 
-    /// True if no tunnel has the id, so that no call about it is made.
+    /// True if no tunnel has the id. Then no call is made for it.
     pub(crate) fn is_unmade(&self) -> bool {
         self.0.starts_with(UNMADE)
     }
