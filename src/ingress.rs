@@ -1,11 +1,10 @@
 //! The ingress list of a Cloudflare Tunnel: an ordered list of rules in which the first match wins.
 //!
-//! This folder edits, without I/O, a document that has other authors too. It decides the place of each rule of ours,
-//! the changes of a rule, and what is valid. Its callers say which rules are ours. It must not know HTTP, ExternalDNS
-//! or Cloudflare's client.
+//! This folder edits a document that has other authors too. It decides the place of our rules, what changes in a rule,
+//! and what is valid. It must not know HTTP, ExternalDNS or Cloudflare's client. The caller says which rules are ours.
 //!
-//! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared accepts and matches; running cloudflared
-//! 2026.8.2 made that file.
+//! `tests/emulator/vectors/cloudflared-ingress.jsonl` pins what cloudflared itself accepts and matches; it was made by
+//! running cloudflared 2026.8.2.
 
 pub mod access;
 pub mod document;

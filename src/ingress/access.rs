@@ -1,4 +1,4 @@
-//! Cloudflare Access on a rule: cloudflared then requires a token before it passes a request on.
+//! Cloudflare Access on a rule: cloudflared passes on only requests with a valid token.
 
 use serde_json::{Value, json};
 
@@ -16,17 +16,16 @@ pub const ACCESS_TEAM_NAME: &str = "webhook/access-team-name";
 /// The applications' audience tags, separated by commas.
 pub const ACCESS_AUD_TAG: &str = "webhook/access-aud-tag";
 
-/// The properties.
 pub const ACCESS_PROPERTIES: [&str; 3] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG];
 
 /// The field of `originRequest`.
 pub(super) const FIELD: &str = "access";
 
-/// The members of `access` that are managed.
+/// The members of `access` that this program manages.
 pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 
-/// An `access` that requires tokens; one that does not means the same as none. A wanted one names a team and applications:
-/// without a team cloudflared would refuse the document, and without an application every request.
+/// An `access` that requires tokens; one that requires none means the same as no `access`. We write a team and
+/// applications into it: without a team, cloudflared would refuse the document; without an application, every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     team_name: Box<str>,
@@ -75,7 +74,7 @@ impl Access {
         if bad.is_empty() { Ok(Some(access)) } else { Err(bad) }
     }
 
-    /// Reads the `access` of a rule as cloudflared does, whose decoder ignores the case of keys.
+    /// Reads the `access` of a rule. The case of keys is ignored, as in cloudflared's decoder.
     pub(super) fn of(access: &Value) -> Option<Self> {
         let fields = access.as_object()?;
         let field = |name: &str| {
@@ -109,7 +108,7 @@ impl Access {
         self
     }
 
-    /// What is left of it without the tokens of an application; `None` if it accepts no others.
+    /// The same without the tokens of one application; `None` if no other application is left.
     pub fn beyond(mut self, audience_tag: Option<&str>) -> Option<Self> {
         self.audience_tags.retain(|tag| Some(&**tag) != audience_tag);
         (audience_tag.is_none() || !self.audience_tags.is_empty()).then_some(self)

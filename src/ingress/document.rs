@@ -1,7 +1,7 @@
 //! The `config` of a tunnel, and the edits of its rules.
 //!
-//! Cloudflare accepts a configuration only as a whole, and others write it too. So it is edited as the JSON that it
-//! came as: whatever an edit does not name keeps its order and its bytes, at every level.
+//! Cloudflare accepts a configuration only as a whole, and others write it too. So an edit changes the JSON that was
+//! read: everything that the edit does not name keeps its order and its bytes, at every level.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const INGRESS_NOT_A_LIST: &str = "the ingress of the tunnel's configuration is n
 pub struct Document {
     raw: Box<RawValue>,
     rules: Vec<Rule>,
-    /// The tunnel's own `originRequest`, which many rules are asked about.
+    /// The tunnel's own `originRequest`, kept here because it is read for many rules.
     origin: Box<RawValue>,
 }
 
@@ -31,15 +31,15 @@ pub struct Document {
 pub struct Edited {
     /// The document with all edits that were not refused.
     pub document: Document,
-    /// The indices of the edits that changed something. All other edits that are not refused were already fulfilled.
+    /// The indices of the edits that changed something. All other edits that are not refused had nothing to change.
     pub effective: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, with the reasons.
     pub refused: Vec<(usize, String)>,
 }
 
 impl Document {
-    /// Parses a configuration. A missing one, `null`, `{}`, and one whose `ingress` is absent, `null` or empty are an
-    /// empty document, as of a tunnel that was never configured.
+    /// Parses a configuration. If it is missing or `null`, or if its `ingress` is absent, `null` or empty, the document
+    /// has no rules, as for a tunnel that was never configured.
     ///
     /// # Errors
     /// When `config` is not an object or its `ingress` is not a list. A rule that cannot be read is not an error.
@@ -66,20 +66,20 @@ impl Document {
         self.raw.clone()
     }
 
-    /// Applies the edits in an order of its own, so the result does not depend on theirs. No two of them are for one
-    /// hostname and path, because a hostname is planned once. `own` names the rules of this
-    /// document that are ours; a rule that a `Put` may replace is ours too. Applying the same edits again changes
-    /// nothing, and a document that does not change keeps every byte.
+    /// Applies the edits. Their order has no effect. There is at most one edit for a hostname and path, because a
+    /// hostname is planned once. `own` is true for the rules of this document that are ours; a rule that a `Put` may
+    /// replace is ours too. Applying the same edits again changes nothing, and a document that does not change keeps
+    /// every byte.
     ///
-    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all: its
-    /// own, or else `http_status:404`.
+    /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all: the
+    /// present one, or else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
         let (rules, effective, refused) = apply(&self.rules, edits, own);
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
         Edited { document, effective, refused }
     }
 
-    /// The rules, each marked as ours or not, for asking about many of them.
+    /// The rules, each marked as ours or not, for questions about many of them.
     pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> Owned<'_> {
         Owned::new(&self.rules, own)
     }

@@ -18,8 +18,8 @@ pub enum RuleEdit {
     /// Write the rule.
     Put {
         rule: WantedRule,
-        /// True if the rule that stands at its hostname and path is ours and may be changed. If not, a rule that equals
-        /// the wanted one in every field is left as it is, and any other is a conflict.
+        /// True if the present rule for the hostname and path is ours and may be changed. If false, a present rule that
+        /// equals the wanted one in every field stays as it is, and any other rule is a conflict.
         replaces: bool,
     },
     /// Remove the rule for this hostname and path, if there is one.
@@ -32,7 +32,7 @@ impl RuleEdit {
         Self::Remove { .. } => "rule_withdrawn",
     }
 
-    /// What it does, for a log line.
+    /// The text of a log line about the edit.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Put { rule, replaces: _ } => {
@@ -57,12 +57,12 @@ impl RuleEdit {
         }
     }
 
-    /// The order in which the rules of two edits stand in a list: a narrower one in front.
+    /// The order of the rules of two edits in a list: the narrower rule is in front.
     pub fn in_order_of_list(&self, other: &Self) -> Ordering {
         self.scope().key().cmp(&other.scope().key())
     }
 
-    /// True if `rule` takes all requests of this one's rule.
+    /// True if `rule` matches every request for the hostname and path of this edit.
     pub fn is_covered_by(&self, rule: &Rule) -> bool {
         self.scope().is_covered_by(rule)
     }
@@ -75,16 +75,16 @@ impl RuleEdit {
     }
 }
 
-/// The list if it changes, the indices of the edits that changed something, and those that are refused, with the reason.
+/// The list if it changes, the indices of the edits that changed something, and the refused edits with their reasons.
 /// A reason counts rules from 1, as cloudflared does.
 type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 
-/// Applies edits to `rules`, of which those that `own` names are ours. No two edits are for one hostname and path.
+/// Applies edits to `rules`. `own` is true for our rules. There is at most one edit for a hostname and path.
 ///
-/// First it decides on the given list which edits are refused. Then it puts rules, in the order that the rules have
-/// among themselves. Then it removes rules, and tries each put again that would have made a rule with a login lose
-/// requests. So a rule that replaces a wider rule stands where the wider rule hid foreign rules. The order of the
-/// edits has no effect.
+/// First it decides on the given list which edits are refused. Then it puts rules, in the order of the list. Then it
+/// removes rules, and tries each put again that would have made a rule with a login lose requests. Because removals
+/// are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The
+/// order of the edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let Owned { mut list, mut hosts } = Owned::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
@@ -113,7 +113,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             },
         }
     }
-    // Marked before any edit is judged, because a rule that is replaced or removed counts as ours for all other edits.
+    // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
     let replaced: BTreeSet<usize> = inserted(puts.iter().filter_map(|(_, _, present)| *present));
     for (place, slot) in list.iter_mut().enumerate() {
         slot.is_own |= replaced.contains(&place) || slot.is_one_of(&removed);
@@ -123,7 +123,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         let covered = check_cover(&near, Scope::wanted(rule), *present);
         covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
     });
-    // A rule that is put, or that goes, may make room for one that was barred before it.
+    // After a rule is put or removed, a put that was refused before may be possible.
     let (mut waiting, mut barred) = (usize::MAX, Vec::new());
     while puts.len() < waiting {
         (waiting, barred) = (puts.len(), Vec::new());
@@ -154,7 +154,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     (is_changed.then_some(edited), effective, refused)
 }
 
-/// True if the rule stands already as it would be written, so that it stays, whatever its owner.
+/// True if the present rule is already as wanted. Then it stays, even if it is not ours.
 fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
     list.get(place).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
 }
@@ -172,17 +172,16 @@ impl<'a> Owned<'a> {
         Self { list: rules.iter().map(slot).collect(), hosts: Hosts::of(rules) }
     }
 
-    /// The same, with the rules that `own` names marked as ours as well.
+    /// The same, with the rules for which `own` is true marked as ours as well.
     pub fn and(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
         let mut owned = self.clone();
         owned.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
         owned
     }
 
-    /// True if putting our rule for this hostname and path again would change which requests it answers: in front of it
-    /// stands a foreign rule that covers it, or a wider one of ours that may share requests with it; or its hostname is
-    /// spelled so that it matches nothing. False if the put would be refused, if there is no such rule, or if the rule is not
-    /// ours.
+    /// True if putting our rule for this hostname and path again would change which requests it answers. It would if a
+    /// foreign rule in front covers our rule, if a wider rule of ours in front may share requests with it, or if its
+    /// hostname is spelled so that it matches nothing. False if the put would be refused, or if we have no such rule.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = the_one(&near, scope) else { return false };
@@ -192,7 +191,7 @@ impl<'a> Owned<'a> {
             && check_cover(&near, scope, Some(present)).and_then(|()| check_logins(&near, scope)).is_ok()
     }
 
-    /// What putting our rule for this hostname and path again would change; `None` where [`Self::is_shadowed`] is false.
+    /// What putting our rule for this hostname and path again would change; `None` if [`Self::is_shadowed`] is false.
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = the_one(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
@@ -206,8 +205,8 @@ impl<'a> Owned<'a> {
         Some(format!("it comes to stand in front of the rule for {named} and gets requests of it"))
     }
 
-    /// The reason why a rule for this hostname and path cannot be told from others, would take all of a foreign rule's
-    /// requests, or would make a rule that requires a login lose some.
+    /// The reason to refuse a put for this hostname and path: several rules have them, a foreign rule matches exactly
+    /// the same requests, or a rule that requires a login would lose requests.
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = the_one(&near, scope);
@@ -215,13 +214,13 @@ impl<'a> Owned<'a> {
         covered.and_then(|()| check_logins(&near, scope)).err()
     }
 
-    /// The rules of ours that move behind a foreign one which takes requests of them when the rule for this hostname and
-    /// path is put, each with that one.
+    /// Our rules that a put for this hostname and path moves behind a foreign rule, each with the foreign rule that
+    /// takes requests of it.
     pub fn losing(&self, hostname: &Hostname, path: Option<&str>) -> Vec<(&Rule, &Rule)> {
         self.near(hostname).losing(Scope::new(hostname, path))
     }
 
-    /// The rule, ours or not, that stands in front of the one for this hostname and path and takes all of its requests.
+    /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests.
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
@@ -234,14 +233,14 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// The only rule for `scope`, if there is one.
+/// The place of the rule for `scope`, if there is one. Several such rules are refused.
 fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
-        // Ours cannot be told from the others.
+        // Our rule cannot be told from the others.
         _ => {
             let numbers = found.iter().map(|index| (index + 1).to_string()).collect::<Vec<_>>().join(" and ");
             Err(format!(
@@ -251,8 +250,8 @@ fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, Strin
     }
 }
 
-/// Refuses a rule that would take all of a foreign rule's requests, or get none because of it. A foreign rule behind ours
-/// gets none already, unless ours is spelled so that it matches nothing.
+/// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
+/// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
 fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), String> {
     let is_live =
         |(place, slot): &(usize, &Slot<'_>)| Some(*place) == present && scope.is_covered_by(&slot.rule);
@@ -267,8 +266,8 @@ fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) ->
     }
 }
 
-/// Refuses a rule that would make one of another hostname, which requires a login, lose requests to a foreign rule. One of
-/// the same hostname may change or go in the same request.
+/// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
+/// of the same hostname may be changed or removed in the same request.
 fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
@@ -282,8 +281,8 @@ fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Writes the rule, at its place or where it has to stand. Returns true if that changes anything. `hosts` has the places of
-/// the list.
+/// Writes the rule at its present place, or at the place where it has to be. Returns true if that changes anything.
+/// `hosts` is the index of `list`.
 fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
     let near = Near::new(list, hosts, hostname);
@@ -301,8 +300,8 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Resu
             }
             list.remove(present);
             hosts.remove(present);
-            // With its spelling corrected the rule answers requests that it did not answer before, so it is placed like
-            // a new one.
+            // With its corrected hostname, the rule matches requests that it did not match before, so it is placed like
+            // a new rule.
             (rule, if is_live { present } else { usize::MAX }, Near::new(list, hosts, hostname))
         }
     };

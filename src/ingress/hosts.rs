@@ -1,4 +1,4 @@
-//! Finds the rules that concern a hostname without a look at all the others: each of thousands of rules is asked about.
+//! An index of rules by hostname: each of thousands of rules is looked up without a search through all the others.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::model::hostname::{HostScope, Hostname};
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// The numbers of rules.
+    /// The numbers of the rules with an exact hostname.
     exact: BTreeMap<Box<str>, Vec<usize>>,
-    /// Those of rules with a wildcard, or for all hosts.
+    /// The numbers of the rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
-    /// The place of each rule by its number; `None` for a rule that is removed.
+    /// The place of each rule by its number; `None` for a rule that was removed.
     places: Vec<Option<usize>>,
 }
 
@@ -26,7 +26,7 @@ impl Hosts {
         hosts
     }
 
-    /// The places, ascending, of all rules that may have a host in common with `hostname`. A wildcard's are all places.
+    /// The places, ascending, of all rules that may have a host in common with `hostname`; all places for a wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
         let HostScope::Exact(hostname) = HostScope::of(hostname) else {
             return (0..self.places.iter().flatten().count()).collect();
@@ -38,7 +38,7 @@ impl Hosts {
         near
     }
 
-    /// A rule for `hostname` comes to stand at `place`, and those from there on one place behind.
+    /// Inserts a rule for `hostname` at `place`. The rules from there on move back by one place.
     pub(super) fn insert(&mut self, place: usize, hostname: &Hostname) {
         for other in self.places.iter_mut().flatten().filter(|other| **other >= place) {
             *other += 1;
@@ -46,7 +46,7 @@ impl Hosts {
         self.add(place, hostname.as_str());
     }
 
-    /// The rule at `place` goes, and those behind it move up.
+    /// Removes the rule at `place`. The rules behind it move up by one place.
     pub(super) fn remove(&mut self, place: usize) {
         for other in &mut self.places {
             *other = other.filter(|other| *other != place).map(|other| other - usize::from(other > place));

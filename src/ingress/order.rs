@@ -1,23 +1,23 @@
-//! Decides where a rule of ours stands in the list.
+//! Decides the place of a rule of ours in the list.
 //!
-//! The first rule that matches a request answers it, so placing a rule decides about requests:
+//! The first rule that matches a request answers it, so the place of a rule decides which requests it answers:
 //!
-//! 1. A rule of ours stands in front of every foreign rule that covers it, because no request would reach it otherwise.
-//! 2. Of two rules of ours that may match one request, the narrower one stands in front: exact hostnames, deeper
-//!    wildcards, shallower ones; then paths by [`shape::rank`]; then by bytes. Foreign rules between them change nothing.
-//! 3. A new rule stands behind every other foreign rule that may match one of its requests, so that this rule keeps it.
+//! 1. A rule of ours is in front of every foreign rule that covers it, because no request would reach it otherwise.
+//! 2. If two rules of ours may match one request, the narrower rule is in front. Exact hostnames are narrowest, then
+//!    deeper wildcards, then shallower ones; next are paths by [`shape::rank`], then bytes. Foreign rules between them
+//!    change nothing.
+//! 3. A new rule is behind every other foreign rule that may match its requests, so that the foreign rule keeps them.
 //!
-//! Rules that share no request have no order; a new one is only sorted among those of ours around it. A rule that
-//! stands is only moved if it breaks 1 or 2: moving it for 3 could hand its requests to a foreign rule that was put
-//! behind it.
+//! Rules that share no request have no order; a new one is only sorted among our rules around it. A present rule is
+//! moved only if it breaks 1 or 2. Moving it for 3 could give its requests to a foreign rule that was put behind it.
 //!
-//! A foreign rule may stand in front of the new rule's place and behind a wider rule of ours. The foreign rule keeps
+//! A foreign rule may be in front of the new rule's place and behind a wider rule of ours. Then the foreign rule keeps
 //! its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign rule. So
 //! the new rule is refused if the wider rule has another hostname and requires a login. Only 1 and 2 together win over
-//! 3: if a foreign rule covers the wider rule, the new rule stands in front of both, although the foreign rule covers
-//! the new rule at most in part.
+//! 3: if a foreign rule covers the wider rule, the new rule is in front of both, although the foreign rule covers the
+//! new rule at most in part.
 //!
-//! So our rules alone decide which of them answers a request, whatever the order in which they came. A foreign rule
+//! So which of our rules answers a request does not depend on the order in which they were created. A foreign rule
 //! loses a request only to a rule of ours that it covers, or to one that 2 puts in front of a covered rule of ours.
 
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl Slot<'_> {
-    /// True if the rule has one of these hostnames with its path.
+    /// True if one of the scopes is the hostname and path of the rule.
     pub(super) fn is_one_of(&self, scopes: &BTreeSet<Scope<'_>>) -> bool {
         self.rule.is_readable() && scopes.contains(&Scope::of(&self.rule))
     }
@@ -74,7 +74,7 @@ impl<'a> Scope<'a> {
         rule.takes_all(self.hostname, self.path)
     }
 
-    /// True if this scope and `rule` match exactly the same requests: one of them would get none, whatever their order.
+    /// True if this scope and `rule` match exactly the same requests: in any order, one of the two would get none.
     pub(super) fn is_equivalent_to(&self, rule: &Rule) -> bool {
         self.is_covered_by(rule)
             && rule.folded_hostname() == self.hostname
@@ -87,12 +87,12 @@ impl<'a> Scope<'a> {
         includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
     }
 
-    /// True unless the texts say that no request is for both.
+    /// True unless the texts prove that no request is for both.
     pub(super) fn may_share_with(self, other: Scope<'_>) -> bool {
         self.shares_hosts_with(other) && shape::may_share(self.path, other.path)
     }
 
-    /// The place in the order of our rules: a smaller key stands in front.
+    /// The key by which our rules are sorted: a smaller key is in front.
     pub(super) fn key(self) -> Key<'a> {
         let labels = match HostScope::of(self.hostname) {
             HostScope::Exact(_) => usize::MAX,
@@ -103,7 +103,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The number of labels of a wildcard, of which an exact hostname counts as the deepest; then the path; then the bytes.
+/// The number of labels of a wildcard, with an exact hostname as the deepest; then the path; then the bytes.
 pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 
 /// The rules of a list that may share hosts with a hostname.
@@ -124,7 +124,7 @@ impl<'l, 'a> Near<'l, 'a> {
         self.places.iter().filter_map(|place| Some((*place, self.list.get(*place)?)))
     }
 
-    /// Those in front of `end`.
+    /// The rules in front of `end`.
     pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
         self.slots().take_while(move |(place, _)| *place < end)
     }
@@ -134,24 +134,25 @@ impl<'l, 'a> Near<'l, 'a> {
         self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(place, _)| place)
     }
 
-    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider one of ours stands
-    /// there.
+    /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
+    /// front of it.
     pub(super) fn is_misplaced(&self, index: usize, scope: Scope<'_>) -> bool {
         let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
         is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
     }
 
-    /// The last place, at `end` or in front of it, where a rule for `scope` may stand, and those of ours that have to
-    /// move to it. The list has no rule for `scope`.
+    /// The last place, at `end` or in front of it, that is allowed for a rule for `scope`, and the places of our rules
+    /// that have to move there.
     pub(super) fn place(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
         let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
-        // In front of our wider rule that covers it, the new rule takes no other rule's request. A moved rule may.
+        // In front of our wider rule that covers it, the new rule takes requests only from that rule. A moved rule may
+        // take others.
         let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
         let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
-        // One of ours that moves to the front may not take requests of a foreign rule on its way.
+        // A rule of ours that moves to the front must not take requests of a foreign rule that it passes.
         let takes = |index: &usize, place| *index >= place && self.passed(*index, place).is_some();
         let placed = placed.filter(|(place, moved)| !moved.iter().any(|index| takes(index, *place)));
         placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
@@ -175,15 +176,15 @@ impl<'l, 'a> Near<'l, 'a> {
         losing.filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, place)?))).collect()
     }
 
-    /// The first foreign rule that may share requests with the one of ours at `index`, which moves past it to `place`.
+    /// The first foreign rule between `index` and `place` that may share requests with our rule at `index`.
     fn passed(&self, index: usize, place: usize) -> Option<&'l Rule> {
         let own = Scope::of(&self.list.get(index)?.rule);
         let mut passed = self.list.get(index.min(place)..index.max(place))?.iter();
         passed.find(|slot| !slot.is_own && own.may_share_with(Scope::of(&slot.rule))).map(|slot| &*slot.rule)
     }
 
-    /// The last place up to `end` behind every foreign rule that may share a request with the rule for `scope`, if no
-    /// foreign rule covers what has to move.
+    /// The last place up to `end` that is behind every foreign rule that may share a request with the rule for `scope`.
+    /// If a foreign rule covers a rule that has to move there, the place is in front of that foreign rule.
     fn place_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
         let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
@@ -195,7 +196,7 @@ impl<'l, 'a> Near<'l, 'a> {
                 place = if slot.is_own { index } else { end };
             }
         }
-        // The new rule goes in front of our wider rules there that share no request with it, which sorts the list.
+        // To sort the list, the new rule is placed in front of our wider rules there that share no request with it.
         let is_other = |slot: &Slot<'_>| !scope.may_share_with(Scope::of(&slot.rule));
         let passes = |slot: &Slot<'_>| slot.is_own && is_wider(slot) && is_other(slot);
         let behind = self.list.iter().take(place).rev().take_while(|slot| passes(slot));
@@ -210,8 +211,8 @@ impl<'l, 'a> Near<'l, 'a> {
         (place, moved)
     }
 
-    /// Our rules on the wrong side of `place`: wider rules in front (`Greater`), or narrower rules behind. Each may
-    /// share a request with the rule for `scope`, or with another rule of the result.
+    /// Our rules on the wrong side of `place`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
+    /// Each may share a request with the rule for `scope`, or with another rule of the result.
     fn ours(&self, place: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();
@@ -238,7 +239,7 @@ impl<'l, 'a> Near<'l, 'a> {
     }
 }
 
-/// Inserts `slot`, a rule of ours, at `place`, and moves those of ours at the places `moved` to it.
+/// Inserts `slot`, a rule of ours, at `place`, and moves our rules at the places `moved` there too.
 pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, place: usize, slot: Slot<'a>, moved: &[usize]) {
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));

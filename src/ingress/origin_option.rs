@@ -71,7 +71,7 @@ struct Row {
     property: &'static str,
     setting: &'static str,
     field: &'static str,
-    /// What cloudflared goes by without it, as an annotation says it; empty for nothing (`ingress/config.go`).
+    /// cloudflared's default (`ingress/config.go`), written as in an annotation; empty if there is none.
     otherwise: &'static str,
 }
 
@@ -85,10 +85,10 @@ enum Kind {
     Text,
     /// The absolute path of a file.
     Path,
-    /// A text that goes into a header or a TLS extension.
+    /// A text for a header or a TLS extension.
     HostText,
     ProxyType,
-    /// The rules of a `socks-proxy` service, which limit what is reachable.
+    /// The rules of a `socks-proxy` service, which limit the addresses and ports that clients reach.
     IpRules,
 }
 
@@ -134,7 +134,7 @@ impl OriginOption {
         self.row().property
     }
 
-    /// The setting with its default for endpoints that do not set it.
+    /// The setting of this program that applies to endpoints without the property.
     pub const fn setting(self) -> &'static str {
         self.row().setting
     }
@@ -144,7 +144,7 @@ impl OriginOption {
         self.row().field
     }
 
-    /// What cloudflared goes by if neither the rule nor its tunnel says it; empty if that is nothing.
+    /// cloudflared's default if neither the rule nor its tunnel sets the option; empty if there is none.
     pub(super) const fn otherwise(self) -> &'static str {
         self.row().otherwise
     }
@@ -161,8 +161,8 @@ impl OriginOption {
         Ok((!is_nothing).then_some(OriginValue { option: self, json }))
     }
 
-    /// The text of a JSON value of any author; `None` if the value means the same as an absent field. A value of a
-    /// type that cloudflared does not take is shown as JSON.
+    /// The text of a JSON value, ours or foreign; `None` if the value means the same as an absent field. A value of a
+    /// type that cloudflared does not accept is shown as JSON.
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {
             (_, Value::Null) => None,

@@ -15,7 +15,7 @@ use crate::model::endpoint::Property;
 const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing where there is a default: deny what the \
      default allows, as in [{\"prefix\":\"0.0.0.0/0\",\"allow\":false}]";
 
-/// The wanted options of a rule, in Cloudflare's order. Options that it does not name are removed from the rule.
+/// The wanted options of a rule, in Cloudflare's order. The other managed options are removed from the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginRequest {
     options: Vec<OriginValue>,
@@ -29,7 +29,7 @@ impl OriginRequest {
     /// Reads the texts of the options and of Access. An option that is not set takes its value from `defaults`.
     ///
     /// # Errors
-    /// Everything that cannot be used: without it more might be published than was asked for, or something else.
+    /// Every option that cannot be used. Without it, the rule might publish more than was asked for, or something else.
     pub fn read<'t>(
         text_of: &dyn Fn(&str) -> Option<&'t str>,
         defaults: &Self,
@@ -41,7 +41,7 @@ impl OriginRequest {
                 None => read.options.extend(default.cloned()),
                 Some(Ok(Some(value))) => read.options.push(value),
                 Some(Ok(None)) if default.is_none() => {}
-                // The rule cannot express this value, so the default would come back and allow more.
+                // A rule cannot express an empty list, so the default would apply and allow more.
                 Some(Ok(None)) => bad.push(BadOption::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
                 Some(Err(problem)) => bad.push(BadOption::new(option.property(), problem)),
             }
@@ -59,7 +59,7 @@ impl OriginRequest {
         Self { access: Some(access), ..self }
     }
 
-    /// What it asks of Access; `None` if it requires no token.
+    /// The wanted Access option; `None` if no token is required.
     pub fn access(&self) -> Option<&Access> {
         self.access.as_ref()
     }
@@ -122,8 +122,8 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
     options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
 }
 
-/// The options by which cloudflared serves a rule: those of its `originRequest`, or else those of the tunnel's, or else
-/// cloudflared's own. An empty text is said of what nothing sets.
+/// The options with which cloudflared serves a rule: each from the rule's `originRequest`, or else from the tunnel's,
+/// or else cloudflared's default. The text is empty if there is none of these.
 pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Property> {
     let text_in = |object: &RawObject<'_>, option: OriginOption| {
         let value: Value = serde_json::from_str(object.last(option.field())?.get()).ok()?;
@@ -131,11 +131,11 @@ pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Prop
             Ok(Some(read)) => option.render(&read.json).unwrap_or(text),
             _ => text,
         });
-        // An empty text takes the place of the tunnel's, and an empty list does not.
+        // An empty text overrides the tunnel's value. An empty list does not.
         canonical.or_else(|| value.is_string().then(String::new))
     };
     let text_of = |option: OriginOption| {
-        // cloudflared reads the rules of a proxy from the rule alone.
+        // cloudflared reads `ipRules` only from the rule, not from the tunnel.
         let inherited = || text_in(tunnel, option).filter(|_| option != OriginOption::IpRules);
         text_in(origin, option).or_else(inherited).unwrap_or_else(|| option.otherwise().to_owned())
     };

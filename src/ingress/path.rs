@@ -1,9 +1,9 @@
-//! Path expressions: the part of RE2's syntax on which all readers agree.
+//! Path expressions: the part of RE2's syntax on which Go's `regexp` and `regex-lite` agree.
 //!
 //! cloudflared compiles a rule's path with Go's `regexp` and searches the decoded path of the request for it, so
-//! without `^` it may match anywhere. An expression that Go refuses makes cloudflared refuse the whole document. There
-//! is no Go here, so only the syntax that both Go and `regex-lite` read is accepted; the little that is lost has a
-//! plainer spelling.
+//! an expression without `^` may match anywhere. If Go refuses an expression, cloudflared refuses the whole document.
+//! This program cannot ask Go, so it accepts only the syntax that both read. The little that is lost has a plainer
+//! spelling.
 
 mod scanner;
 pub(super) mod shape;
@@ -17,8 +17,8 @@ use crate::limits::PATH_MAX_BYTES;
 /// The depth to which groups may nest.
 const DEPTH_MAX: u32 = 20;
 
-/// The memory of a compiled expression. Nested repetitions grow fast, in cloudflared as here, and one request may bring
-/// thousands of them.
+/// The memory of a compiled expression. Nested repetitions grow fast, in cloudflared as here, and one request may have
+/// thousands of expressions.
 const COMPILED_MAX_BYTES: usize = 32 * 1024;
 
 /// The largest repetition count for a part of an expression; this is Go's own limit.
@@ -49,30 +49,30 @@ impl PathPattern {
     }
 
     /// The expression for a path and everything below it: `/api` becomes `^/api(/|$)`, with special characters escaped.
-    /// A slash at the end adds nothing and is dropped. `/` becomes `^/`, which matches everything and so stands behind
-    /// every narrower rule of its host.
+    /// A slash at the end is dropped. `/` becomes `^/`, which matches every path, so its rule is behind every narrower
+    /// rule of the host.
     ///
     /// # Errors
-    /// When the text does not begin with a slash, or holds characters that no decoded path contains or that were meant
-    /// as a pattern.
+    /// When the text does not begin with a slash, or contains characters that no decoded path contains or that were
+    /// meant as a pattern.
     pub fn from_prefix(prefix: &str) -> Result<Self, String> {
         Self::parse(&expression_of_prefix(prefix)?)
     }
 
-    /// [`parse`](Self::parse) for what an endpoint asks for. What is published already may have other paths.
+    /// [`parse`](Self::parse) with stricter checks, for a wanted endpoint. Present rules may have other paths.
     ///
     /// # Errors
-    /// Also when the text has a blank at an end.
+    /// Also when the text begins or ends with a blank.
     pub fn asked(text: &str) -> Result<Self, String> {
         check_ends(text)?;
         Self::parse(text)
     }
 
-    /// [`from_prefix`](Self::from_prefix) for what an endpoint asks for, likewise.
+    /// [`from_prefix`](Self::from_prefix) with stricter checks, for a wanted endpoint.
     ///
     /// # Errors
-    /// Also when no visitor asks for such a path: a rule that limits access would stop no visitor. If it is meant,
-    /// an expression can say it.
+    /// Also when visitors do not request such a path: a rule that limits access would stop none of them. An expression
+    /// can still match such a path.
     pub fn asked_prefix(prefix: &str) -> Result<Self, String> {
         check_ends(prefix)?;
         if prefix.trim_end_matches('/').starts_with("//") {
@@ -93,9 +93,9 @@ impl PathPattern {
         expression_of_prefix(&path).is_ok_and(|expression| *expression == *self.0).then_some(path)
     }
 
-    /// True if a rule with the expression `path` takes every path that `other` matches, as far as their texts tell. Both
-    /// may be of a foreign rule. It proves more than the comparison by which rules are ordered: also that an expression
-    /// which begins below a prefix lies within it.
+    /// True if the expression `path` matches every path that `other` matches, as far as their texts tell. Both may be
+    /// of foreign rules. Unlike the comparison by which rules are ordered, this also proves that an expression which
+    /// begins below a prefix matches only paths below it.
     pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()

@@ -24,7 +24,7 @@ impl Member<'_> {
     }
 }
 
-/// An object as written, with the changes since.
+/// An object as written, with later changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawObject<'a> {
     members: Vec<Member<'a>>,
@@ -55,7 +55,7 @@ impl<'a> RawObject<'a> {
         Self { members: objects.flat_map(|object| object.members).collect() }
     }
 
-    /// The members with a name that is not among `names`, as written.
+    /// The names, as written, of the members whose name is not among `names`.
     pub(super) fn others_than(&self, names: &[&str]) -> Vec<Box<str>> {
         let others = self.members.iter().filter(|member| !names.iter().any(|name| member.is(name)));
         others.map(|member| member.key.get().trim_matches('"').into()).collect()
@@ -156,7 +156,7 @@ pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Box<RawValue> {
         .expect("strings and JSON values have string keys and no writer that fails")
 }
 
-/// A raw value made of a JSON text that was put together from others.
+/// A raw value from a JSON text that was put together from JSON values.
 pub(super) fn from_json(json: String) -> Box<RawValue> {
     RawValue::from_string(json).expect("it was put together from JSON values")
 }

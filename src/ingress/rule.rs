@@ -1,4 +1,4 @@
-//! One rule of the list, as it stands and as it is wanted.
+//! One rule of the list, as it is and as it is wanted.
 
 use serde_json::value::RawValue;
 
@@ -45,8 +45,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads what cloudflared would read. A rule that cloudflared could not read matches nothing, and is no reason to
-    /// fail here.
+    /// Reads what cloudflared would read. A rule that cloudflared could not read matches nothing, and is no error here.
     pub(super) fn parse(raw: Box<RawValue>) -> Self {
         let object = RawObject::parse(&raw);
         let read = |name| -> Option<Box<str>> {
@@ -87,7 +86,7 @@ impl Rule {
         &self.service
     }
 
-    /// Hostname and path, for a reader.
+    /// Hostname and path, for a message.
     pub fn named(&self) -> String {
         format!("{:?} {:?}", self.hostname, self.path().unwrap_or_default())
     }
@@ -107,12 +106,13 @@ impl Rule {
         self.is_readable && self.folded_hostname() == hostname.as_str()
     }
 
-    /// True if the rule matches every request for a hostname, which may be a wildcard, and a path, as far as the texts tell.
+    /// True if the rule matches every request for the hostname and the path, as far as the texts tell. The hostname may
+    /// be a wildcard.
     pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
         self.takes_host(hostname) && shape::covers(self.path(), path)
     }
 
-    /// True unless the texts say that the rule matches no request for the hostname and the path.
+    /// True if the rule matches the hostname and, as far as the texts tell, may match a request for the path.
     pub fn may_take(&self, hostname: &str, path: Option<&str>) -> bool {
         self.takes_host(hostname) && shape::may_share(self.path(), path)
     }
@@ -134,7 +134,7 @@ impl Rule {
         self.equals(wanted) && self.path() == wanted.path_text() && self.unmanaged_fields().is_empty()
     }
 
-    /// The fields that no property says, which stay with the rule whatever is written onto it.
+    /// The fields that no property sets. They stay when the rule is changed.
     pub fn unmanaged_fields(&self) -> Vec<Box<str>> {
         let rule = RawObject::parse(&self.raw).unwrap_or_default();
         [rule.others_than(&RULE_FIELDS), unmanaged_fields(&self.origin())].concat()
@@ -150,8 +150,8 @@ impl Rule {
         self.is_readable
     }
 
-    /// The hostname in lower case and punycode, by which a rule is found. A trailing dot stays, because no request for
-    /// the name without it matches.
+    /// The hostname in lower case and punycode, by which a rule is found. A trailing dot stays, because such a rule
+    /// matches no request for the name without the dot.
     pub fn folded_hostname(&self) -> &str {
         self.folded_hostname.as_deref().unwrap_or(&self.hostname)
     }
@@ -161,7 +161,7 @@ impl Rule {
         Self::parse(RawObject::default().to_raw()).with(wanted)
     }
 
-    /// The rule changed to its wanted form. Whatever we do not manage stays as it is.
+    /// The rule changed to its wanted form. Fields that this program does not manage stay as they are.
     pub(super) fn with(&self, wanted: &WantedRule) -> Self {
         let hostname = raw(wanted.hostname.as_str());
         let path = wanted.path_text().map(raw);
@@ -171,7 +171,7 @@ impl Rule {
         rule.put("hostname", Some(&hostname));
         rule.put("path", path.as_deref());
         rule.put("service", Some(&service));
-        // The API may add `{}` by itself. It stays, and so does every byte of the field, if no option changes.
+        // Cloudflare may add `{}` by itself. If no option changes, the field keeps every byte.
         if !self.has_options(wanted) {
             rule.replace("originRequest", origin.as_deref());
         }
@@ -182,8 +182,8 @@ impl Rule {
         wanted.origin_request.is_in(&self.origin())
     }
 
-    /// What it asks of Access: cloudflared passes on only requests with a token of these applications. `None` if it requires
-    /// no token.
+    /// The Access option: cloudflared passes on only requests with a token of these applications. `None` if the rule
+    /// requires no token.
     pub fn access(&self) -> Option<&Access> {
         self.access.as_deref()
     }

@@ -1,8 +1,8 @@
-//! The service of a rule, where its requests go, as cloudflared reads it.
+//! The service of a rule: the destination of its requests, as cloudflared reads it.
 //!
 //! cloudflared knows some words, three prefixes, and URLs parsed by Go's `url.Parse`. A scheme that it does not know
 //! becomes TCP over WebSocket, and it silently ignores userinfo, query and fragment of a URL. This module accepts less:
-//! it refuses whatever would be ignored, or served as something else than it says.
+//! it refuses a service that cloudflared would ignore in part, or would serve as something else than the text says.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -71,7 +71,7 @@ impl Service {
         &self.0
     }
 
-    /// True if cloudflared carries it as TCP. Its clients, such as `cloudflared access ssh`, ask for no path.
+    /// True if cloudflared forwards TCP to it. Its clients, such as `cloudflared access ssh`, request no path.
     pub fn is_tcp(&self) -> bool {
         self.0.split_once("://").is_some_and(|(scheme, _)| ["tcp", "ssh", "rdp", "smb"].contains(&scheme))
     }

@@ -8,10 +8,10 @@ use std::str::Chars;
 
 use super::REPEAT_MAX;
 
-/// What may stand behind a backslash for one character.
+/// The characters that may follow a backslash and match one character with it.
 const ESCAPABLE: &str = r"\.+*?()|[]{}^$/-&~#dDsSwW";
 
-/// What may stand behind a backslash for a place.
+/// The characters that may follow a backslash and match a position with it.
 const ASSERTIONS: &str = "bBAz";
 
 const BRACE: &str = "a brace that is no count such as `{2,3}`: write `\\{` or `\\}` for the character, `[^/]+` for a \
@@ -100,7 +100,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Reads on after `(`. Returns true if a `)` has to follow; flags for the rest of a group end by themselves.
+    /// Reads on after `(`. Returns true if a `)` has to follow; `(?i)` has its own.
     fn opens_group(&mut self) -> Result<bool, String> {
         if !self.next_if('?') {
             return Ok(true);
@@ -130,7 +130,7 @@ impl Scanner<'_> {
         let mut number: Option<Weight> = None;
         while let Some(digit) = self.characters.peek().and_then(|character| character.to_digit(10)) {
             self.next();
-            // Go does not take a number with a leading zero for a count.
+            // Go does not read a number with a leading zero as a count.
             if number == Some(0) {
                 return Err(BRACE.to_owned());
             }
@@ -160,7 +160,7 @@ impl Scanner<'_> {
         Ok(Operand::Repeated(weight))
     }
 
-    /// Reads on after a backslash, behind which a place may stand.
+    /// Reads on after a backslash. `assertions` are the characters that match a position with it.
     fn escape(&mut self, assertions: &str) -> Result<Operand, String> {
         match self.next() {
             Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
@@ -173,7 +173,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads a class behind its opening bracket.
+    /// Reads on after the `[` of a class.
     fn class(&mut self) -> Result<(), String> {
         self.next_if('^');
         let mut is_first = true;

@@ -1,6 +1,6 @@
-//! Compares expressions by their text: it decides which of two covers the other, and which stands in front.
+//! Compares expressions by their text: it decides which of two covers the other, and which one is in front.
 //!
-//! The expressions may be of foreign rules, outside the common subset, or invalid. It concludes only what the text proves.
+//! The expressions may be of foreign rules, outside the common subset, or invalid. Only what the text proves counts.
 
 use std::cmp::Reverse;
 use std::iter::{self, Peekable};
@@ -25,7 +25,7 @@ pub(in crate::ingress) fn covers(path: Option<&str>, other: Option<&str>) -> boo
     prefixes.is_some_and(|(path, other)| (other + "/").starts_with(&(path + "/")))
 }
 
-/// True if `path` is a prefix form, and all that the expression `other` matches is its path or lies below that.
+/// True if `path` is a prefix form, and the expression `other` matches only the path of the prefix or paths below it.
 pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
     let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
     let is_path_itself = bodies.any(|body| other.strip_suffix('$') == Some(body));
@@ -34,10 +34,10 @@ pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
     prefix_of(path).is_some_and(|path| is_path_itself || is_below(path))
 }
 
-/// True unless the texts of two expressions say that no path matches both.
+/// True unless the texts of two expressions prove that no path matches both.
 pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     let beginning = |text: &str| match prefix_of(text) {
-        // All that it matches begins so, once a path that ends there is taken to end with a slash.
+        // Every path that the expression matches begins with this, if a slash is added to a path that ends there.
         Some(path) => Some(path + "/"),
         None => literal_beginning(text),
     };
@@ -45,8 +45,8 @@ pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
 }
 
-/// The rank of an expression among those of one host: a smaller one stands in front. The length is reversed, so that a
-/// longer one is smaller.
+/// The rank of an expression among those of one host: a smaller rank is in front. The length is reversed, so that a
+/// longer expression has a smaller rank.
 pub(in crate::ingress) type PathRank = (PathClass, Reverse<usize>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,8 +57,8 @@ pub(in crate::ingress) enum PathClass {
     None,
 }
 
-/// Anchored expressions come first, by the length of their literal beginning; then the others, by their length; then those
-/// that match everything, by their length (even if anchored, because nothing behind them would be reached); then no
+/// Anchored expressions are first, by the length of their literal beginning; then others, by their length; then those
+/// that match every path, even if anchored, by their length, because rules behind them get no request; then no
 /// expression.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
     let Some(text) = path else { return (PathClass::None, Reverse(0)) };
@@ -85,8 +85,8 @@ pub(super) fn prefix_of(text: &str) -> Option<String> {
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
-/// The beginning of every path that an anchored expression matches; `None` if the expression, which may be a foreign rule's
-/// and invalid, is not surely anchored, or begins with flags, with which the letters may differ.
+/// The beginning of every path that an anchored expression matches; `None` if the expression is not surely anchored, or
+/// if it begins with flags, with which other letters may match too.
 fn literal_beginning(text: &str) -> Option<String> {
     let body = text.strip_prefix('^').or_else(|| text.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
@@ -96,7 +96,7 @@ fn literal_beginning(text: &str) -> Option<String> {
     let mut characters = body.chars().peekable();
     while let Some(Some(plain)) = literal_character(&mut characters) {
         match characters.peek() {
-            // The character before it may be absent or counted.
+            // The character before it may be absent or repeated.
             Some('*' | '?' | '{') => break,
             _ => literal.push(plain),
         }
@@ -104,7 +104,7 @@ fn literal_beginning(text: &str) -> Option<String> {
     Some(literal)
 }
 
-/// The next character that an expression stands for, unescaped; an inner `None` if it does not stand for itself.
+/// The next character of an expression, unescaped; an inner `None` if the expression does not match it literally.
 fn literal_character(characters: &mut Peekable<Chars<'_>>) -> Option<Option<char>> {
     let character = characters.next()?;
     Some(match character {
@@ -113,7 +113,7 @@ fn literal_character(characters: &mut Peekable<Chars<'_>>) -> Option<Option<char
     })
 }
 
-/// True if there is an alternative outside every group, so that the text before it does not apply after it.
+/// True if there is a `|` outside every group, so that the text before it does not apply after it.
 fn has_top_level_alternation(text: &str) -> bool {
     let mut depth = 0_usize;
     let mut is_in_class = false;
