@@ -1,6 +1,6 @@
 //! A typed, blocking client of Cloudflare's API.
 //!
-//! It knows HTTP, paging, retries, rate limits and the API's envelope, and nothing of ExternalDNS. Reads are repeated
+//! It knows HTTP, paging, retries, rate limits and the API's envelope, and nothing of ExternalDNS. Reads are retried
 //! within the caller's deadline if that can help. A write is sent at most once, and its error says if it may have been
 //! done.
 

@@ -1,5 +1,5 @@
-//! Reads what protects hostnames: the team, the applications, the policies and the tags of Cloudflare Access. Makes,
-//! replaces and deletes applications.
+//! Reads the team, applications, policies and tags of Cloudflare Access. Creates tags. Creates, replaces and deletes
+//! applications.
 
 mod application;
 
@@ -23,12 +23,12 @@ const ITEMS_PER_PAGE: u32 = 1_000;
 /// The domain below which every team has its name.
 const TEAM_DOMAIN: &str = ".cloudflareaccess.com";
 
-/// Where applications belong.
+/// The owner of a list of applications.
 #[derive(Clone, Copy, Debug)]
 pub enum AccessScope<'a> {
-    /// They cover hostnames of any zone.
+    /// Its applications may cover hostnames of any zone.
     Account(&'a AccountId),
-    /// Older ones, which the account's list does not have.
+    /// Older applications, which the account's list does not contain.
     Zone(&'a ZoneId),
 }
 
@@ -82,7 +82,7 @@ impl Client {
             deadline,
         )?;
         applications.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-        // One added between two page reads pushes another one onto the next page.
+        // An application added between two page reads pushes another one onto the next page.
         applications.dedup_by(|a, b| a.id == b.id);
         let count = applications.len();
         if total > count as f64 {
@@ -94,7 +94,7 @@ impl Client {
         Ok(applications)
     }
 
-    /// The account's policies that any application may use, ordered by id.
+    /// The account's reusable policies, ordered by id.
     pub fn access_policies(
         &self,
         account: &AccountId,
@@ -117,10 +117,10 @@ impl Client {
         Ok(tags.into_iter().map(|tag| tag.name).collect())
     }
 
-    /// Makes a tag, which applications can have only then. Sent at most once.
+    /// Creates a tag, because an application can only have tags that exist. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] says if the tags have to be read again. One that exists is [`Error::Refused`].
+    /// [`Error::may_have_been_done`] says if the tags have to be read again. A tag that exists is [`Error::Refused`].
     pub fn create_access_tag(
         &self,
         account: &AccountId,
@@ -132,8 +132,8 @@ impl Client {
             .map(drop)
     }
 
-    /// The members of one application of the account, because a replacement has to send back what it must not lose; `None`
-    /// if there is no such application. A new one is found here before the list has it.
+    /// All members of one application of the account, because a replacement has to send back the members that it keeps.
+    /// `None` if there is no such application. A new application is found here before it is in the list.
     pub fn access_application(
         &self,
         account: &AccountId,
@@ -147,10 +147,10 @@ impl Client {
         }
     }
 
-    /// Makes an application with its policies. Sent at most once.
+    /// Creates an application with its policies. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] says if it has to be looked for; lists may lack it for half a minute.
+    /// [`Error::may_have_been_done`] says if the application may exist; lists may lack it for half a minute.
     pub fn create_access_application(
         &self,
         account: &AccountId,
@@ -161,8 +161,8 @@ impl Client {
         self.write(Resource::AccessApplications, Method::POST, &path, body, deadline)
     }
 
-    /// Replaces an application without any precondition: what `body` leaves out is lost, except for `policies`. Sent
-    /// at most once.
+    /// Replaces an application without any precondition: members that `body` leaves out are lost, except `policies`.
+    /// Sent at most once.
     ///
     /// # Errors
     /// [`Error::may_have_been_done`] says if it has to be read again.
@@ -177,7 +177,7 @@ impl Client {
         self.write(Resource::AccessApplications, Method::PUT, &path, body, deadline)
     }
 
-    /// Deletes an application; one that is gone already is no error. Sent at most once.
+    /// Deletes an application. A missing application is no error. Sent at most once.
     ///
     /// # Errors
     /// [`Error::may_have_been_done`] says if it has to be read again.
@@ -195,7 +195,7 @@ impl Client {
     }
 }
 
-/// Reads an application as [`Client::access_application`] gives it.
+/// Reads an application as [`Client::access_application`] returns it.
 pub fn parse_application(members: Map<String, Value>) -> Result<Application, Error> {
     application(&Value::Object(members)).map_err(|error| Error::Unreadable(error.to_string().into()))
 }

@@ -1,4 +1,4 @@
-//! Sends every call: with credentials, within the rate limit, and again if it is a read that may succeed.
+//! Sends every call with credentials and within the rate limit, and retries reads if that can help.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,7 +34,7 @@ struct Call<'a> {
 
 /// A client of Cloudflare's API, shared by threads.
 ///
-/// Every call gets a deadline and ends by it. Reads are repeated if that can help; writes are sent at most once.
+/// Every call gets a deadline and ends by it. Reads are retried if that can help; writes are sent at most once.
 #[derive(Debug)]
 pub struct Client {
     transport: Box<dyn Transport>,
@@ -45,7 +45,7 @@ pub struct Client {
     /// A call failed in a way that suggests that the credentials or the tunnels have changed.
     in_doubt: AtomicBool,
     limiter: Mutex<Limiter>,
-    /// A request that writes is carried out, and until its end all reads count as writes.
+    /// True while a request that writes is carried out: then all reads count as writes.
     is_writing: AtomicBool,
     /// The `Date` of the last answer, in seconds since 1970; 0 if there was none.
     date: AtomicI64,
@@ -98,8 +98,8 @@ impl Client {
         Self { metrics, ..self }
     }
 
-    /// Looks at the credentials' file, and uses its secret once two looks have seen the same one. Returns true if that
-    /// is a new secret. When Cloudflare refuses the secret in use, one look is enough, at once.
+    /// Reads the file of the credentials, and uses a changed secret once two looks in a row have found it. Returns true
+    /// if a new secret is used. After Cloudflare refuses the secret in use, one look is enough.
     pub fn look_at_credential_file(&self) -> bool {
         self.look(SecretProof::Routine)
     }
@@ -113,14 +113,13 @@ impl Client {
         true
     }
 
-    /// Returns true, once, if a call has failed in a way that suggests that the credentials or the tunnels have
-    /// changed.
+    /// Returns true once after a call failed in a way that suggests that the credentials or the tunnels have changed.
     pub fn take_doubt(&self) -> bool {
         self.in_doubt.swap(false, Ordering::Relaxed)
     }
 
-    /// Takes note of a failed call. If the credentials were refused, looks at their file, and returns true if there are
-    /// others now.
+    /// Takes note of a failed call. If the credentials were refused, reads their file, and returns true if other
+    /// credentials are in use now.
     fn look_for_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
         let are_refused = matches!(error, Error::Credentials(_));
         // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
@@ -132,7 +131,7 @@ impl Client {
             return false;
         }
         self.look(SecretProof::Refused);
-        // Another thread may have read the new ones.
+        // Another thread may have read the new credentials.
         self.credentials() != *used
     }
 
@@ -142,7 +141,7 @@ impl Client {
         Writing { client: self }
     }
 
-    /// The calls that may be sent at once, of those granted for five minutes.
+    /// The number of calls that may be sent now, of those granted for five minutes.
     pub fn calls_left(&self) -> u32 {
         u32::try_from(self.limiter().calls_left(self.clock.now())).unwrap_or(u32::MAX)
     }
@@ -156,7 +155,7 @@ impl Client {
         Arc::clone(&lock(&self.credentials))
     }
 
-    /// Sends a read, and repeats it if that can help.
+    /// Sends a read, and retries it if that can help.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -213,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Sends a write at most once, and at once or not at all, because what was read before must still be true.
+    /// Sends a write at most once, and without waiting, because what was read before must still be true.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         resource: Resource,
@@ -222,7 +221,7 @@ impl Client {
         body: &[u8],
         deadline: Deadline,
     ) -> Result<T, Error> {
-        // An empty body is none.
+        // An empty body is not sent.
         let call = Call { resource, method, path, body: (!body.is_empty()).then_some(body) };
         let mut result = None;
         self.write_once(call, deadline, &mut |json| {
@@ -262,7 +261,7 @@ impl Client {
         for page in 1..=PAGES_MAX {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let (page_items, info): (Option<Vec<T>>, PageInfo) = self.read_page(resource, &path, deadline)?;
-            // Nothing documents `null` for zones and records, and an empty list would look as if all had gone.
+            // `null` is not documented for zones and records. An empty list would look as if all were deleted.
             if page_items.is_none() && matches!(resource, Resource::Zones | Resource::Records) {
                 return Err(Error::Unreadable("success without a result".into()));
             }
@@ -278,7 +277,7 @@ impl Client {
                 items.append(&mut page_items);
             }
             if is_last {
-                // The list is kept as long as a snapshot, and doubling left room at its end.
+                // The list is kept as long as a snapshot, and its growth left unused capacity.
                 items.shrink_to_fit();
                 return Ok((items, total));
             }
@@ -286,7 +285,7 @@ impl Client {
         Err(Error::Unreadable(format!("the list does not end after {PAGES_MAX} pages").into()))
     }
 
-    /// Waits until the rate limit admits a read, if that is soon enough.
+    /// Waits until the rate limit admits a read, or fails if the deadline is before that.
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
         while let Err(wait) = self.admit(false, deadline)? {
             if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
@@ -307,7 +306,7 @@ impl Client {
         Ok(self.limiter().admit(is_write, self.clock.now()))
     }
 
-    /// Sends an admitted request, takes note of what its answer tells of time and the rate limit, and reads it.
+    /// Sends an admitted request, takes note of the date and the rate limit in its answer, and reads the answer.
     fn call(
         &self,
         call: &Call<'_>,
@@ -324,7 +323,7 @@ impl Client {
             self.date.store(date, Ordering::Relaxed);
         }
         envelope::read(call.resource, &response, take).map_err(|error| match error {
-            // Nothing is sent for a while.
+            // The limiter holds back further calls.
             Error::Limited { retry_after } => {
                 Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
             }
@@ -332,7 +331,7 @@ impl Client {
         })
     }
 
-    /// Sends it, and counts and logs what became of it.
+    /// Sends the call, and counts and logs the outcome.
     fn exchange(
         &self,
         Call { resource, method, path, body }: &Call<'_>,

@@ -14,7 +14,7 @@ use crate::model::AccountId;
 use crate::model::TunnelId;
 use crate::model::json::number_in_any_form;
 
-/// The version of a configuration that was never written; cloudflared starts at the same one.
+/// The version of a configuration that was never written; cloudflared starts with the same version.
 const NEVER_CONFIGURED: i64 = -1;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,20 +22,20 @@ const NEVER_CONFIGURED: i64 = -1;
 pub struct Configuration {
     /// The tunnel that the answer names, if any.
     pub tunnel: Option<TunnelId>,
-    /// Grows by one with each write of any program; -1 if Cloudflare gives none. The first write gives 0 or 1.
+    /// Grows by one with each write of any program; -1 if Cloudflare gives no version. The first write gives 0 or 1.
     pub version: i64,
-    /// A file beside its cloudflared configures the tunnel; `None` if the configuration does not say so. Then
-    /// `Tunnel::is_local` counts, the only source for a tunnel that was never configured at Cloudflare.
+    /// True if a file beside its cloudflared configures the tunnel; `None` if the configuration does not say. Then
+    /// `Tunnel::is_local` counts. It is the only source for a tunnel that was never configured at Cloudflare.
     pub is_local: Option<bool>,
-    /// The bytes of `config`: the caller has to keep unknown fields and the order of all. `None` for a tunnel that was
-    /// never configured.
+    /// The bytes of `config`, because the caller has to keep unknown fields and the order of all fields. `None` for a
+    /// tunnel that was never configured.
     pub config: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
 struct WireConfiguration {
     tunnel_id: Option<Box<str>>,
-    /// cloudflared takes no more than 32 bits.
+    /// cloudflared reads at most 32 bits.
     #[serde(default, deserialize_with = "number_in_any_form")]
     version: Option<i32>,
     source: Option<Box<str>>,
@@ -54,7 +54,7 @@ impl From<WireConfiguration> for Configuration {
 }
 
 impl Client {
-    /// Reads a tunnel's configuration. A tunnel that was never configured has one without `config`.
+    /// Reads a tunnel's configuration. For a tunnel that was never configured, it has no `config`.
     pub fn configuration(
         &self,
         account: &AccountId,

@@ -18,7 +18,7 @@ use crate::model::json::null_is_default;
 pub(super) struct PageInfo {
     per_page: Option<f64>,
     total_pages: Option<f64>,
-    /// The items of all pages.
+    /// The number of items on all pages.
     pub(super) total_count: Option<f64>,
 }
 
@@ -26,7 +26,7 @@ impl PageInfo {
     /// True if page `page`, with `length` items of the `per_page` requested, was the last one. `total_count` is not
     /// used: it counts "without any search parameters", and tunnels have no `total_pages`.
     pub(super) fn is_last(self, page: u32, length: usize, per_page: u32) -> bool {
-        // If the server makes smaller pages than requested, those count as full.
+        // If the server returns smaller pages than requested, these count as full.
         let full_page = f64::from(per_page);
         let full_page = match self.per_page {
             Some(given) if given >= 1.0 => given.min(full_page),
@@ -38,8 +38,8 @@ impl PageInfo {
     }
 }
 
-/// Takes the JSON of a result, `null` if there is none, in a type that only the caller knows. All else would be compiled
-/// anew for each type.
+/// Parses the JSON of a result, `null` if there is none, into a type that only the caller knows. A generic parameter
+/// would compile the code around it anew for each type.
 pub(super) type Take<'a> = dyn FnMut(&str) -> serde_json::Result<()> + 'a;
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct WireEnvelope<'a> {
     result_info: PageInfo,
 }
 
-/// An item of `errors` or of `error_chain`. What is in it has any form.
+/// An item of `errors` or of `error_chain`. Its members may have any form.
 #[derive(Deserialize)]
 struct WireError<'a> {
     #[serde(borrow)]
@@ -69,7 +69,7 @@ pub(super) fn read(resource: Resource, response: &Response, take: &mut Take<'_>)
     let is_success = (200..300).contains(&response.status);
     let envelope: WireEnvelope<'_> = match serde_json::from_slice(&response.body) {
         Ok(envelope) => envelope,
-        // Without a length, a connection that ends early looks like the end of the answer.
+        // If the answer has no length, a connection that ends early looks like the end of the answer.
         Err(error) if is_success && error.is_eof() && !response.body.is_empty() => {
             return Err(Error::Unanswered(TransportError::new(
                 TransportErrorKind::Disconnected,
@@ -106,8 +106,8 @@ fn refuse(resource: Resource, response: &Response, errors: &[&RawValue]) -> Erro
     sorted(resource, refusal, pause)
 }
 
-/// Flattens an error and its chain; the error itself comes first. It is an object in the API's description, and a plain
-/// string in some services. Each cause is one level deeper at most.
+/// Flattens an error and its chain; the error itself is first. An error is an object in the API's description, and a
+/// plain string in some services. Each level of the recursion adds a cause, so the limit of causes bounds its depth.
 fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
     if causes.len() > ERROR_CHAIN_MAX_CAUSES {
         return;

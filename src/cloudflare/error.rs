@@ -23,14 +23,14 @@ pub enum Error {
     },
     /// No connection could be made, so nothing was sent.
     Unreachable(TransportError),
-    /// The request was sent, at least in part, but no complete answer came. A write may have been done; start again at
-    /// its read.
+    /// The request was sent, at least in part, but no complete answer was received. A write may have been done, so read
+    /// again before the next write.
     Unanswered(TransportError),
-    /// Cloudflare failed on the request. A write may have been done; start again at its read.
+    /// Cloudflare failed on the request. A write may have been done, so read again before the next write.
     Failed(ApiRejection),
     /// Something on the way answered in Cloudflare's place, such as a proxy, a login page or a firewall. Its answer
-    /// says nothing about the request. Mostly nothing was passed on, but a box that holds answers back replies like
-    /// this too, so a write may have been done.
+    /// says nothing about the request. Usually the request was not passed on. But a proxy that holds back Cloudflare's
+    /// answer looks the same, so a write may have been done.
     Intercepted(ApiRejection),
     /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// True if the same call may succeed later though nothing is changed.
+    /// True if the same call may succeed later without any change.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
@@ -65,7 +65,7 @@ impl Error {
         }
     }
 
-    /// The same without Cloudflare's words, which may repeat a secret that only Cloudflare knows.
+    /// The same error without Cloudflare's texts, which may repeat a secret that this program does not know.
     pub(super) fn without_message(mut self) -> Self {
         if let Self::Refused(refusal)
         | Self::Credentials(refusal)
@@ -79,7 +79,7 @@ impl Error {
         self
     }
 
-    /// The connection was lost during the request, for example because the server closed it as idle.
+    /// True if the connection was lost during the request, for example because the server closed it as idle.
     pub(super) fn is_disconnect(&self) -> bool {
         matches!(self, Self::Unanswered(error) if error.kind == TransportErrorKind::Disconnected)
     }
@@ -113,14 +113,14 @@ impl fmt::Display for Error {
     }
 }
 
-/// Cloudflare's answer instead of a result. Texts are cut and hold no secret.
+/// The content of an answer without a result. Its texts are cut and contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiRejection {
     /// The HTTP status, which often does not match the error.
     pub status: u16,
     /// Cloudflare's number for the first error. The same number means different things in different services.
     pub code: Option<u32>,
-    /// The first error's text; for an answer without one, whatever is known.
+    /// The first error's text; a description of the answer if the answer has no errors.
     pub message: Box<str>,
     /// The causes of the first error (`error_chain`, which mostly has the real reason), then the other errors.
     pub chain: Vec<Cause>,
@@ -140,7 +140,7 @@ impl ApiRejection {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
     }
 
-    /// True if Cloudflare itself said it: only its own errors have codes.
+    /// True if the answer is from Cloudflare itself: only Cloudflare's errors have codes.
     pub fn is_of_cloudflare(&self) -> bool {
         self.codes().next().is_some()
     }
@@ -149,22 +149,22 @@ impl ApiRejection {
         self.codes().any(|found| found == code)
     }
 
-    /// A record that was to be changed or deleted does not exist (81044).
+    /// True if the record to be changed or deleted does not exist (81044).
     pub fn is_missing_record(&self) -> bool {
         self.has_code(81044)
     }
 
-    /// A record that was to be made is there already, or another one that excludes it (81053 to 81058).
+    /// True if the record to be created, or another one that excludes it, exists already (81053 to 81058).
     pub fn is_record_conflict(&self) -> bool {
         self.codes().any(|code| (81053..=81058).contains(&code))
     }
 
-    /// An Access application that the path names does not exist (11021).
+    /// True if the Access application in the path does not exist (11021).
     pub fn is_missing_application(&self) -> bool {
         self.has_code(11021)
     }
 
-    /// The zone holds as many records as it may (81045).
+    /// True if the zone holds as many records as its limit allows (81045).
     pub fn is_record_quota(&self) -> bool {
         self.has_code(81045)
     }

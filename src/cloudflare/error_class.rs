@@ -34,7 +34,7 @@ impl Resource {
         Self::AccessTags => "access_tags",
     }
 
-    /// The permission that a token needs to read and write it. What needs several, or none, is left to the callers.
+    /// The permission that a token needs to read and write it; empty if that is not exactly one permission.
     pub(super) fn permission(self) -> &'static str {
         match self {
             Self::Zones => "Zone: Zone: Read",
@@ -51,7 +51,7 @@ impl Resource {
         matches!(self, Self::Tunnels | Self::Configurations | Self::Connections)
     }
 
-    /// True for all that belongs to Cloudflare Access, for which a token needs permissions of its own.
+    /// True for everything in Cloudflare Access, for which a token needs permissions of its own.
     pub(super) fn is_of_access(self) -> bool {
         matches!(
             self,
@@ -63,11 +63,11 @@ impl Resource {
 /// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Sorts a refusal by what the caller must do. Cloudflare lists its codes nowhere; these were met by clients in use. A code
-/// outweighs the HTTP status, because authentication errors come as 400 and throttling even as 200. An answer without a
-/// code comes from something else: a proxy, a login page, a firewall.
+/// Sorts a refusal by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
+/// A code counts more than the HTTP status, because authentication errors have the status 400, and throttling even 200.
+/// An answer without a code is not from Cloudflare, but from a proxy, a login page or a firewall.
 pub(super) fn sorted(resource: Resource, refusal: ApiRejection, retry_after: Option<Duration>) -> Error {
-    // 10429 means the same in the newer services.
+    // The rate limit has the code 971, and 10429 in the newer services.
     if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
         return Error::Limited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
@@ -86,7 +86,7 @@ pub(super) fn sorted(resource: Resource, refusal: ApiRejection, retry_after: Opt
         Some(1000) if message.contains("token") => return Error::Credentials(refusal),
         // There is no such route, because an id in the path has the wrong shape.
         Some(7003) => return Error::NotFound(refusal),
-        // The tunnel, its token, its configuration.
+        // The tunnel, its token or its configuration is not found.
         Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(refusal),
         Some(1056) if resource.is_of_tunnels() => return Error::Refused(refusal),
         // The record does not exist.
@@ -94,13 +94,13 @@ pub(super) fn sorted(resource: Resource, refusal: ApiRejection, retry_after: Opt
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {
             return Error::Refused(refusal);
         }
-        // A grant for the zones where the account's is needed, or the other way round.
+        // The token has a permission for zones where the account's is needed, or the other way round.
         Some(1010) if resource.is_of_access() => return Error::Credentials(refusal),
-        // The account has no Access; the application, the policy, the tag, the identity provider does not exist.
+        // The account has no Access, or the application, policy, tag or identity provider does not exist.
         Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => {
             return Error::NotFound(refusal);
         }
-        // A body that is not valid, and destinations that another application has.
+        // The body is not valid, or another application has one of the destinations.
         Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Refused(refusal),
         _ => {}
     }

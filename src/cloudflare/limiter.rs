@@ -1,7 +1,7 @@
 //! Keeps to Cloudflare's rate limit: it knows how many calls may still be sent, and until when none may.
 //!
-//! It combines a sliding window of our own calls, a block that an answer asked for, and the grant of the `Ratelimit`
-//! header, which may only lower the first, because other programs use the same limit. Instants are passed in.
+//! It combines a sliding window of our own calls, a block that an answer asked for, and the calls that the `Ratelimit`
+//! header grants. Other programs use the same limit, so the header can only lower the number. Instants are passed in.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct Grant {
 }
 
 impl Limiter {
-    /// Counts a call that is about to be sent, or returns the time until one may be sent. Reads stop before writes do.
+    /// Counts a call that is about to be sent, or returns the time until it may be sent. The last calls are for writes.
     pub(super) fn admit(&mut self, is_write: bool, now: Instant) -> Result<(), Duration> {
         if let Some(wait) = self.blocked_for(is_write, now) {
             return Err(wait);
@@ -39,7 +39,7 @@ impl Limiter {
         Ok(())
     }
 
-    /// The calls that may be sent at once.
+    /// The number of calls that may be sent now.
     pub(super) fn calls_left(&mut self, now: Instant) -> usize {
         self.forget(now);
         if self.blocked_until.is_some() {
@@ -49,7 +49,7 @@ impl Limiter {
         self.grant.map_or(own, |grant| own.min(grant.calls))
     }
 
-    /// The time until such calls are possible again, if they are blocked.
+    /// If calls of this kind are blocked, the time until they are possible again.
     fn blocked_for(&mut self, is_write: bool, now: Instant) -> Option<Duration> {
         self.forget(now);
         let allowed = if is_write { CALLS } else { CALLS - RATE_KEPT_FOR_WRITES };

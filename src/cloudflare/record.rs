@@ -16,7 +16,7 @@ use crate::model::hostname;
 use crate::model::json::{null_is_default, number_in_any_form};
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, ZoneId};
 
-/// The TTL with which Cloudflare chooses one itself.
+/// The value with which Cloudflare chooses the TTL itself.
 const TTL_AUTOMATIC: u32 = 1;
 
 /// Changes to one zone's records. Cloudflare runs deletes, then patches, then posts, in one transaction: all or
@@ -36,7 +36,7 @@ impl Batch {
         self.operations() == 0
     }
 
-    /// The number that counts against the limit of a batch.
+    /// The number of operations, which Cloudflare limits.
     pub fn operations(&self) -> usize {
         let Self { deletes, patches, posts } = self;
         deletes.len() + patches.len() + posts.len()
@@ -69,14 +69,14 @@ pub struct WrittenRecord {
 }
 
 impl WrittenRecord {
-    /// The earliest time since 1970 at which it may have been written; `None` if the answer does not tell.
+    /// The earliest time since 1970 at which it may have been written; `None` if the answer does not say.
     pub(crate) fn written_at(&self) -> Option<Duration> {
         let times = [self.modified_on.as_deref(), self.comment_modified_on.as_deref()].into_iter();
         times.flatten().filter_map(earliest_of).max()
     }
 }
 
-/// What is kept is copied once; all else is read where it stands.
+/// Texts that are kept are copied once; all others are borrowed from the answer.
 #[derive(Deserialize)]
 struct WireRecord<'a> {
     id: RecordId,
@@ -102,7 +102,7 @@ struct WireRecord<'a> {
     comment_modified_on: Option<Timestamp<'a>>,
 }
 
-/// Without a type of its own, an optional text would be copied.
+/// In an `Option<Cow<str>>`, serde would copy the text.
 #[derive(Deserialize)]
 struct Timestamp<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Record {
         let latest = |time: Option<Timestamp<'_>>| latest_of(&time?.0);
         Ok(Self {
             id: wire.id,
-            // The specification says punycode, but some have seen Unicode.
+            // The specification says punycode, but Unicode was seen too.
             name: hostname::normalize(&wire.name).into(),
             kind: kind_of(wire.kind),
             content: wire.content,
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Record {
     }
 }
 
-/// Records by the thousand have few types, whose names are not copied.
+/// Thousands of records have few types, so the names of these types are not copied.
 fn kind_of(text: Cow<'_, str>) -> Cow<'static, str> {
     let known =
         ["A", "AAAA", "CNAME", "TXT", "MX", "NS", "SRV", "CAA"].into_iter().find(|kind| *kind == text);

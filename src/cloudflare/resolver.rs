@@ -1,9 +1,9 @@
 //! Looks up the API's hostname, rarely and by its absolute name, and decides in which order its addresses are tried.
 //!
-//! ureq asks for every request, even if it then reuses a connection, and musl with Kubernetes' `ndots:5` and three
-//! search domains turns each question into eight queries. So addresses are looked up once a minute, and used for an hour
-//! while they cannot be looked up. A lookup can neither be bounded nor cancelled, so it has a thread of its own, one at
-//! a time; a call waits for it only where there are no addresses yet.
+//! ureq resolves the name for every request, even if it then reuses a connection. musl with Kubernetes' `ndots:5` and
+//! three search domains turns each lookup into eight queries. So addresses are looked up once a minute, and used for an
+//! hour while lookups fail. A lookup cannot be bounded or cancelled, so it has a thread of its own, one at a time. A
+//! call waits for it only if there are no addresses yet.
 
 use std::fmt;
 use std::io;
@@ -49,7 +49,7 @@ struct Name {
 }
 
 impl CachingResolver {
-    /// Makes a resolver that asks the machine's own.
+    /// Makes a resolver that uses the machine's resolver.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_lookup(clock, |host| Ok((host, 0).to_socket_addrs()?.map(|found| found.ip()).collect()))
     }
@@ -61,13 +61,13 @@ impl CachingResolver {
         Self { name: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
-    /// The address that the next connection begins with.
+    /// The address that the next connection tries first.
     pub(super) fn front(&self) -> Option<IpAddr> {
         lock(&self.name.0).addresses.first().copied()
     }
 
-    /// Notes that the address was slow or that a call to it failed: if it is still in front, the next address moves
-    /// there. `None` stands for a call that began before any address was known. The next call looks the name up again.
+    /// Notes that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
+    /// `None` stands for a call that began before any address was known. The next call looks the name up again.
     pub(super) fn give_up(&self, front: Option<IpAddr>) {
         let mut name = lock(&self.name.0);
         name.asked_at = None;
@@ -93,7 +93,7 @@ impl CachingResolver {
             name = wait_while(changed, name, patience, |name| name.is_asking);
             if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
                 let problem = if name.is_asking { "timed out" } else { &name.failure };
-                // No other error has this kind.
+                // No other error has this kind, so it is recognized as a failed lookup.
                 let error = io::Error::new(io::ErrorKind::NotFound, format!("{host}: {problem}"));
                 if !name.is_asking {
                     name.asked_at = None;
@@ -142,7 +142,7 @@ fn in_turn(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
     pairs.flatten().copied().take(ADDRESSES_MAX).collect()
 }
 
-/// Looks up the absolute name, then the name as written: it may be one of the cluster's.
+/// Looks up the absolute name, then the name as written, which may be a name of the cluster.
 fn look_up(lookup: &Lookup, host: &str) -> io::Result<Vec<IpAddr>> {
     let absolute = (host.contains('.') && !host.ends_with('.')).then(|| lookup(&format!("{host}.")));
     match absolute {

@@ -1,4 +1,4 @@
-//! Decides if a read is repeated, and after what time. Writes never are.
+//! Decides if a read is retried, and after what pause. Writes are never retried.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::error::Error;
 use crate::clock::{day_of, seconds_of_day};
 use crate::limits::{CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX};
 
-/// The number of times that a read is repeated.
+/// The number of times that a read is retried.
 const READ_RETRIES_MAX: u32 = 3;
 
-/// The pause before the first repetition. It doubles with each.
+/// The pause before the first retry. It doubles with each retry.
 const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
-/// The pause before a failed read is repeated, if it is. `retries` is the number of retries so far, and `remaining` the time
-/// left of the deadline.
+/// The pause before a failed read is retried; `None` if it is not retried. `retries` is the number of retries so far,
+/// and `remaining` the time until the deadline.
 pub(super) fn retry(error: &Error, retries: u32, remaining: Duration) -> Option<Duration> {
     if retries >= READ_RETRIES_MAX || !error.is_retryable() {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration) -> Option<
     let pause = match error {
         // The limiter delays the next call, or fails it if the delay would be too long.
         Error::Limited { .. } => Duration::ZERO,
-        // Mostly this is a kept connection that the server has just closed.
+        // Usually the server has just closed a kept connection.
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
         _ => RETRY_PAUSE_FIRST * 2_u32.pow(retries),
     };

@@ -27,8 +27,8 @@ struct WireRunToken {
 }
 
 impl RunToken {
-    /// Reads a token as cloudflared does. `None` if it names no account and tunnel, or has no secret: an error would repeat
-    /// what may be a secret all the same.
+    /// Reads a token as cloudflared does. `None` if it names no account and tunnel, or has no secret. An error would
+    /// repeat text that may nevertheless be a secret.
     pub fn parse(text: &str) -> Option<Self> {
         let text = Secret::parse(text).ok()?;
         let json = BASE64_STANDARD.decode(text.expose()).ok()?;

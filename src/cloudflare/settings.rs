@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::transport::proxy::Proxy;
 use crate::secret::Secret;
 
-/// The name that this program gives Cloudflare.
+/// The name that this program sends to Cloudflare.
 pub(super) const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct ClientSettings {
     /// The API's address: `https://api.cloudflare.com/client/v4`. Plain `http` is possible, for tests.
     pub base_url: String,
     pub credentials: Credentials,
-    /// The file that the secret of the credentials was read from, if it came from a file. It is read again when it changes.
+    /// The file from which the secret of the credentials was read, if any. The client follows its changes.
     pub credential_file: Option<PathBuf>,
     /// Certificate authorities trusted besides the compiled-in ones: the contents of a PEM file.
     pub ca_file: Option<Vec<u8>>,
@@ -27,7 +27,7 @@ pub enum Credentials {
     /// The older pair of key and email.
     Key {
         key: Secret,
-        /// The key's user.
+        /// The email address of the key's user.
         email: Box<str>,
     },
 }

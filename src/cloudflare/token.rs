@@ -23,9 +23,9 @@ macro_rules! token_form {
     };
 }
 
-/// The dashboard's form for a token, with this program's permissions filled in: the keys and levels of
+/// The URL of the dashboard's form for a token, with this program's permissions filled in: the keys and levels of
 /// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
-/// names. It is the end of the remedy, whose text is held once so that the binary is smaller.
+/// names. The URL is the end of [`MAKE_TOKEN`], so that the binary contains it once.
 pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!("").len()).1;
 
 /// The remedy for a missing or refused token.
@@ -35,8 +35,8 @@ pub const MAKE_TOKEN: &str = concat!(
     token_form!("")
 );
 
-/// The remedy where a permission of Access is missing. It names both, because the second one is missed only once the
-/// first is there.
+/// The remedy for a missing permission of Access. It names both permissions, because the lack of the second one shows
+/// only after the first one is given.
 pub const GIVE_ACCESS: &str = concat!(
     "give the token the permissions Account: Access: Apps and Policies: Edit (for ACCESS_GUARD alone Read is enough) and \
      Account: Access: Organizations, Identity Providers, and Groups: Read; a form with all five: ",
@@ -68,7 +68,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Option<Box<str>>, Error> {
         if let Credentials::Key { .. } = &*self.credentials() {
-            // The API takes no smaller page.
+            // The API accepts no smaller page.
             let outcome = self.read::<IgnoredAny>(Resource::Zones, "/zones?page=1&per_page=5", deadline);
             return outcome.map(|_| None);
         }

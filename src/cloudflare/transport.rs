@@ -62,7 +62,7 @@ pub(super) struct Response {
     pub(super) rate_limit: Option<String>,
     /// The decompressed body. It is cut if the connection ended early and the status reports a failure anyway.
     pub(super) body: Vec<u8>,
-    /// Held for a large body: until it is dropped, few others are read.
+    /// The seat of a large body: until it is dropped, few other large bodies are read.
     pub(super) seat: Option<Arc<Seat>>,
 }
 
@@ -249,13 +249,13 @@ fn receive(
     match outcome {
         Ok(_) if !is_whole => Err(ureq::Error::BodyExceedsLimit(ANSWER_MAX_BYTES)),
         Ok(_) => Ok(response),
-        // The status decides alone then; above all, a 429 must not be lost.
+        // The status is enough then; above all, a 429 must not be lost.
         Err(_) if is_failure => Ok(response),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The body of a write, and a flag that it was begun to be sent.
+/// The body of a write, and a flag that is set once sending the body begins.
 struct ObservedBody<'a> {
     rest: &'a [u8],
     begun: bool,

@@ -1,4 +1,4 @@
-//! Reads and makes tunnels; reads their connectors and their run tokens.
+//! Reads and creates tunnels; reads their connectors and their run tokens.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::model::json::{null_is_default, number_in_any_form};
 /// Tunnels per page; the API allows no more.
 const TUNNELS_PER_PAGE: u32 = 1_000;
 
-/// The account never had such a tunnel.
+/// The code of an answer if the account never had the tunnel.
 const NO_SUCH_TUNNEL: u32 = 1002;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -26,14 +26,14 @@ pub struct Tunnel {
     pub id: TunnelId,
     /// The name, unique among the account's tunnels that are not deleted.
     pub name: Box<str>,
-    /// A file beside each cloudflared configures it. A configuration written through the API replaces the file for good.
+    /// True if a file beside each cloudflared configures it. A write through the API replaces the file for good.
     pub is_local: bool,
-    /// It was deleted; Cloudflare still answers for it.
+    /// True if it was deleted; Cloudflare still returns it.
     pub deleted: bool,
 }
 
-/// True if the API's word for the owner of a tunnel's configuration means a file beside each cloudflared; `None` if it is
-/// none that is known.
+/// True if the API's word for the source of a tunnel's configuration means a file beside each cloudflared; `None` if
+/// the word is not known.
 pub(super) fn is_local(source: &str) -> Option<bool> {
     match source {
         "local" => Some(true),
@@ -92,13 +92,13 @@ impl Client {
         let (mut tunnels, _): (Vec<Tunnel>, f64) = self.list(
             Resource::Tunnels,
             &path(&["accounts", account.as_str(), "cfd_tunnel"]),
-            // Without this, deleted tunnels come too.
+            // Without this, deleted tunnels are listed too.
             "is_deleted=false&",
             TUNNELS_PER_PAGE,
             deadline,
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
-        // If one is listed twice, the more careful reading counts.
+        // If a tunnel is listed twice, the entry with `is_local` counts, to be careful.
         tunnels.sort_unstable_by(|a, b| (&a.id, !a.is_local).cmp(&(&b.id, !b.is_local)));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
@@ -113,13 +113,13 @@ impl Client {
     ) -> Result<Option<Tunnel>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(Resource::Tunnels, &path, deadline) {
-            // Any other 404 may mean the account, or the path.
+            // Any other 404 may be about the account or the path.
             Err(Error::NotFound(refusal)) if refusal.has_code(NO_SUCH_TUNNEL) => Ok(None),
             outcome => outcome.map(Some),
         }
     }
 
-    /// Makes a tunnel that is configured at Cloudflare. Sent at most once.
+    /// Creates a tunnel that is configured at Cloudflare. Sent at most once.
     ///
     /// # Errors
     /// [`Error::may_have_been_done`] says if the tunnels have to be listed again; so does [`is_name_taken`].
@@ -129,16 +129,16 @@ impl Client {
         name: &str,
         deadline: Deadline,
     ) -> Result<Tunnel, Error> {
-        // Left out, the source is "local", which no later call can change.
+        // Without `config_src`, the source is "local", which no later PATCH can change.
         let body = json!({ "name": name, "config_src": "cloudflare" }).to_string();
         let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
         self.write(Resource::Tunnels, Method::POST, &path, body.as_bytes(), deadline)
     }
 
-    /// The token with which cloudflared connects for a tunnel. It takes the permission to write tunnels.
+    /// The token with which cloudflared connects for a tunnel. Reading it needs the permission to write tunnels.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] if cloudflared would not take it, or would connect for another tunnel with it.
+    /// [`Error::Unreadable`] if cloudflared would not accept the token, or would connect for another tunnel with it.
     pub fn run_token(
         &self,
         account: &AccountId,
@@ -168,7 +168,7 @@ impl Client {
     }
 }
 
-/// True if a tunnel was not made because the account has one of that name.
+/// True if a tunnel was not created because the account has another one of that name.
 pub fn is_name_taken(error: &Error) -> bool {
     matches!(error, Error::Refused(refusal) if refusal.has_code(1013))
 }

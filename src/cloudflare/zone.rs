@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Zone {
         let wire = WireZone::deserialize(deserializer)?;
         Ok(Self {
             id: wire.id,
-            // The specification says punycode, but some have seen Unicode.
+            // The specification says punycode, but Unicode was seen too.
             name: hostname::normalize(&wire.name).into(),
             account: AccountId::new(wire.account.id),
             plan: match &*wire.plan.legacy_id {

@@ -26,8 +26,8 @@ pub struct Arrived {
     pub is_whole: bool,
 }
 
-/// The lists of [`Changes`](crate::model::endpoint::Changes). Up to 0.16.1 ExternalDNS wrote their names in upper case,
-/// and `null` for an empty one.
+/// The lists of [`Changes`](crate::model::endpoint::Changes). Up to 0.16.1 ExternalDNS capitalized their names,
+/// and wrote `null` for an empty one.
 #[derive(Deserialize)]
 struct Lists<'t> {
     #[serde(borrow, alias = "Create")]

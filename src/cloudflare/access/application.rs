@@ -1,6 +1,6 @@
-//! Reads Access applications and policies as the API writes them. Of an application only what is asked for is kept: its
-//! policies with all their rules can be long. They are read by hand from a JSON value, one at a time, because derived
-//! code for these types takes 15 KB more.
+//! Reads Access applications and policies as the API writes them. Only the needed members of an application are kept,
+//! because its policies with all their rules can be long. Each application is read by hand from a JSON value, because
+//! derived code for these types takes 15 KB more.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::model::access::{
     Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
 };
 
-/// The types of destinations where no visitor of a hostname comes by: a private network's, a Worker's, an MCP server's.
+/// The types of destinations that no request for a hostname reaches: private networks, Workers, MCP servers.
 const ELSEWHERE: [&str; 6] =
     ["private", "via_mcp_server_portal", "worker", "preview_worker", "all_workers", "all_preview_workers"];
 
@@ -23,12 +23,12 @@ pub(super) struct WirePolicy {
     id: Box<str>,
     name: Box<str>,
     decision: Decision,
-    /// In no description of the API, but met in both places.
+    /// The API's description lacks it, but it was seen in both places.
     reusable: Option<bool>,
     precedence: Option<i64>,
 }
 
-/// A member that is not of the type it has to be, or missing.
+/// A member that is missing or not of the expected type.
 pub(super) struct Unexpected(&'static str);
 
 impl fmt::Display for Unexpected {
@@ -122,11 +122,11 @@ fn destinations(value: &Value) -> Result<(ApplicationKind, Vec<Destination>), Un
     Ok((kind, uris.iter().map(|uri| Destination::parse(uri)).collect()))
 }
 
-/// An application's policies in their order. One without a decision has an unknown one.
+/// An application's policies in order of precedence. A missing decision counts as unknown.
 fn attached(found: &[Value]) -> Result<Vec<AttachedPolicy>, Unexpected> {
     let mut policies = found.iter().map(WirePolicy::of).collect::<Result<Vec<_>, _>>()?;
     policies.sort_by_key(|one| one.precedence);
-    // Collected, they would keep the room that the longer form took.
+    // `collect` would keep the allocation of the larger type.
     let mut attached = Vec::with_capacity(policies.len());
     attached
         .extend(policies.into_iter().map(|WirePolicy { id, decision, .. }| AttachedPolicy { id, decision }));
@@ -144,7 +144,7 @@ impl WirePolicy {
         })
     }
 
-    /// The policy, unless one application alone has it.
+    /// The policy; `None` if it belongs to one application.
     pub(super) fn reusable(self) -> Option<ReusablePolicy> {
         let Self { id, name, decision, reusable, precedence: _ } = self;
         (reusable != Some(false)).then_some(ReusablePolicy { id, name, decision })

@@ -1,7 +1,7 @@
-//! Chooses the cryptography of TLS from ring.
+//! Chooses the algorithms of TLS from those of ring.
 //!
 //! rustls's own choice is everything in ring, client keys included: 0.15 MB that no connection to Cloudflare needs.
-//! This one is what RFC 8446 section 9.1 requires of every implementation, with the larger AES and the larger curve.
+//! This choice is what RFC 8446 section 9.1 requires of every implementation, with the larger AES and the larger curve.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub(super) fn provider() -> CryptoProvider {
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
             cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         ],
-        // P-256 comes first, because every TLS 1.3 server must know it. Some hardened ones nevertheless offer X25519
-        // alone.
+        // P-256 is first, because every TLS 1.3 server must support it. Some hardened servers nevertheless support only
+        // X25519.
         kx_groups: vec![kx_group::SECP256R1, kx_group::X25519, kx_group::SECP384R1],
         signature_verification_algorithms: SIGNATURES,
         secure_random: &Ring,
@@ -69,7 +69,7 @@ static SIGNATURES: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     ],
 };
 
-/// Stands in for rustls's own type for ring, which is private.
+/// Replaces rustls's own type for ring, which is private.
 #[derive(Debug)]
 struct Ring;
 

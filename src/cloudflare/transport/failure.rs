@@ -9,7 +9,7 @@ use ureq::Timeout;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     pub kind: TransportErrorKind,
-    /// The server may have seen the request: for a write, its body was begun.
+    /// True if the server may have seen the request: for a write, if sending its body began.
     pub was_sent: bool,
     detail: Box<str>,
 }
@@ -89,14 +89,14 @@ fn describe_io(error: &io::Error) -> (TransportErrorKind, Box<str>) {
         // rustls reports its errors with this kind: "invalid peer certificate: UnknownIssuer".
         io::ErrorKind::InvalidData if text.contains("peer certificate") => (Kind::Certificate, text.into()),
         io::ErrorKind::InvalidData => (Kind::Tls, text.into()),
-        // The resolver's.
+        // Our resolver uses this kind.
         io::ErrorKind::NotFound => (Kind::Lookup, text.into()),
         io::ErrorKind::ConnectionRefused
         | io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::NetworkDown
         | io::ErrorKind::AddrNotAvailable
-        // A route that is prohibited, and a black hole.
+        // These two stand for a prohibited route and a black hole.
         | io::ErrorKind::PermissionDenied
         | io::ErrorKind::InvalidInput => (Kind::Connect, text.into()),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => (Kind::TimedOut, text.into()),

@@ -14,8 +14,8 @@ const NO_ADDRESS: &str = "is not the address of a proxy; allowed are http://host
      %40, # is %23, / is %2F, % is %25)";
 
 impl Proxy {
-    /// Parses what curl and Go accept, including `host:port`, and refuses addresses that they read in different ways. The problem
-    /// repeats nothing of the address, because what looks like a host may be a piece of a password.
+    /// Parses the addresses that curl and Go accept, including `host:port`, and refuses those that they read in
+    /// different ways. The problem repeats nothing of the address, because an apparent host may be part of a password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
@@ -26,7 +26,7 @@ impl Proxy {
         let (_, place) = authority.split_once('@').unwrap_or(("", authority));
         let proxy = ureq::Proxy::new(&format!("{scheme}://{authority}")).map_err(|_| NO_ADDRESS)?;
         let (host, port) = (proxy.host(), proxy.port());
-        // What ureq reads as the host must not be a piece of the password, and the port not be left out as none.
+        // If ureq's host and port are not all of `place`, the host may be a piece of the password, or a port is lost.
         let is_clear = !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&place);
         if is_clear { Ok(Self(proxy)) } else { Err(NO_ADDRESS) }
     }

@@ -21,8 +21,7 @@ use super::crypto;
 use crate::cloudflare::resolver::CachingResolver;
 use crate::limits::ADDRESS_PATIENCE;
 
-/// TLS sessions kept for resumption: the API's and, if it has a certificate, a proxy's. rustls counts eight tickets for
-/// each.
+/// TLS sessions kept for resumption: those of the API and of an `https` proxy. rustls counts eight tickets for each.
 const TLS_SESSIONS_KEPT: usize = 16;
 
 /// Adds TLS to the connections of `https` addresses.

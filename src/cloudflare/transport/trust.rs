@@ -8,14 +8,14 @@ const NO_PEM: &str = "the file of certificate authorities is not PEM";
 
 const NO_CERTIFICATE: &str = "the file of certificate authorities holds no certificate that can be read";
 
-/// Mozilla's roots, which are compiled in, and those of the operator's PEM file. Keys in it are ignored.
+/// Mozilla's roots, which are compiled in, and those of the operator's PEM file. Keys in the file are ignored.
 pub(super) fn roots(authorities: Option<&[u8]>) -> Result<RootCertStore, &'static str> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     if let Some(pem) = authorities {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
         let certificates = certificates.map_err(|_| NO_PEM)?;
-        // Bundles hold odd certificates, which rustls leaves out. A file of nothing else would only show when every
-        // handshake fails.
+        // Bundles contain odd certificates, which rustls leaves out. If it leaves out all of them, this would otherwise
+        // show only when every handshake fails.
         if roots.add_parsable_certificates(certificates).0 == 0 {
             return Err(NO_CERTIFICATE);
         }
