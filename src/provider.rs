@@ -9,6 +9,7 @@ mod execution;
 mod failure;
 mod last_loop;
 mod memory;
+mod parallel;
 mod reader;
 mod readings;
 mod reporter;

@@ -36,63 +36,75 @@ impl ConnectorWatch {
     /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
     /// holds nothing that a request needs.
     pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
-        let (client, clock, metrics) = (writer.client(), writer.clock(), &writer.reporter.metrics);
+        let clock = writer.clock();
         if clock.now() < self.next_at {
             return;
         }
         self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
-        if client.calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
+        if writer.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
                 LogLine::default().text("connectors are not looked at, as few calls are left")
             });
             return;
         }
         let awaited = std::mem::take(&mut self.awaited);
-        let mut lines = Vec::new();
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_unmade());
-        for ConfiguredTunnel { id, name, is_local: _ } in made {
-            // Read before the look, because no connector can have applied what is written meanwhile.
-            let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
-            let deadline = Deadline::after(clock, limits::CONNECTORS_TIMEOUT);
-            let connectors = client.connectors(account, id, deadline);
-            let mut values = metrics.update();
-            values.clear(Family::Connectors, &[name]);
-            values.clear(Family::ConnectorVersion, &[name]);
-            let connectors = match connectors {
-                Ok(connectors) => connectors,
-                Err(error) => {
-                    logging::debug(module_path!(), || {
-                        let text = format!("the connectors of a tunnel cannot be seen: {error}");
-                        LogLine::default().word("tunnel", id).text(text)
-                    });
-                    continue;
-                }
-            };
-            values.set(Family::Connectors, &[name], connectors.len() as i64);
-            let line = |text| LogLine::default().word("tunnel", id).text(text);
-            if connectors.is_empty() {
-                lines.push(line(format!(
-                    "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
-                )));
-            }
-            let Some((lowest, slowest)) = Connector::slowest(&connectors) else { continue };
-            values.set(Family::ConnectorVersion, &[name], lowest);
-            if let Some(awaited) = awaited.get(id).filter(|awaited| lowest < **awaited) {
-                lines.push(line(format!(
-                    "the tunnel {name:?} has the connector {slowest:?}, which serves version {lowest} and not {awaited}: its log \
-                     says what keeps it"
-                )));
-            }
-            self.awaited
-                .extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
-        }
+        let lines: Vec<LogLine> =
+            made.flat_map(|tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account)).collect();
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
+    }
+
+    /// Looks at the connectors of one tunnel. `awaited` is the version that one of them lacked at the last look.
+    fn look_at(
+        &mut self,
+        ConfiguredTunnel { id, name, is_local: _ }: &ConfiguredTunnel,
+        awaited: Option<&i64>,
+        writer: &Writer,
+        account: &AccountId,
+    ) -> Vec<LogLine> {
+        let metrics = &writer.reporter.metrics;
+        // Read before the look, because no connector can have applied what is written meanwhile.
+        let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
+        let deadline = Deadline::after(writer.clock(), limits::CONNECTORS_TIMEOUT);
+        let connectors = writer.client().connectors(account, id, deadline);
+        let mut values = metrics.update();
+        values.clear(Family::Connectors, &[name]);
+        values.clear(Family::ConnectorVersion, &[name]);
+        let connectors = match connectors {
+            Ok(connectors) => connectors,
+            Err(error) => {
+                logging::debug(module_path!(), || {
+                    let text = format!("the connectors of a tunnel cannot be seen: {error}");
+                    LogLine::default().word("tunnel", id).text(text)
+                });
+                return Vec::new();
+            }
+        };
+        values.set(Family::Connectors, &[name], connectors.len() as i64);
+        let line = |text| LogLine::default().word("tunnel", id).text(text);
+        let Some((lowest, slowest)) = Connector::slowest(&connectors) else {
+            let none = connectors.is_empty().then(|| {
+                line(format!(
+                    "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
+                ))
+            });
+            return none.into_iter().collect();
+        };
+        values.set(Family::ConnectorVersion, &[name], lowest);
+        self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
+        let slow = awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
+            line(format!(
+                "the tunnel {name:?} has the connector {slowest:?}, which still serves version {lowest} instead of \
+                 {awaited}: its log says what keeps it"
+            ))
+        });
+        slow.into_iter().collect()
     }
 }
 
 /// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
 /// that report no version are not waited for.
-pub(super) fn look_at(
+pub(super) fn check_applied(
     client: &Client,
     account: &AccountId,
     tunnel: &TunnelId,

@@ -48,8 +48,10 @@ struct Execution<'a> {
     tried: BTreeSet<&'a TunnelId>,
     /// The hostnames of which nothing is written, because a tunnel cannot be.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets to which something was sent; false if their work is not decided.
-    targets: BTreeMap<Target<'a>, bool>,
+    /// The targets to which something was sent.
+    sent_to: BTreeSet<Target<'a>>,
+    /// The targets of which not all pieces are decided.
+    undecided: BTreeSet<Target<'a>>,
     /// The writes that looked for the bad pieces of a refused group.
     search_writes: usize,
     /// The zones whose quota is used up, with the answer that said so.
@@ -97,7 +99,8 @@ pub(super) fn run<'a>(
         missed_by_tunnel: BTreeMap::new(),
         tried: BTreeSet::new(),
         unwritable: Vec::new(),
-        targets: BTreeMap::new(),
+        sent_to: BTreeSet::new(),
+        undecided: BTreeSet::new(),
         search_writes: 0,
         full_zones: BTreeMap::new(),
         record_counts: inserted(
@@ -113,14 +116,14 @@ pub(super) fn run<'a>(
         }
     }
     execution.correct_stamps();
-    let Execution { memory, mut ledger, targets, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, sent_to, undecided, search_writes, .. } = execution;
     if let Err(error) = &outcome {
         let is_as_usual = ledger.done.left_out.is_empty() && search_writes == 0;
         ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
         ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
-    for (target, _) in targets.iter().filter(|(_, is_decided)| **is_decided) {
+    for target in sent_to.difference(&undecided) {
         memory.targets.forget(target.id());
     }
     (ledger.done, outcome)
@@ -139,7 +142,11 @@ impl<'a> Execution<'a> {
                 host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_left_out(&host.hostname)
             });
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
-            let Err(reason) = paused.map_or_else(|| self.rewrite(tunnel, edited.len()), Err) else {
+            let written = match paused {
+                Some(reason) => Err(reason),
+                None => self.rewrite(tunnel, edited.len()),
+            };
+            let Err(reason) = written else {
                 self.tried.insert(tunnel);
                 continue;
             };
@@ -177,7 +184,7 @@ impl<'a> Execution<'a> {
                 // rules that it replaces would be gone. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
                 if !pieces.is_empty() {
-                    self.targets.entry(target).or_insert(true);
+                    self.sent_to.insert(target);
                     self.write_all((stage, target), &pieces)?;
                 }
             }
@@ -188,7 +195,7 @@ impl<'a> Execution<'a> {
     /// A write of the target failed.
     fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
         let now = self.writer.clock().now();
-        self.targets.insert(target, false);
+        self.undecided.insert(target);
         self.memory.targets.set_failing(target.id(), now);
         if matches!(target, Target::Tunnel(tunnel) if self.tried.contains(tunnel)) {
             self.memory.targets.pause_edits(target.id(), reason, now);
@@ -219,27 +226,29 @@ impl<'a> Execution<'a> {
                 return Ok(());
             }
             self.search_writes += usize::from(groups.is_searching());
-            let mut end = None;
-            match self.send(step, &sent) {
-                Ok(Answer::Done) => groups.passed(),
+            let mut end = match self.send(step, &sent) {
+                Ok(Answer::Done) => {
+                    groups.passed();
+                    None
+                }
                 Ok(Answer::Refused(answer)) => {
                     let is_interception = !answer.is_of_cloudflare();
                     let is_left_out = |hostname: &str| self.ledger.is_left_out(hostname);
                     if let Some(piece) = groups.refused(is_interception, self.time_left(), is_left_out) {
                         self.reject_all(step, &[piece], &answer);
                     }
-                    end = groups.is_intercepted().then(|| in_between(answer));
+                    groups.is_intercepted().then(|| in_between(answer))
                 }
                 Err(Stop::Target(reason)) => {
                     self.set_failing(target, reason.clone());
                     self.ledger.leave_out_all(&sent, &reason);
-                    end = Some(reason);
+                    Some(reason)
                 }
                 Err(Stop::Run(error)) => {
-                    self.targets.insert(target, false);
+                    self.undecided.insert(target);
                     return Err(error);
                 }
-            }
+            };
             if groups.size != GroupSize::All {
                 self.memory.targets.set_group_size(target.id(), groups.size, self.writer.clock().now());
             }
@@ -251,7 +260,7 @@ impl<'a> Execution<'a> {
                 let rest = groups.give_up();
                 if !rest.is_empty() {
                     self.ledger.leave_out_all(&rest, &reason);
-                    self.targets.insert(target, false);
+                    self.undecided.insert(target);
                 }
                 return Ok(());
             }

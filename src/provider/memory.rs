@@ -13,7 +13,7 @@ mod turns;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
-pub(super) use self::newest::Newest;
+pub(super) use self::newest::{Freshness, Newest};
 pub(super) use self::paused_writes::PausedWrites;
 pub(super) use self::taking_turns::TakingTurns;
 pub(super) use self::targets::{GroupSize, Targets};

@@ -1,11 +1,9 @@
 //! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
@@ -16,7 +14,8 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
-use crate::provider::memory::Newest;
+use crate::provider::memory::{Freshness, Newest};
+use crate::provider::parallel::try_in_parallel;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -24,9 +23,6 @@ use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
-
-/// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
-const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// The reason why a snapshot could not be read. A configuration that does not have the form that cloudflared knows is an
 /// answer that cannot be read.
@@ -43,6 +39,25 @@ impl fmt::Display for ReadError {
     }
 }
 
+/// Whether the account has a tunnel that is not configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existence {
+    /// Also if the token may not look: an error is no proof of deletion, so the tunnel stays with its owner.
+    Present,
+    Deleted,
+    /// The account never had it.
+    Never,
+}
+
+/// A tunnel's configuration as it was read.
+pub(super) struct ReadConfiguration {
+    pub(super) document: Document,
+    pub(super) version: i64,
+    /// A file beside its `cloudflared` configures the tunnel; `None` if the answer does not tell.
+    is_local: Option<bool>,
+    pub(super) freshness: Freshness,
+}
+
 /// Reads, and remembers the list of zones, whether foreign tunnels were deleted, and the newest of each answer and write.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
@@ -54,7 +69,7 @@ pub(crate) struct SnapshotReader {
     /// What was read and written of Access.
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    foreign_tunnels: Mutex<BTreeMap<TunnelId, (Option<bool>, Instant)>>,
+    foreign_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -114,11 +129,16 @@ impl SnapshotReader {
         let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
         let parts = try_in_parallel(self.settings.parallel_reads, &parts, |part| {
             let read = || match part {
-                Part::Zone(zone) => self.zone(zone, settings, deadline),
-                Part::Tunnel(tunnel) => self.tunnel(tunnel, account, settings, deadline),
+                Part::Zone(zone) => self.zone(zone, deadline),
+                Part::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
             };
+            let first = read()?;
             // Another server of Cloudflare may know better. Memory does not hold both answers.
-            Some(read()?).filter(|part| part.old.is_empty()).map_or_else(read, Ok)
+            if first.old.is_none() {
+                return Ok(first);
+            }
+            drop(first);
+            read()
         });
         let parts = parts.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
@@ -130,9 +150,12 @@ impl SnapshotReader {
             zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
-        for Snapshot { zones, tunnels, old, .. } in parts {
-            snapshot.zones.extend(zones);
-            snapshot.tunnels.extend(tunnels);
+        for Answer { content, old } in parts {
+            match content {
+                Content::Zone(zone) => snapshot.zones.push(zone),
+                Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
+                Content::DeletedTunnel => {}
+            }
             snapshot.old.extend(old);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, &snapshot, deadline)?;
@@ -145,59 +168,56 @@ impl SnapshotReader {
         Ok(snapshot)
     }
 
-    fn zone(&self, zone: &Zone, settings: &Arc<Settings>, deadline: Deadline) -> Result<Snapshot, ReadError> {
+    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer, ReadError> {
         let what = format!("the records of zone {}", zone.name);
         let records = self.client.records(&zone.id, deadline).map_err(failed(what.clone()))?;
-        let old = self.newest().look_at(&records, self.clock.now()).err();
-        Ok(Snapshot {
-            zones: vec![ZoneSnapshot::new(zone.clone(), records)],
-            old: old_answer(zone.id.as_str(), &what, old),
-            ..Snapshot::new(Arc::clone(settings))
-        })
+        let old = self.newest().check_list(&records, self.clock.now()).err();
+        let content = Content::Zone(ZoneSnapshot::new(zone.clone(), records));
+        Ok(Answer { content, old: old.map(|evidence| old_answer(zone.id.as_str(), &what, &evidence)) })
     }
 
     fn tunnel(
         &self,
         ConfiguredTunnel { id, is_local, .. }: &ConfiguredTunnel,
         account: &AccountId,
-        settings: &Arc<Settings>,
         deadline: Deadline,
-    ) -> Result<Snapshot, ReadError> {
+    ) -> Result<Answer, ReadError> {
         let what = format!("the configuration of tunnel {id}");
         let failed = failed(what.clone());
-        let (document, configuration, seen) = match self.configuration(account, id, deadline) {
+        let read = match self.configuration(account, id, deadline) {
             Err(error @ Error::NotFound(_)) => {
                 let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
                 let is_gone = found.is_none_or(|found| found.deleted);
-                return if is_gone { Ok(Snapshot::new(Arc::clone(settings))) } else { Err(failed(error)) };
+                let gone = Answer { content: Content::DeletedTunnel, old: None };
+                return if is_gone { Ok(gone) } else { Err(failed(error)) };
             }
             read => read.map_err(&failed)?,
         };
-        let writable = self.settings.allow_local_config || !configuration.is_local.unwrap_or(*is_local);
-        let tunnel = TunnelSnapshot::new(document, writable, configuration.version);
-        Ok(Snapshot {
-            tunnels: [(id.clone(), tunnel)].into(),
-            old: old_answer(id.as_str(), &what, seen.err()),
-            ..Snapshot::new(Arc::clone(settings))
-        })
+        let writable = self.settings.allow_local_config || !read.is_local.unwrap_or(*is_local);
+        let tunnel = TunnelSnapshot::new(read.document, writable, read.version);
+        let old = match &read.freshness {
+            Freshness::Old(evidence) => Some(old_answer(id.as_str(), &what, evidence)),
+            Freshness::Current | Freshness::Doubtful => None,
+        };
+        Ok(Answer { content: Content::Tunnel(id.clone(), tunnel), old })
     }
 
-    /// Reads a tunnel's configuration. The third value is the evidence that the answer is old. Otherwise it is true if
-    /// the answer proves that the tunnel has no other rule.
+    /// Reads a tunnel's configuration. One that does not exist yet is empty.
     pub(super) fn configuration(
         &self,
         account: &AccountId,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> Result<(Document, Configuration, Result<bool, String>), Error> {
+    ) -> Result<ReadConfiguration, Error> {
         let configuration = match tunnel.is_unmade() {
             true => Configuration::default(),
             false => self.client.configuration(account, tunnel, deadline)?,
         };
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
-        let seen = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
-        Ok((document, configuration, seen))
+        let freshness = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
+        let Configuration { version, is_local, .. } = configuration;
+        Ok(ReadConfiguration { document, version, is_local, freshness })
     }
 
     /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
@@ -219,37 +239,38 @@ impl SnapshotReader {
         );
         let mut live = BTreeSet::new();
         for tunnel in candidates {
-            let was_deleted = self.was_deleted(account, &tunnel, deadline);
-            if was_deleted.map_err(failed(format!("tunnel {tunnel}")))? == Some(false) {
+            let existence = self.existence(account, &tunnel, deadline);
+            if existence.map_err(failed(format!("tunnel {tunnel}")))? == Existence::Present {
                 live.insert(tunnel);
             }
         }
         Ok(live)
     }
 
-    /// Whether a tunnel that is not configured was deleted; `None` if the account never had it. An answer is kept for ten
-    /// minutes.
-    pub(super) fn was_deleted(
+    /// Looks up a tunnel that is not configured. An answer is kept for ten minutes.
+    pub(super) fn existence(
         &self,
         account: &AccountId,
         tunnel: &TunnelId,
         deadline: Deadline,
-    ) -> Result<Option<bool>, Error> {
+    ) -> Result<Existence, Error> {
         let now = self.clock.now();
         let mut known = lock(&self.foreign_tunnels);
         known.retain(|_, (_, asked_at)| now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE);
-        if let Some((answer, _)) = known.get(tunnel) {
-            return Ok(*answer);
+        if let Some((existence, _)) = known.get(tunnel) {
+            return Ok(*existence);
         }
         drop(known);
-        let answer = match self.client.tunnel(account, tunnel, deadline) {
-            Ok(found) => found.map(|found| found.deleted),
-            // An error is no proof of deletion, so the tunnel counts as present and stays with its owner.
-            Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => Some(false),
+        let existence = match self.client.tunnel(account, tunnel, deadline) {
+            Ok(None) => Existence::Never,
+            Ok(Some(found)) if found.deleted => Existence::Deleted,
+            Ok(Some(_)) | Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => {
+                Existence::Present
+            }
             Err(error) => return Err(error),
         };
-        lock(&self.foreign_tunnels).insert(tunnel.clone(), (answer, now));
-        Ok(answer)
+        lock(&self.foreign_tunnels).insert(tunnel.clone(), (existence, now));
+        Ok(existence)
     }
 }
 
@@ -266,102 +287,31 @@ enum Part<'a> {
     Tunnel(&'a ConfiguredTunnel),
 }
 
+/// The answer about one of them.
+struct Answer {
+    content: Content,
+    /// The id of an old answer's zone or tunnel, and what shows that it is old.
+    old: Option<(Box<str>, Box<str>)>,
+}
+
+enum Content {
+    Zone(ZoneSnapshot),
+    Tunnel(TunnelId, TunnelSnapshot),
+    DeletedTunnel,
+}
+
 fn failed(what: String) -> impl Fn(Error) -> ReadError {
     move |error| ReadError { what: what.clone(), error }
 }
 
-/// What shows that the answer about a zone or a tunnel is old, by its id.
-fn old_answer(id: &str, what: &str, problem: Option<String>) -> BTreeMap<Box<str>, Box<str>> {
-    inserted(problem.map(|problem| (id.into(), format!("{what} cannot be read: {problem}").into())))
-}
-
-/// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.
-pub(super) fn in_parallel<T: Sync, A: Send>(
-    parallel_reads: usize,
-    tasks: &[T],
-    run: impl Fn(&T) -> A + Sync,
-) -> Vec<A> {
-    let Ok(answers) = try_in_parallel(parallel_reads, tasks, |task| Ok::<A, Infallible>(run(task)));
-    answers
-}
-
-/// The same, or the first error. After an error no new task is begun.
-fn try_in_parallel<T: Sync, A: Send, E: Send>(
-    parallel_reads: usize,
-    tasks: &[T],
-    run: impl Fn(&T) -> Result<A, E> + Sync,
-) -> Result<Vec<A>, E> {
-    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
-    let work = || {
-        while !is_over.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(task) = tasks.get(index) else { return };
-            let answer = run(task);
-            is_over.fetch_or(answer.is_err(), Ordering::Relaxed);
-            lock(&answers).push((index, answer));
-        }
-    };
-    on_threads(parallel_reads.min(tasks.len()), &work);
-    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
-    answers.sort_unstable_by_key(|(one, _)| *one);
-    answers.into_iter().map(|(_, answer)| answer).collect()
-}
-
-/// Does the work on so many threads. It is compiled once for all tasks.
-fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
-            // Without the thread, reading only takes longer.
-            if let Err(error) = thread.spawn_scoped(scope, work) {
-                logging::debug(module_path!(), || {
-                    LogLine::default().text(format!("cannot start a thread: {error}"))
-                });
-            }
-        }
-        work();
-    });
+fn old_answer(id: &str, what: &str, evidence: &str) -> (Box<str>, Box<str>) {
+    (id.into(), format!("{what} cannot be read: {evidence}").into())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Condvar;
-    use std::time::Duration;
-
     use super::*;
     use crate::limits;
-
-    /// A server that answers a call only when enough calls are waiting.
-    #[test]
-    fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
-        let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
-        let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
-        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |task| {
-            let mut count = waiting.lock().unwrap();
-            *count += 1;
-            arrived.notify_all();
-            let enough = (*count).div_ceil(limits::PARALLEL_READS) * limits::PARALLEL_READS;
-            let (count, timeout) =
-                arrived.wait_timeout_while(count, Duration::from_secs(60), |count| *count < enough).unwrap();
-            drop(count);
-            assert!(!timeout.timed_out(), "the others never came");
-            Ok::<_, Error>(*task)
-        });
-        assert_eq!(answers.unwrap(), tasks);
-    }
-
-    #[test]
-    fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
-        let tasks: Vec<usize> = (0..100).collect();
-        let begun = AtomicUsize::new(0);
-        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |_| {
-            begun.fetch_add(1, Ordering::SeqCst);
-            Err::<(), _>(Error::OutOfTime)
-        });
-        assert!(answers.is_err());
-        assert!(begun.into_inner() <= limits::PARALLEL_READS);
-    }
 
     /// Two pages of the list of zones come first, a tunnel is among the reads, and a step's time is left over.
     #[test]

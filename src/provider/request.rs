@@ -15,19 +15,19 @@ use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::ApplicationWriter;
-use crate::provider::connectors::look_at;
+use crate::provider::connectors::check_applied;
 use crate::provider::description;
 use crate::provider::execution;
 use crate::provider::execution::ledger::Done;
 use crate::provider::failure;
-use crate::provider::reader::in_parallel;
+use crate::provider::parallel::in_parallel;
+use crate::provider::reader::Existence;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
-use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Earlier, Plan, Reason, Refusal, Turn, Write, contents, writes_of};
+use crate::reconcile::plan::{self, Earlier, Plan, Reason, Turn, Write, contents, writes_of};
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
@@ -194,7 +194,7 @@ impl Request<'_> {
             targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
             let looks = self.ask_each(&targets, |tunnel, deadline| {
                 let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                look_at(self.writer.client(), &self.resolved.account, tunnel, version, deadline)
+                check_applied(self.writer.client(), &self.resolved.account, tunnel, version, deadline)
             });
             let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -224,9 +224,9 @@ impl Request<'_> {
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
         let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
-            let was_deleted = writer.reader.was_deleted(&self.resolved.account, tunnel, deadline);
-            was_deleted.map(|answer| answer == Some(true)).map_err(|error| {
-                format!("its record leads to tunnel {tunnel}, and nothing tells if that was deleted: {error}")
+            let existence = writer.reader.existence(&self.resolved.account, tunnel, deadline);
+            existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
+                format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
             })
         }));
         let held = self.memory.paused.reasons(snapshot, writer.clock().now());
@@ -248,6 +248,7 @@ impl Request<'_> {
         }
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work);
         let now = self.writer.clock().now();
+        let mut failed = Vec::new();
         for (work, result) in plan.work.iter().zip(results) {
             let content = work.content_key();
             match result {
@@ -261,12 +262,11 @@ impl Request<'_> {
                     if matches!(reason, Reason::Cloudflare(_)) {
                         self.memory.paused.refuse(content, reason.clone(), None, now);
                     }
-                    plan.opened.retain(|note| !work.place.is_over(&note.hostname));
-                    replace_waiting(&mut plan.refusals, &plan.work, &work.place, reason);
+                    failed.push((work.place.clone(), reason));
                 }
             }
         }
-        Refusal::clear_is_coming(&mut plan.refusals, &plan.left);
+        plan.note_failed_applications(failed);
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
@@ -289,26 +289,5 @@ impl Request<'_> {
             writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }
         memory.tidy(now);
-    }
-}
-
-/// Replaces the refusals that wait for an application by the reason why it was not written: of its endpoint, and of the
-/// object's other rules without an application to write.
-fn replace_waiting(refusals: &mut Vec<Refusal>, work: &[ApplicationWork], place: &Place, reason: Reason) {
-    let path = |place: &Place| place.path().unwrap_or_default();
-    let is_of = |refusal: &Refusal, place: &Place| {
-        *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path(place))
-    };
-    let Some(meant) = refusals.iter().find(|one| is_of(one, place)).cloned() else {
-        let (hostname, set_identifier) = (place.hostname().into(), Some(path(place).into()));
-        return refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
-    };
-    let waits_with = |one: &Refusal| {
-        (&one.hostname, &one.resource, &one.reason) == (&meant.hostname, &meant.resource, &meant.reason)
-    };
-    for refusal in refusals.iter_mut().filter(|one| waits_with(one)) {
-        if is_of(refusal, place) || !work.iter().any(|work| is_of(refusal, &work.place)) {
-            refusal.reason = reason.clone();
-        }
     }
 }

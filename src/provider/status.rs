@@ -115,18 +115,21 @@ impl LastLoop {
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {
-            *(if refusal.reason.group() == WAITING { &mut status.waiting } else { &mut status.refused }) += 1;
+            if refusal.reason.group() == WAITING {
+                status.waiting += 1;
+            } else {
+                status.refused += 1;
+            }
             refused.insert(fingerprint([&*refusal.hostname]));
         }
         for endpoints in self.endpoints.by_hostname() {
-            let sent = endpoints.iter().filter(|endpoint| endpoint.is_sent());
-            let open = sent.map(|endpoint| (endpoint.differs(), endpoint.hostname)).max();
-            status.wanted += usize::from(open.is_some());
-            match open {
-                Some((false, _)) => status.published += 1,
-                Some((_, name)) if refused.contains(&name) || self.state(name).0 == WRITTEN => {}
-                Some(_) => status.waiting += 1,
-                None => {}
+            let mut sent = endpoints.iter().filter(|endpoint| endpoint.is_sent()).peekable();
+            let Some(hostname) = sent.peek().map(|endpoint| endpoint.hostname) else { continue };
+            status.wanted += 1;
+            if !sent.any(|endpoint| endpoint.differs()) {
+                status.published += 1;
+            } else if !refused.contains(&hostname) && self.state(hostname).0 != WRITTEN {
+                status.waiting += 1;
             }
         }
         status
@@ -155,40 +158,52 @@ impl Provider {
     /// What is known of `hostname`; without one, what is not done.
     pub fn status(&self, hostname: Option<&str>) -> Status {
         let last = lock(&self.writer.reporter.last_loop);
+        match hostname {
+            Some(hostname) => self.status_of(&hostname::normalize(hostname), &last),
+            None => self.overview(&last),
+        }
+    }
+
+    /// What is not done.
+    fn overview(&self, last: &LastLoop) -> Status {
         let mut status = last.counts();
-        let mut rows: Vec<Row> = self.standstill(&last).into_iter().collect();
-        let Some(hostname) = hostname.map(hostname::normalize) else {
-            rows.extend(last.unasked_wildcards(None));
-            status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
-            let left_out = lines(&last.left_out, None, LEFT_OUT);
-            let count = rows.len() + status.refused + status.waiting + left_out.len();
-            let names = last.endpoints.unpublished.iter();
-            let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
-            let refused = last.refusals().map(refused);
-            status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
-            return status;
-        };
+        let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
+        rows.extend(last.unasked_wildcards(None));
+        status.ok = status.refused + status.waiting == 0 && rows.iter().all(is_well);
+        let left_out = lines(&last.left_out, None, LEFT_OUT);
+        let count = rows.len() + status.refused + status.waiting + left_out.len();
+        let names = last.endpoints.unpublished.iter();
+        let rest = names.filter_map(|name| last.rest(name, &|_| true)).filter(|row| row.state != WRITTEN);
+        let refused = last.refusals().map(refused);
+        status.fill(count, rows.into_iter().chain(refused).chain(rest).chain(left_out));
+        status
+    }
+
+    /// What is known of a hostname.
+    fn status_of(&self, hostname: &str, last: &LastLoop) -> Status {
+        let mut status = last.counts();
+        let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
         let refused = last.refusals().filter(|(refusal, _)| *refusal.hostname == *hostname).map(refused);
-        rows.extend(refused.chain(last.unasked_wildcards(Some(&hostname))));
-        let standing = self.standing(&hostname);
+        rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
+        let standing = self.standing(hostname);
         let is_there =
             |endpoint: &MarkedEndpoint, one: &Published| one.stands && endpoint.has_path(&one.path);
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
-        rows.extend(last.rest(&hostname, &stands));
+        rows.extend(last.rest(hostname, &stands));
         rows.extend(standing.iter().flatten().map(|one| {
-            let mut endpoints = last.endpoints.of(&hostname).iter();
+            let mut endpoints = last.endpoints.of(hostname).iter();
             let is_published = endpoints.any(|endpoint| is_there(endpoint, one) && !endpoint.differs());
             let resource = one.resource.as_deref().map(str::to_owned);
             let state = if is_published { PUBLISHED } else { NOTE };
-            Row { path: Some(one.path.to_string()), resource, ..row(&hostname, state, one.what.clone()) }
+            Row { path: Some(one.path.to_string()), resource, ..row(hostname, state, one.what.clone()) }
         }));
-        rows.extend(lines(&last.left_out, Some(&hostname), LEFT_OUT));
+        rows.extend(lines(&last.left_out, Some(hostname), LEFT_OUT));
         if rows.iter().all(|row| row.state == NOTE) {
-            rows.push(self.unsent(&hostname, last.sent.as_ref()));
+            rows.push(self.unsent(hostname, last.sent.as_ref()));
         }
-        rows.extend(last.notes(&hostname));
+        rows.extend(last.notes(hostname));
         status.ok = rows.iter().all(is_well);
         status.fill(rows.len(), rows);
         status

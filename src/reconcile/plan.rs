@@ -30,6 +30,7 @@ use crate::lean::inserted;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
 use crate::reconcile::plan::judge::Judge;
@@ -156,6 +157,27 @@ impl Plan {
     pub fn opened_without<'p>(&'p self, unwritten: &'p BTreeSet<Box<str>>) -> impl Iterator<Item = &'p Note> {
         let opens = |note: &Note| self.work.iter().any(|work| work.place.is_over(&note.hostname));
         self.opened.iter().filter(move |note| !unwritten.contains(&note.hostname) || opens(note))
+    }
+
+    /// Notes that applications of these places were not written, with the reasons. An endpoint that waits for one of them
+    /// has the same reason.
+    pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
+        for (place, reason) in failed {
+            self.opened.retain(|note| !place.is_over(&note.hostname));
+            let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::ApplicationFirst(first) if *first == place);
+            let path = place.path().unwrap_or_default();
+            let is_at = |refusal: &Refusal| {
+                *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path)
+            };
+            let mut waiting = self.refusals.iter_mut().filter(|one| waits(one) || is_at(one)).peekable();
+            if waiting.peek().is_some() {
+                waiting.for_each(|refusal| refusal.reason = reason.clone());
+            } else {
+                let (hostname, set_identifier) = (place.hostname().into(), Some(path.into()));
+                self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
+            }
+        }
+        Refusal::clear_is_coming(&mut self.refusals, &self.left);
     }
 
     /// Takes off the notes on hostnames of which nothing is written.

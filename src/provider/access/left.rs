@@ -46,27 +46,30 @@ impl Writer {
         is_such: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        match self.read(resolved, true, deadline) {
-            Ok(snapshot) => {
-                let left = self.left_applications(&snapshot);
-                let left = left.iter().filter(|left| is_such(left));
-                let left = left.map(|left| ApplicationWork::delete(left.place.clone(), left.application));
-                let left: Vec<ApplicationWork> = left.collect();
-                let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&left);
-                for (work, result) in left.into_iter().zip(results) {
-                    let Err(reason) = result else { continue };
-                    // The next loop's look counts as the second one, and the deletion is tried again after it.
-                    lock(&self.left_applications).insert(work.place, false);
-                    logging::debug(module_path!(), || {
-                        LogLine::default()
-                            .text(format!("an Access application that is left stays for now: {reason}"))
-                    });
-                }
+        let snapshot = match self.read(resolved, true, deadline) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                return logging::debug(module_path!(), || {
+                    LogLine::default()
+                        .text(format!("what is left of Access applications is not looked for: {error}"))
+                });
             }
-            Err(error) => logging::debug(module_path!(), || {
-                LogLine::default()
-                    .text(format!("what is left of Access applications is not looked for: {error}"))
-            }),
+        };
+        let mut left = self.left_applications(&snapshot);
+        left.retain(is_such);
+        if left.is_empty() {
+            return;
+        }
+        let deletions = left.iter().map(|one| ApplicationWork::delete(one.place.clone(), one.application));
+        let deletions: Vec<ApplicationWork> = deletions.collect();
+        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&deletions);
+        for (work, result) in deletions.into_iter().zip(results) {
+            let Err(reason) = result else { continue };
+            // The next loop's look counts as the second one, and the deletion is tried again after it.
+            lock(&self.left_applications).insert(work.place, false);
+            logging::debug(module_path!(), || {
+                LogLine::default().text(format!("an Access application that is left stays for now: {reason}"))
+            });
         }
     }
 

@@ -10,7 +10,8 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
-use crate::provider::reader::{SnapshotReader, in_parallel};
+use crate::provider::parallel::in_parallel;
+use crate::provider::reader::SnapshotReader;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
 
@@ -30,11 +31,29 @@ const BY_ID_MAX: usize = 50;
 #[derive(Clone, Debug)]
 struct Written {
     place: Box<str>,
-    /// The application as it was written; `None` if it was deleted.
-    application: Option<Application>,
-    /// `None` if nothing tells whether it was made.
-    id: Option<Box<str>>,
+    outcome: WriteOutcome,
     at: Instant,
+}
+
+/// What became of an application.
+#[derive(Clone, Debug)]
+pub(super) enum WriteOutcome {
+    /// It was created or replaced, and is like this.
+    Made(Application),
+    /// The application with this id is gone.
+    Deleted(Box<str>),
+    /// The answer to its creation was lost.
+    InDoubt,
+}
+
+impl WriteOutcome {
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::Made(application) => Some(&application.id),
+            Self::Deleted(id) => Some(id),
+            Self::InDoubt => None,
+        }
+    }
 }
 
 /// Remembers what was just written, which Cloudflare's list may not show.
@@ -47,18 +66,11 @@ pub(crate) struct AccessMemory {
 }
 
 impl AccessMemory {
-    /// Notes a write. `application` is `None` if the application was deleted, and `id` is `None` if no answer tells
-    /// whether the application was made.
-    pub(super) fn note(
-        &self,
-        place: &Place,
-        id: Option<Box<str>>,
-        application: Option<Application>,
-        at: Instant,
-    ) {
+    /// Notes a write.
+    pub(super) fn note(&self, place: &Place, outcome: WriteOutcome, at: Instant) {
         let (mut written, place) = (lock(&self.written), place.to_string().into());
-        written.retain(|one| one.place != place || one.id != id);
-        written.push(Written { place, application, id, at });
+        written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
+        written.push(Written { place, outcome, at });
     }
 
     /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
@@ -131,22 +143,22 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Vec<Box<str>> {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
-        for Written { place, id, application, at: _ } in self.access.just_written(self.clock.now()) {
-            let Some(id) = id else {
-                let mut places = applications.iter().filter_map(|one| self.place_of(one));
-                if !places.any(|one| *one.to_string() == *place) {
-                    pending.push(place);
+        for Written { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
+            match outcome {
+                WriteOutcome::Made(application) => {
+                    if !applications.contains(&application) {
+                        applications.retain(|one| one.id != application.id);
+                        unlike.push((unlike.len(), place, application));
+                    }
                 }
-                continue;
-            };
-            let listed = applications.iter().position(|one| one.id == id);
-            if listed.and_then(|index| applications.get(index)) == application.as_ref() {
-                continue;
+                WriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
+                WriteOutcome::InDoubt => {
+                    let mut places = applications.iter().filter_map(|one| self.place_of(one));
+                    if !places.any(|one| *one.to_string() == *place) {
+                        pending.push(place);
+                    }
+                }
             }
-            if let Some(index) = listed {
-                applications.swap_remove(index);
-            }
-            unlike.extend(application.map(|application| (unlike.len(), place, application)));
         }
         let answers = in_parallel(self.settings.parallel_reads, &unlike, |(number, _, application)| {
             let ask = || self.client.access_application(account, &application.id, deadline).ok();

@@ -6,9 +6,9 @@ use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
 use crate::locks::lock;
-use crate::model::access::Application;
+use crate::provider::access::reader::WriteOutcome;
 use crate::provider::description::describe_application;
-use crate::provider::reader::in_parallel;
+use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
@@ -52,14 +52,14 @@ impl ApplicationWriter<'_> {
     }
 
     fn do_one(&self, work: &ApplicationWork) -> Result<(), Reason> {
-        let note = |id, application| {
-            self.writer.reader.access.note(&work.place, id, application, self.writer.clock().now());
+        let note = |outcome| {
+            self.writer.reader.access.note(&work.place, outcome, self.writer.clock().now());
         };
-        let is_deletion = matches!(work.operation, ApplicationOperation::Delete(_));
         match self.write(work) {
-            Ok((id, application)) => {
-                let has_gone = application.is_none() && !is_deletion;
-                note(Some(id), application);
+            Ok(outcome) => {
+                let is_deletion = matches!(work.operation, ApplicationOperation::Delete(_));
+                let has_gone = matches!(outcome, WriteOutcome::Deleted(_)) && !is_deletion;
+                note(outcome);
                 if has_gone {
                     return Err(Reason::Waiting("its Access application was deleted meanwhile".to_owned()));
                 }
@@ -68,35 +68,32 @@ impl ApplicationWriter<'_> {
             }
             Err(error) => {
                 if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
-                    note(None, None);
+                    note(WriteOutcome::InDoubt);
                 }
                 Err(reason_of(&error))
             }
         }
     }
 
-    /// Returns the id and the application as it is then; `None` if there is none.
-    fn write(&self, work: &ApplicationWork) -> Result<(Box<str>, Option<Application>), Error> {
+    fn write(&self, work: &ApplicationWork) -> Result<WriteOutcome, Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let owner = &self.resolved.settings.policy.owner;
         match &work.operation {
             ApplicationOperation::Create(wish) => {
                 let body = place::body(&work.place, wish, owner, None);
-                let made = client.create_access_application(account, &body, self.deadline)?;
-                Ok((made.id.clone(), Some(made)))
+                client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Made)
             }
             ApplicationOperation::Replace(id, wish) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
-                    return Ok((id.clone(), None));
+                    return Ok(WriteOutcome::Deleted(id.clone()));
                 };
                 log_inline_policies(&work.place, &members);
                 let body = place::body(&work.place, wish, owner, Some(members));
-                let made = client.replace_access_application(account, id, &body, self.deadline)?;
-                Ok((id.clone(), Some(made)))
+                client.replace_access_application(account, id, &body, self.deadline).map(WriteOutcome::Made)
             }
             ApplicationOperation::Delete(id) => {
                 client.delete_access_application(account, id, self.deadline)?;
-                Ok((id.clone(), None))
+                Ok(WriteOutcome::Deleted(id.clone()))
             }
         }
     }

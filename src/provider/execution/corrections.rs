@@ -6,44 +6,22 @@
 //! deleted records is not undone.
 
 use std::collections::BTreeMap;
+use std::slice;
 
 use log::warn;
 
 use super::work::{Piece, Target, Work};
 use super::{Answer, Execution, Stop};
-use crate::model::{RecordPatch, ZoneId};
-use crate::reconcile::plan::{RecordOperation, Stage, Subject};
+use crate::model::{RecordId, RecordPatch, ZoneId};
+use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 
 impl<'a> Execution<'a> {
-    /// Corrects the stamps of hostnames whose rules were not written.
+    /// Corrects the stamps of hostnames whose rules were not written, and deletes the records that `if_unwritable` names.
     pub(super) fn correct_stamps(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
-            let Some((stamped, claims)) = self.ledger.mistaken_stamp(host) else { continue };
-            let Some(comment) = host.comments.with(&claims) else { continue };
-            let before = self
-                .snapshot
-                .zone(&host.zone)
-                .map(|zone| zone.records_of(&host.hostname))
-                .unwrap_or_default();
-            let deletes = |one: &RecordOperation| matches!(one, RecordOperation::Delete(..));
-            // The takeover deleted the records of the former owner: without our record, the hostname would have none.
-            let takes_over = host.stamp.iter().any(deletes);
-            let corrections = by_zone.entry(&host.zone).or_default();
-            corrections.extend(stamped.iter().cloned().map(|id| {
-                let old = before.iter().find(|record| record.id == id).map(|record| &record.comment);
-                let patch = |comment: &str| {
-                    let (id, comment) = (id.clone(), Some(comment.into()));
-                    RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment })
-                };
-                let subject = || Subject { kind: "CNAME".into(), name: host.hostname.clone() };
-                let operation = match old {
-                    _ if !claims.is_empty() || takes_over => patch(&comment),
-                    Some(old) => patch(old),
-                    None => RecordOperation::Delete(id, subject()),
-                };
-                (&*host.hostname, operation)
-            }));
+            let corrections = self.corrections(host).into_iter().map(|one| (&*host.hostname, one));
+            by_zone.entry(&host.zone).or_default().extend(corrections);
         }
         let mut bare = self.unwritable.clone();
         bare.retain(|host| !host.if_unwritable.is_empty());
@@ -54,23 +32,50 @@ impl<'a> Execution<'a> {
         }
         for (zone, corrections) in by_zone {
             for corrections in corrections.chunks(self.operations_max(Target::Zone(zone))) {
-                let pieces = corrections.iter().map(|(hostname, operation)| Piece {
-                    hostname,
-                    work: Work::Operations(std::slice::from_ref(operation)),
-                });
-                let pieces: Vec<Piece<'_>> = pieces.collect();
-                let sent = self.check_time().and_then(|()| self.send_batch(Stage::Unstamp, zone, &pieces));
-                let problem = match sent {
-                    Ok(Answer::Done) => continue,
-                    Ok(Answer::Refused(answer)) => answer.to_string(),
-                    Err(Stop::Target(reason)) => reason.to_string(),
-                    Err(Stop::Run(error)) => error.to_string(),
-                };
-                let (kind, name) = self.name_of(Target::Zone(zone));
-                warn!(
-                    "records in {kind} {name} whose comments name rules that were not written stay: {problem}"
-                );
+                self.send_corrections(zone, corrections);
             }
         }
+    }
+
+    /// The corrections of a hostname's records.
+    fn corrections(&self, host: &HostPlan) -> Vec<RecordOperation> {
+        let Some((stamped, claims)) = self.ledger.mistaken_stamp(host) else { return Vec::new() };
+        let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
+        let zone = self.snapshot.zone(&host.zone);
+        let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
+        // The takeover deleted the records of the former owner: without our record, the hostname would have none.
+        let takes_over = host.stamp.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
+        let correction = |id: &RecordId| {
+            let patch = |comment: &str| {
+                let (id, comment) = (id.clone(), Some(comment.into()));
+                RecordOperation::Patch(RecordPatch { id, content: None, proxied: None, comment })
+            };
+            match before.iter().find(|record| record.id == *id) {
+                _ if !claims.is_empty() || takes_over => patch(&comment),
+                Some(record) => patch(&record.comment),
+                None => {
+                    let subject = Subject { kind: "CNAME".into(), name: host.hostname.clone() };
+                    RecordOperation::Delete(id.clone(), subject)
+                }
+            }
+        };
+        stamped.iter().map(correction).collect()
+    }
+
+    fn send_corrections(&mut self, zone: &'a ZoneId, corrections: &[(&str, RecordOperation)]) {
+        let pieces = corrections.iter().map(|(hostname, operation)| Piece {
+            hostname,
+            work: Work::Operations(slice::from_ref(operation)),
+        });
+        let pieces: Vec<Piece<'_>> = pieces.collect();
+        let sent = self.check_time().and_then(|()| self.send_batch(Stage::Unstamp, zone, &pieces));
+        let problem = match sent {
+            Ok(Answer::Done) => return,
+            Ok(Answer::Refused(answer)) => answer.to_string(),
+            Err(Stop::Target(reason)) => reason.to_string(),
+            Err(Stop::Run(error)) => error.to_string(),
+        };
+        let (kind, name) = self.name_of(Target::Zone(zone));
+        warn!("in {kind} {name}, comments of records still name rules that were not written: {problem}");
     }
 }

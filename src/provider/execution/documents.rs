@@ -1,5 +1,6 @@
 //! Writes a tunnel's configuration: GET, edit, PUT.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use log::warn;
@@ -7,11 +8,13 @@ use log::warn;
 use super::work::{Piece, Step, Target};
 use super::{Answer, Execution, Stop};
 use crate::clock::Deadline;
-use crate::cloudflare::{Configuration, Error};
+use crate::cloudflare::Error;
 use crate::ingress::{Document, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
+use crate::provider::memory::Freshness;
+use crate::provider::reader::ReadConfiguration;
 use crate::reconcile::plan::{HostPlan, Reason};
 
 impl<'a> Execution<'a> {
@@ -74,8 +77,9 @@ impl<'a> Execution<'a> {
             Stop::Target(reason) => reason,
             Stop::Run(error) => failed(self, error),
         })?;
-        if document.rules().is_empty() {
-            // To a tunnel that a file configures, this would be its whole configuration.
+        // To a tunnel that a file configures, an empty list would be its whole configuration. Without time to write, the
+        // edits end the run.
+        if document.rules().is_empty() || self.check_time().is_err() {
             return Ok(());
         }
         // Records have the other half of the time.
@@ -87,25 +91,33 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The hostnames whose record or digests without a rule must not go, with the reasons: a tunnel has the rule, or cannot
-    /// be read. A tunnel that was read in this run is not read again.
+    /// The hostnames whose record and digests must stay, with the reasons: a tunnel has a missing rule after all, or
+    /// cannot be read.
     pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
-            let mut reason = has_new_rule(tunnel);
-            if !self.missed_by_tunnel.contains_key(tunnel) {
-                match self.read_document(tunnel) {
-                    Ok(_) if self.missed_by_tunnel.contains_key(tunnel) => {}
-                    Ok((_, version)) => reason = put_back(tunnel, version),
-                    Err(Stop::Target(unread)) => reason = unread,
-                    Err(Stop::Run(error)) => reason = unreadable(tunnel, &error),
+            match self.missed_in(tunnel) {
+                Ok(names) => {
+                    let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
+                    missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, has_new_rule(tunnel))));
                 }
+                Err(reason) => missed.extend(hosts.iter().map(|host| (*host, reason.clone()))),
             }
-            let names = self.missed_by_tunnel.get(tunnel);
-            let is_missed = |host: &&&HostPlan| names.is_none_or(|names| names.contains(&host.hostname));
-            missed.extend(hosts.iter().filter(is_missed).map(|host| (*host, reason.clone())));
         }
         missed
+    }
+
+    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in this run is not read
+    /// again.
+    fn missed_in(&mut self, tunnel: &TunnelId) -> Result<&BTreeSet<Box<str>>, Reason> {
+        let mut read_version = -1;
+        if !self.missed_by_tunnel.contains_key(tunnel) {
+            (_, read_version) = self.read_document(tunnel).map_err(|stop| match stop {
+                Stop::Target(reason) => reason,
+                Stop::Run(error) => unreadable(tunnel, &error),
+            })?;
+        }
+        self.missed_by_tunnel.get(tunnel).ok_or_else(|| put_back(tunnel, read_version))
     }
 
     /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
@@ -115,13 +127,13 @@ impl<'a> Execution<'a> {
         for _ in 0..2 {
             let read = self.writer.reader.configuration(&self.resolved.account, tunnel, self.deadline);
             match read {
-                Ok((document, Configuration { version, .. }, Ok(proves_absence))) => {
-                    if proves_absence {
+                Ok(ReadConfiguration { freshness: Freshness::Old(evidence), .. }) => problem = evidence,
+                Ok(ReadConfiguration { document, version, freshness, .. }) => {
+                    if freshness == Freshness::Current {
                         self.missed_by_tunnel.insert(tunnel.clone(), self.plan.missed_in(tunnel, &document));
                     }
                     return Ok((document, version));
                 }
-                Ok((.., Err(old))) => problem = old,
                 Err(error @ (Error::OutOfTime | Error::Limited { .. })) => return Err(Stop::Run(error)),
                 Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }

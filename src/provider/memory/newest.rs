@@ -26,6 +26,17 @@ pub(crate) struct Newest {
     records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
 }
 
+/// What the newest state of a tunnel tells of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// No newer state is known, so the tunnel has no other rules than the answer shows.
+    Current,
+    /// A newer version was seen, and not again for `VERSION_MAX_AGE`: the answer counts, and may lack rules.
+    Doubtful,
+    /// The answer is old, by this evidence.
+    Old(String),
+}
+
 /// The newest configuration of a tunnel.
 #[derive(Debug)]
 struct Version {
@@ -38,25 +49,21 @@ struct Version {
 
 impl Newest {
     /// Notes the configuration in an answer to a write, or to a read that gave the document. An answer that a newer
-    /// answer overtook counts as old too, and the caller reads once more. True if the answer proves that the tunnel has
-    /// no other rule.
-    ///
-    /// # Errors
-    /// What shows that the answer is old.
+    /// answer overtook counts as old too, and the caller reads once more.
     pub(crate) fn see(
         &mut self,
         tunnel: &TunnelId,
         answer: &Configuration,
         read: Option<&Document>,
         now: Instant,
-    ) -> Result<bool, String> {
+    ) -> Freshness {
         if let Some(other) = answer.tunnel.as_ref().filter(|other| *other != tunnel) {
-            return Err(format!("the answer is about tunnel {other}"));
+            return Freshness::Old(format!("the answer is about tunnel {other}"));
         }
         let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
         // Cloudflare may give versions in another form, which are not known.
         if number < 0 && !is_empty {
-            return Ok(true);
+            return Freshness::Current;
         }
         let state = (number, number > 0 && read.is_some() && !is_empty);
         let mut is_doubtful = false;
@@ -64,7 +71,7 @@ impl Newest {
         {
             let is_older = state < *newest;
             if is_older && now.saturating_duration_since(*seen_at) < VERSION_MAX_AGE {
-                return Err(if number == newest.0 {
+                return Freshness::Old(if number == newest.0 {
                     format!("version {number} came without the rules that it had before")
                 } else {
                     format!("version {number} came after version {}", newest.0)
@@ -73,7 +80,7 @@ impl Newest {
             is_doubtful = is_older || number == newest.0 && *was_doubtful;
         }
         self.versions.insert(tunnel.clone(), Version { state, seen_at: now, is_doubtful });
-        Ok(!is_doubtful)
+        if is_doubtful { Freshness::Doubtful } else { Freshness::Current }
     }
 
     /// Notes what a batch did, by its answer.
@@ -92,7 +99,7 @@ impl Newest {
     ///
     /// # Errors
     /// What shows that the list is old.
-    pub(crate) fn look_at(&self, list: &[Record], now: Instant) -> Result<(), String> {
+    pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
         for record in list {
             if let Some((written, at)) = self.records.get(&record.id)
                 && now.saturating_duration_since(*at) < BATCH_MAX_AGE
@@ -128,13 +135,7 @@ mod tests {
     }
 
     /// A version that was read after so many seconds.
-    fn read(
-        seen: &mut Newest,
-        start: Instant,
-        seconds: u64,
-        version: i64,
-        has_rules: bool,
-    ) -> Result<bool, String> {
+    fn read(seen: &mut Newest, start: Instant, seconds: u64, version: i64, has_rules: bool) -> Freshness {
         let now = start + Duration::from_secs(seconds);
         seen.see(&tunnel(), &answer(version), Some(&document(has_rules)), now)
     }
@@ -159,21 +160,28 @@ mod tests {
             (1_107, 9, false, None),
             (1_108, 8, true, Some("version 8 came after version 9")),
         ] {
-            let old = old.map(str::to_owned);
-            assert_eq!(read(&mut seen, start, seconds, version, has_rules).err(), old, "after {seconds} s");
+            let found = match read(&mut seen, start, seconds, version, has_rules) {
+                Freshness::Old(why) => Some(why),
+                Freshness::Current | Freshness::Doubtful => None,
+            };
+            assert_eq!(found.as_deref(), old, "after {seconds} s");
         }
         let mut first = Newest::default();
         for has_rules in [true, false] {
-            assert_eq!(read(&mut first, start, 0, 0, has_rules), Ok(true), "the first write may give 0");
+            assert_eq!(
+                read(&mut first, start, 0, 0, has_rules),
+                Freshness::Current,
+                "the first write may give 0"
+            );
         }
     }
 
     #[test]
     fn what_was_written_has_the_version_of_its_answer_and_no_rules_that_were_read() {
         let (mut seen, start) = (Newest::default(), start());
-        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Ok(true));
-        assert_eq!(read(&mut seen, start, 1, 4, false), Ok(true));
-        assert!(read(&mut seen, start, 3, 3, true).is_err());
+        assert_eq!(seen.see(&tunnel(), &answer(4), None, start), Freshness::Current);
+        assert_eq!(read(&mut seen, start, 1, 4, false), Freshness::Current);
+        assert!(matches!(read(&mut seen, start, 3, 3, true), Freshness::Old(_)));
     }
 
     #[test]
@@ -182,7 +190,8 @@ mod tests {
         let other = TunnelId::parse("00000000-a4ef-4643-bbbc-4a0ed4fc8415").unwrap();
         for (id, is_old) in [(other, true), (tunnel(), false)] {
             let answer = Configuration { tunnel: Some(id), ..answer(1) };
-            assert_eq!(seen.see(&tunnel(), &answer, Some(&document(true)), start).is_err(), is_old);
+            let freshness = seen.see(&tunnel(), &answer, Some(&document(true)), start);
+            assert_eq!(matches!(freshness, Freshness::Old(_)), is_old);
         }
     }
 
@@ -198,7 +207,8 @@ mod tests {
             (1_203, 7, false, false),
             (1_204, 8, false, true),
         ] {
-            assert_eq!(read(&mut seen, start, seconds, version, has_rules), Ok(proves), "after {seconds} s");
+            let expected = if proves { Freshness::Current } else { Freshness::Doubtful };
+            assert_eq!(read(&mut seen, start, seconds, version, has_rules), expected, "after {seconds} s");
         }
     }
 
@@ -232,17 +242,17 @@ mod tests {
             ("r5", ":00Z", false),
         ] {
             let list = [listed("r0", "x"), listed(id, &format!("2026-01-01T00:00{fraction}"))];
-            assert_eq!(seen.look_at(&list, start).is_err(), is_old, "{id} {fraction}");
-            assert_eq!(seen.look_at(&list, start + BATCH_MAX_AGE), Ok(()), "{id} {fraction}");
+            assert_eq!(seen.check_list(&list, start).is_err(), is_old, "{id} {fraction}");
+            assert_eq!(seen.check_list(&list, start + BATCH_MAX_AGE), Ok(()), "{id} {fraction}");
         }
-        assert_eq!(seen.look_at(&[listed("r1", "a while ago")], start), Ok(()), "without a time");
+        assert_eq!(seen.check_list(&[listed("r1", "a while ago")], start), Ok(()), "without a time");
     }
 
     #[test]
     fn a_year_of_writes_leaves_the_last_ones() {
         let mut seen = Newest::default();
         for (number, now) in year::loops() {
-            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Ok(true));
+            assert_eq!(seen.see(&tunnel(), &answer(number as i64), None, now), Freshness::Current);
             let ids: Vec<RecordId> = (0..3).map(|index| RecordId::new(format!("{number} {index}"))).collect();
             seen.note_batch(&ids, &[], now);
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::labels::labels;
 use crate::reconcile::access::cover::Gap;
+use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
 
 /// The ways out where a foreign record or rule stands.
@@ -138,6 +139,8 @@ pub enum Reason {
     Cloudflare(String),
     /// A write failed, whatever it was to write. The line of the write says so in the log.
     Failed(String),
+    /// The application of this place is written first.
+    ApplicationFirst(Place),
     /// It is left to a later request to find out if this can be done.
     Undecided(String),
     /// It waits for something that comes first, or for something of Access that is not known yet.
@@ -189,7 +192,7 @@ impl Reason {
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
-        Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
+        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -221,6 +224,7 @@ impl Reason {
             | Self::WouldOpen { .. } => "guard",
             Self::AccessUnknown(_) | Self::Cloudflare(_) | Self::Failed(_) => "Cloudflare",
             Self::Withheld { .. }
+            | Self::ApplicationFirst(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
             | Self::ClosingFirst { .. }
@@ -236,6 +240,7 @@ impl Reason {
             self,
             Self::MassDeletion
                 | Self::Failed(_)
+                | Self::ApplicationFirst(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
                 | Self::ClosingFirst { is_coming: true, .. }
@@ -395,6 +400,9 @@ impl fmt::Display for Reason {
             | Self::Moving(text)
             | Self::NotMoved(text) => {
                 formatter.write_str(text)
+            }
+            Self::ApplicationFirst(_) => {
+                formatter.write_str("its Access application is made ready first: its rule comes in a later loop")
             }
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { what } => write!(

@@ -49,6 +49,7 @@ impl Refusal {
         for refusal in refusals {
             match refusal.reason {
                 Reason::MassDeletion
+                | Reason::ApplicationFirst(_)
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)
@@ -57,8 +58,8 @@ impl Refusal {
             }
         }
         of_many.sort_by(|one, other| one.reason.cmp(&other.reason));
-        let by_reason = of_many.chunk_by(|one, other| one.reason == other.reason);
-        lines.extend(by_reason.filter_map(|refusals| match refusals {
+        let by_text = of_many.chunk_by(|one, other| one.reason.to_string() == other.reason.to_string());
+        lines.extend(by_text.filter_map(|refusals| match refusals {
             [] => None,
             [refusal] => Some(refusal.line()),
             [Self { reason, .. }, ..] => {

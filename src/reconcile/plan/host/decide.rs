@@ -101,8 +101,6 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     Decision { desired: desired(&asked), host, withdrawn, refusals, work, opened }
 }
 
-const FIRST: &str = "its Access application is made ready first: its rule comes in a later loop";
-
 const LATER: &str =
     "it opens: its rule asks for no login first, and its Access application goes in a later loop";
 
@@ -129,7 +127,7 @@ fn first_work(host: &Host<'_>, asked: &mut [Asked<'_>]) -> Vec<ApplicationWork> 
         if let Besides::First(work) = &one.wanted.besides {
             first.push(work.clone());
             if !host.is_preview() {
-                one.outcome = Err(Reason::Waiting(FIRST.to_owned()));
+                one.outcome = Err(Reason::ApplicationFirst(work.place.clone()));
             }
         }
     }

@@ -1,0 +1,102 @@
+//! Runs reads side by side, on a few threads.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::locks::lock;
+use crate::logging;
+use crate::model::LogLine;
+
+/// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
+const READ_STACK_BYTES: usize = 1024 * 1024;
+
+/// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.
+pub(super) fn in_parallel<T: Sync, A: Send>(
+    parallel_reads: usize,
+    tasks: &[T],
+    run: impl Fn(&T) -> A + Sync,
+) -> Vec<A> {
+    let Ok(answers) = try_in_parallel(parallel_reads, tasks, |task| Ok::<A, Infallible>(run(task)));
+    answers
+}
+
+/// The same, or the first error. After an error no new task is begun.
+pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
+    parallel_reads: usize,
+    tasks: &[T],
+    run: impl Fn(&T) -> Result<A, E> + Sync,
+) -> Result<Vec<A>, E> {
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let answers: Mutex<Vec<(usize, Result<A, E>)>> = Mutex::default();
+    let work = || {
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(index) else { return };
+            let answer = run(task);
+            is_over.fetch_or(answer.is_err(), Ordering::Relaxed);
+            lock(&answers).push((index, answer));
+        }
+    };
+    on_threads(parallel_reads.min(tasks.len()), &work);
+    let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    answers.sort_unstable_by_key(|(one, _)| *one);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Does the work on so many threads. It is compiled once for all tasks.
+fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
+            // Without the thread, reading only takes longer.
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                logging::debug(module_path!(), || {
+                    LogLine::default().text(format!("cannot start a thread: {error}"))
+                });
+            }
+        }
+        work();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Condvar;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits;
+
+    /// A server that answers a call only when enough calls are waiting.
+    #[test]
+    fn as_many_reads_are_under_way_at_once_as_the_limit_says_and_answers_keep_their_order() {
+        let (waiting, arrived) = (Mutex::new(0_usize), Condvar::new());
+        let tasks: Vec<usize> = (0..2 * limits::PARALLEL_READS).collect();
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |task| {
+            let mut count = waiting.lock().unwrap();
+            *count += 1;
+            arrived.notify_all();
+            let enough = (*count).div_ceil(limits::PARALLEL_READS) * limits::PARALLEL_READS;
+            let (count, timeout) =
+                arrived.wait_timeout_while(count, Duration::from_secs(60), |count| *count < enough).unwrap();
+            drop(count);
+            assert!(!timeout.timed_out(), "the others never came");
+            Ok::<_, Infallible>(*task)
+        });
+        assert_eq!(answers.unwrap(), tasks);
+    }
+
+    #[test]
+    fn after_an_error_no_further_read_is_begun_and_nothing_of_the_others_is_answered() {
+        let tasks: Vec<usize> = (0..100).collect();
+        let begun = AtomicUsize::new(0);
+        let answers = try_in_parallel(limits::PARALLEL_READS, &tasks, |_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            Err::<(), _>("no")
+        });
+        assert!(answers.is_err());
+        assert!(begun.into_inner() <= limits::PARALLEL_READS);
+    }
+}
