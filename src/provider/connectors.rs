@@ -112,17 +112,17 @@ pub(super) fn check_applied(
     deadline: Deadline,
 ) -> Result<(), String> {
     let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
-        format!("the connectors of tunnel {tunnel} cannot be seen, so what is to move there stays: {error}")
+        format!("the connectors of tunnel {tunnel} cannot be seen, so nothing moves there: {error}")
     })?;
     if connectors.is_empty() {
         return Err(format!(
-            "tunnel {tunnel} has no connector, so what is served elsewhere stays there: run a cloudflared for it"
+            "tunnel {tunnel} has no connector, so nothing moves there: run a cloudflared for it"
         ));
     }
     match Connector::slowest(&connectors) {
         Some((applied, connector)) if applied < version => Err(format!(
             "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
-             yet, so what is to move there stays where it is: its log says what keeps it"
+             yet, so nothing moves there: its log says what keeps it"
         )),
         _ => Ok(()),
     }

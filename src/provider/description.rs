@@ -6,7 +6,7 @@ use crate::ingress::{OriginOption, RuleEdit};
 use crate::model::endpoint::{Property, annotation_of};
 use crate::model::{LogLine, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
-use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation};
 use crate::secret::redact;
 
 /// What a line has room for beside a hostname, a path and the words around it.
@@ -21,13 +21,13 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
 /// A line for each write of a hostname.
 fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
     // A rule that is taken over unchanged is only looked at.
-    let edits = host.edits.iter().filter(|(_, edit)| {
+    let edits = host.edits.iter().filter(|PlannedEdit { edit, .. }| {
         let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
         let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
         !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
     });
     let adoptions = host.adoptions.iter().flat_map(|adoption| describe_adoption(&host.hostname, adoption));
-    let edits = edits.map(|(tunnel, edit)| describe_edit(&host.hostname, tunnel, edit));
+    let edits = edits.map(|one| describe_edit(&host.hostname, &one.tunnel, &one.edit));
     let operations = host.operations().map(|operation| describe_operation(&host.hostname, operation));
     adoptions.chain(edits).chain(operations)
 }

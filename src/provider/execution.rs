@@ -133,13 +133,14 @@ impl<'a> Execution<'a> {
     /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. The record of a
     /// new hostname is made before its rule, and without the rule it would only take the name from a wildcard's record.
     fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
-        let edited = hosts.iter().flat_map(|host| &host.edits).map(|(tunnel, _)| tunnel);
+        let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
         for tunnel in failing {
             let mut edited = hosts.to_vec();
             edited.retain(|host| {
-                host.edits.iter().any(|(one, _)| one == tunnel) && !self.ledger.is_left_out(&host.hostname)
+                host.edits.iter().any(|planned| planned.tunnel == *tunnel)
+                    && !self.ledger.is_left_out(&host.hostname)
             });
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
             let written = match paused {
@@ -332,7 +333,7 @@ impl<'a> Execution<'a> {
         self.ledger.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
             let reason = Reason::Cloudflare(text.clone());
-            self.ledger.leave_out(piece.hostname, reason.clone());
+            self.ledger.refuse(piece, reason.clone());
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.ledger.note_next_work(step, piece.hostname, &|beside| !pieces.contains(beside));
             }
@@ -359,8 +360,8 @@ impl<'a> Execution<'a> {
 
 fn undecided() -> Reason {
     Reason::Undecided(
-        "Cloudflare refused a group of hostnames that this one may belong to, and this request's writes, calls or time \
-         for finding the bad one are used up: the next loops go on"
+        "Cloudflare refused a group of hostnames, perhaps because of this one; this request has no writes, calls or time \
+         left to find out, and the next loops go on"
             .to_owned(),
     )
 }

@@ -171,7 +171,7 @@ impl Request<'_> {
         let places = snapshot.protections().ours().map(|(place, _)| place);
         let is_removed = |place: &&Place| {
             let host = plan.host(place.hostname()).filter(|host| !done.left_out.contains(&host.hostname));
-            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|(_, edit)| edit);
+            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|planned| &planned.edit);
             edits
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
         };

@@ -44,13 +44,13 @@ const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so nothing is known of what is published: ask again in \
      seconds; where it stays so, the log says why reading fails";
 
-const IS_WRITTEN: &str = "it is written as it is sent, or was already: the next loop sees it as it begins";
+const IS_WRITTEN: &str = "it is written as it is sent, or was already: the next loop confirms it";
 
 const IS_LEFT: &str =
     "a request changes a limited number of hostnames, and the next ones go on with this one";
 
-const NOT_ASKED: &str = "ExternalDNS sends it and has not asked for its change yet: where the next request does not, a filter of \
-     ExternalDNS keeps it out (--domain-filter, --exclude-domains, --managed-record-types), or its registry takes it for \
+const NOT_ASKED: &str = "ExternalDNS sends it and has not asked for its change yet: if the next loop does not, a filter of \
+     ExternalDNS excludes it (--domain-filter, --exclude-domains, --managed-record-types), or its registry counts it as \
      done (--registry=crd)";
 
 const WITHOUT_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \

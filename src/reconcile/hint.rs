@@ -17,12 +17,12 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
         _ => None,
     };
     let port = meant.map(|meant| {
-        format!("the port of {service} is that of {meant}://: write {meant}:// in its place if the port speaks that")
+        format!("{service} has the usual port of {meant}://: write {meant}:// if that port speaks it")
     });
     let certificate = (is_tls && port.is_none() && has_unknown_certificate(rule, policy)).then(|| {
         format!(
             "no public authority certifies {service}, and cloudflared answers 502 where it does not trust the \
-             certificate: set webhook-origin-server-name, -ca-pool or -no-tls-verify"
+             certificate: set webhook/origin-server-name, -ca-pool or -no-tls-verify"
         )
     });
     let http2 = OriginOption::Http2Origin;

@@ -8,6 +8,7 @@ use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::domain_filter;
 use crate::reconcile::canonical::{Fault, Publication};
+use crate::reconcile::heritage;
 use crate::reconcile::policy::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{self, Stamp};
@@ -176,6 +177,21 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, Strin
             Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", stamp::namespace_digest(of))).collect())
         }
     }
+}
+
+/// The namespace that may have a hostname, with the guard: its holder, or else that of the object that ExternalDNS's TXT
+/// record of the hostname names, or else that of the first object that is `asking`. `registry_names` are the names of
+/// such TXT records in the request.
+pub(super) fn entitled<'r>(
+    name: &str,
+    registry_names: &[Box<str>],
+    asking: impl Iterator<Item = &'r str>,
+    snapshot: &Snapshot,
+) -> Option<Box<str>> {
+    snapshot.policy().namespace_guard.then_some(())?;
+    let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
+    let of_free = || digest_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
+    holder(name, snapshot).ok()?.or_else(of_free)
 }
 
 /// The namespace that a stamp names.

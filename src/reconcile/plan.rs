@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 pub(crate) use fingerprints::{Write, edit_content, operations_content, writes_of};
 pub use fingerprints::{contents, rule_content};
-pub use host_plan::{Adoption, Comments, Earlier, HostPlan, RecordOperation, Stage, Subject, Unfinished};
+pub use host_plan::{
+    Adoption, Comments, Earlier, HostPlan, PlannedEdit, RecordOperation, Stage, Subject, Unfinished,
+};
 pub(crate) use reason::MIGRATE_OR_TAKE_OVER;
 pub use reason::{MISTAKE, Reason, RecordNature, WAITING};
 pub use refusal::Refusal;
@@ -53,8 +55,6 @@ pub struct Plan {
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
     pub own: Arc<OwnRules>,
-    /// The rules that become ours with their stamps.
-    pub taken_over: OwnRules,
     /// Hostnames that are left to later requests.
     pub left: BTreeSet<Box<str>>,
     /// Where the next turn begins, if hostnames are left.
@@ -109,7 +109,7 @@ pub fn plan(
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
     // Whether deletions are a mass is judged over all of them, whatever the turn.
     for (name, request) in withdrawn {
-        let host = plan.add(&name, outcome::plan(&name, &request, situation));
+        let host = plan.add(outcome::plan(&name, &request, situation));
         plan.hosts.extend(host);
     }
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
@@ -187,8 +187,7 @@ impl Plan {
     }
 
     /// Adds what was found about a hostname, and returns the writes that it needs.
-    fn add(&mut self, name: &str, outcome: Outcome) -> Option<HostPlan> {
-        self.taken_over.add(name, outcome.taken_over);
+    fn add(&mut self, outcome: Outcome) -> Option<HostPlan> {
         self.refusals.extend(outcome.refusals);
         self.notes.extend(outcome.notes);
         self.opened.extend(outcome.opened);
@@ -217,9 +216,7 @@ impl Plan {
             end = Some((vanishes, hostname.into()));
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
-                Candidate::Wanted(name, request) => {
-                    self.add(&name, outcome::plan(&name, &request, situation))
-                }
+                Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, situation)),
             };
             let Some(host) = host else { continue };
             let held = fingerprints::held(&host, situation.snapshot, &situation.earlier.held);
@@ -245,7 +242,7 @@ impl Plan {
 fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
     for host in hosts {
-        let rules = host.edits.iter().filter_map(|(_, edit)| match edit {
+        let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
             RuleEdit::Put { rule, .. } => Some(rule),
             RuleEdit::Remove { .. } => None,
         });
@@ -261,14 +258,16 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
+    let mut adopted = OwnRules::default();
+    hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
     let mut notes = Vec::new();
     for (tunnel, owned) in owned.iter().filter(|_| !hosts.is_empty()) {
-        let owned = owned.and(&|rule| plan.taken_over.has(tunnel, rule));
+        let owned = owned.and(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
             let rules =
                 snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
             let stays = |rule: &Rule| host.claims.rules.contains(&Digest::of(tunnel, rule.path()));
-            let taken = rules.filter(|rule| plan.taken_over.has(tunnel, rule) && stays(rule));
+            let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
                 let change = owned.reordered(hostname, rule.path())?;
                 let path = rule.path().unwrap_or_default();

@@ -119,7 +119,7 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
 /// A hostname of which the namespace guard cannot tell whose it is.
 fn without_namespace(record: &Record, of: &str) -> Note {
     let text = format!(
-        "its record's comment names no namespace, and the services of its rules are not of one ({of}or as a refusal says): \
+        "its record's comment names no namespace, and the services of its rules do not tell one ({of}or as a refusal says): \
          NAMESPACE_GUARD refuses its changes until ns= of one is added to that comment at Cloudflare"
     );
     Note::about(&record.name, text)

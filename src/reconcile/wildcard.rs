@@ -28,11 +28,10 @@ const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and nothing was read yet that would tell if the wildcard is \
      published: the next loop tells";
 
-const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: say true to \
-     publish this one too";
+const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
+     to publish this path too";
 
-const WAYS: &str =
-    "say it; or give the route hostnames; or keep it out (webhook-tunnel: \"false\", or controller: none)";
+const WAYS: &str = "set it; or list hostnames on the route; or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
 /// A wildcard that no object asks for by the word.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,12 +155,12 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
     };
     let text = if is_public {
         format!(
-            "is public, and its object does not say webhook-tunnel-wildcard: \"true\": every name below {below} leads{to}: {WAYS}"
+            "is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} leads{to}: {WAYS}"
         )
     } else {
         let login = if names_login(endpoint) { "; its login protects no name below" } else { "" };
         format!(
-            "is left out, because its object does not say webhook-tunnel-wildcard: \"true\": every name below {below} \
+            "is left out, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
              would lead{to}{login}: {WAYS}"
         )
     };

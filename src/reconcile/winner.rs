@@ -31,7 +31,10 @@ pub(super) struct Intents(BTreeMap<u64, Intent>);
 impl Intents {
     pub(super) fn note(&mut self, endpoint: &Endpoint, intent: Intent) {
         if intent != Intent::default() {
-            self.0.insert(Self::key(endpoint), intent);
+            // An object may send the same endpoint twice, with mistakes that differ.
+            let known = self.0.entry(Self::key(endpoint)).or_default();
+            known.login |= intent.login;
+            known.default_service |= intent.default_service;
         }
     }
 
@@ -80,15 +83,14 @@ pub(super) fn choose(
 }
 
 /// The namespace that may have the hostname, with the namespace guard. An object with an invalid endpoint has no part
-/// in a free hostname, because `plan` refuses all endpoints of that object for the hostname.
+/// in a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does not have
+/// the names of the registry's TXT records, so those with a prefix or a suffix are not found.
 fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<Box<str>> {
     let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
-    let first = || {
-        let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
-        let refused: BTreeSet<&str> = inserted(refused);
-        on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource)).min()
-    };
-    namespace::holder(name, snapshot).ok()?.or_else(|| namespace::digest_of(first()?))
+    let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
+    let refused: BTreeSet<&str> = inserted(refused);
+    let asking = on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource));
+    namespace::entitled(name, &[], asking, snapshot)
 }
 
 pub(super) fn have_same_path(one: &Endpoint, other: &Endpoint) -> bool {
@@ -169,9 +171,9 @@ impl<'a> Contest<'a> {
         self.present()?;
         let asking = namespace::digest_of(resource_of(winner)).unwrap_or_default();
         let text = format!(
-            "path {:?} is of another namespace (ns={holder}), which asks for it no more, or ExternalDNS merged the two \
-             objects: its rule stays. To release the hostname take it off both objects for one loop, or write ns={asking} \
-             into the record's comment at Cloudflare",
+            "path {:?} belongs to another namespace (ns={holder}), so its rule stays: that namespace asks for it no more, or \
+             ExternalDNS merged the two objects. To release the hostname take it off both objects for one loop, or write \
+             ns={asking} into the record's comment at Cloudflare",
             winner.set_identifier
         );
         Some(Note::of(winner, text))
@@ -231,6 +233,7 @@ fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
 }
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
-    let text = format!("path {:?} is asked for by {losers} more objects, in vain", winner.set_identifier);
+    let text =
+        format!("path {:?} is asked for by {losers} more objects, which are ignored", winner.set_identifier);
     (losers > 0).then(|| Note::of(winner, text))
 }

@@ -102,7 +102,7 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 			become(t, published(web, next), open)
 			cloudflare.hasApplications(t, name+"on-call")
 			cloudflare.isClosed(t, web, "/")
-			if lines := pod.program.Lines("protected although nothing asks for it", web); lines != 1 {
+			if lines := pod.program.Lines("has a login that no object asks for", web); lines != 1 {
 				t.Errorf("that the annotation is lost is told %d times", lines)
 			}
 		})
@@ -181,7 +181,7 @@ func TestAnnotationsUnderAnotherPrefixOpenNothing(t *testing.T) {
 	isClosed()
 	cloudflare.hasApplications(t, before...)
 	for _, told := range [][]string{
-		{"protected although nothing asks for it", whole}, {part, "stays, because", "may answer its visitors now"},
+		{"has a login that no object asks for", whole}, {part, "stays, because", "may answer its visitors now"},
 	} {
 		if lines := pod.program.Lines(told...); lines != 1 {
 			t.Errorf("%q is told %d times", told, lines)

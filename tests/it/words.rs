@@ -68,7 +68,10 @@ fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
     let service = |service| ("tunnel-service", service);
     for (properties, hint) in [
         (vec![service("http://web:80"), ("tunnel-path", "/api/*")], r#"webhook-tunnel-path-prefix "/api"?"#),
-        (vec![service("http://web.shop.svc:443")], "is that of https://: write https:// in its place"),
+        (
+            vec![service("http://web.shop.svc:443")],
+            "has the usual port of https://: write https:// if that port speaks it",
+        ),
         (
             vec![service("https://web.shop.svc:443")],
             "set webhook-origin-server-name, -ca-pool or -no-tls-verify",

@@ -94,7 +94,7 @@ fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
             found.sort_unstable_by_key(|one| *one != "withheld");
             assert_eq!(found, ["withheld", label], "{plan:?}");
             let told = plan.refusals.iter().map(ToString::to_string).collect::<String>();
-            assert!(told.contains("refused endpoint of ingress/shop/web is mended"), "{told}");
+            assert!(told.contains("refused endpoint of ingress/shop/web is corrected"), "{told}");
         }
         assert_eq!(cloudflare, before, "{label}");
     }
@@ -156,7 +156,7 @@ fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {
     let plan = cloudflare.run_loop(&desired, usize::MAX);
     assert_eq!(
         (labels(&plan), paths(&cloudflare, HOME)),
-        (vec!["invalid", "rule_held"], vec!["^/other".to_owned()])
+        (vec!["beside_refused", "rule_held"], vec!["^/other".to_owned()])
     );
     let told = plan.refusals[0].to_string();
     assert!(
@@ -168,6 +168,17 @@ fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {
     cloudflare.edit_rules(HOME, rules);
     assert_eq!(labels(&cloudflare.run_loop(&desired, usize::MAX)), [""; 0]);
     assert_eq!(paths(&cloudflare, HOME).len(), 3);
+}
+
+/// The rule was never ours, so no note advises to delete it.
+#[test]
+fn the_deletion_of_a_record_alone_says_nothing_of_a_foreign_rule_without_a_path() {
+    let mut cloudflare = FakeCloudflare::new(&[rule(NAME, "")], &[]);
+    let only = endpoint_of("ingress/shop/web", NAME, &[("tunnel-service", "none")]);
+    cloudflare.run_loop(&[only], usize::MAX);
+    assert_eq!(cloudflare.records.len(), 1);
+    let plan = cloudflare.run_loop(&[], usize::MAX);
+    assert_eq!((cloudflare.records.len(), plan.notes), (0, Vec::new()));
 }
 
 /// A zone that goes from a paid plan to Free keeps its comments. Such a hostname was frozen.

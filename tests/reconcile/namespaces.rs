@@ -283,6 +283,21 @@ fn adoption_goes_by_the_resource_in_heritage() {
     }
 }
 
+/// Otherwise each loop sends the first object by name, and it is refused for ever.
+#[test]
+fn adjust_and_plan_give_a_hostname_in_heritage_to_the_same_namespace() {
+    let mut cloudflare = guarded().adopting(&["owner=default"]);
+    cloudflare.add(NAME, "A", "192.0.2.1", "");
+    let heritage =
+        "\"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/shop/web\"";
+    cloudflare.add("a-a.example.com", "TXT", heritage, "");
+    let wishes = ["bank", "shop"].map(|namespace| {
+        of(&format!("ingress/{namespace}/web"), "", &format!("http://web.{namespace}.svc:80"))
+    });
+    run(&mut cloudflare, &wishes);
+    assert_eq!(services(&cloudflare), [rule("", "http://web.shop.svc:80")]);
+}
+
 /// A stamp of another owner holds its hostname for its namespace also when it is taken over.
 #[test]
 fn adoption_does_not_take_a_hostname_from_a_namespace() {

@@ -87,7 +87,7 @@ fn of_two_new_paths_with_one_digest_the_second_is_refused() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let plan = cloudflare.run_loop(&desired, usize::MAX);
     let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-    assert_eq!(labels, ["invalid", "digest_taken"], "the object's other rule waits with it");
+    assert_eq!(labels, ["beside_refused", "digest_taken"], "the object's other rule waits with it");
     assert_eq!(cloudflare.documents[&tunnel_id(HOME)].rules().len(), 0);
 }
 

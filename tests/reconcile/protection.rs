@@ -137,7 +137,7 @@ fn an_endpoint_that_says_nothing_any_more_stays_protected_and_is_told() {
         assert_rest(&cloudflare, &silent);
         let adjusted = adjust(&silent, &cloudflare.settings(), Some(&cloudflare.snapshot()));
         assert_eq!(adjusted.unasked_protections, 1);
-        assert!(adjusted.notes[0].to_string().contains("protected although nothing asks for it"));
+        assert!(adjusted.notes[0].to_string().contains("has a login that no object asks for"));
         // Another service, and another tunnel.
         let changed = served_by(at(NAME, prefix, ""), "http://new:80");
         for changed in [[changed.clone()], [in_tunnel(changed, "office")]] {
@@ -299,7 +299,12 @@ fn what_an_application_protects_is_not_changed_to_something_else_and_that_is_tol
     for (decision, wanted, label, told) in [
         (Decision::Allow, required(NAME), "access_policy", "webhook-access-policy"),
         (Decision::Allow, endpoint(NAME, &open), "invalid", "webhook-access-required"),
-        (Decision::Bypass, endpoint(NAME, &changed), "access_policy", "came to let visitors past"),
+        (
+            Decision::Bypass,
+            endpoint(NAME, &changed),
+            "access_policy",
+            "lets visitors past without a login now",
+        ),
     ] {
         let mut cloudflare = cloudflare();
         settle(&mut cloudflare, &[at(NAME, "", "staff")]);

@@ -20,7 +20,7 @@ fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier)
 /// The services of the rules that are written.
 fn written(plan: &Plan) -> BTreeSet<String> {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
-    let rules = edits.filter_map(|(_, edit)| match edit {
+    let rules = edits.filter_map(|planned| match &planned.edit {
         RuleEdit::Put { rule, .. } => Some(rule.service.as_str().to_owned()),
         RuleEdit::Remove { .. } => None,
     });
@@ -30,8 +30,10 @@ fn written(plan: &Plan) -> BTreeSet<String> {
 /// What is remembered when Cloudflare refuses the rules to this service.
 fn refused(plan: &Plan, service: &str) -> Earlier {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
-    let works = edits.filter_map(|(tunnel, edit)| match edit {
-        RuleEdit::Put { rule, .. } if rule.service.as_str() == service => Some(rule_content(tunnel, rule)),
+    let works = edits.filter_map(|planned| match &planned.edit {
+        RuleEdit::Put { rule, .. } if rule.service.as_str() == service => {
+            Some(rule_content(&planned.tunnel, rule))
+        }
         _ => None,
     });
     let reason = Reason::Cloudflare("the service is bad".to_owned());
@@ -60,7 +62,7 @@ fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wa
         .iter()
         .map(|refusal| (refusal.set_identifier.as_deref().unwrap_or_default(), refusal.reason.label()))
         .collect();
-    assert_eq!(told, [("^/x", "cloudflare"), ("", "invalid")].into());
+    assert_eq!(told, [("^/x", "cloudflare"), ("", "beside_refused")].into());
 
     let mended = planned(&cloudflare, &list("http://good:80"), &earlier);
     assert_eq!((written(&mended).len(), mended.refusals), (3, Vec::new()));

@@ -32,7 +32,7 @@ impl<'a> Execution<'a> {
         for (index, refusal) in &edited.refused {
             if let Some(piece) = pieces.get(*index) {
                 // A foreign rule has taken the place between the plan and this write.
-                self.ledger.leave_out(piece.hostname, Reason::Edit(refusal.clone()));
+                self.ledger.refuse(piece, Reason::Edit(refusal.clone()));
                 self.ledger.note_next_work(step, piece.hostname, &|_| false);
             }
         }
@@ -176,14 +176,14 @@ fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
 
 fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
     Reason::Undecided(format!(
-        "version {version} of tunnel {tunnel} came back after newer ones, and does not show what these have: its record and \
-         comment stay until another version comes"
+        "tunnel {tunnel} shows version {version} again after newer ones, which may have a rule that it lacks: the hostname's \
+         record and comment stay until the version changes"
     ))
 }
 
 fn has_new_rule(tunnel: &TunnelId) -> Reason {
     Reason::Undecided(format!(
-        "tunnel {tunnel} has a rule of it that was not there when the change was planned: its record and comment stay, \
-         and the next loop plans anew"
+        "tunnel {tunnel} has a rule of this hostname that the plan did not know: its record and comment stay, and the next \
+         loop plans anew"
     ))
 }

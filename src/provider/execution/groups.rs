@@ -176,7 +176,7 @@ mod tests {
     use crate::ingress::PathPattern;
     use crate::model::{Hostname, RecordId};
     use crate::provider::execution::work::Work;
-    use crate::reconcile::plan::{RecordOperation, Subject};
+    use crate::reconcile::plan::{PlannedEdit, RecordOperation, Subject};
 
     const TIME: Duration = Duration::from_secs(9);
 
@@ -203,10 +203,11 @@ mod tests {
             edit => edit,
         };
         let edits = [remove(Some("^/x")), put(name, "http://a:80"), remove(None), with_path("^/y")];
-        let pieces: Vec<Piece<'_>> =
-            edits.iter().map(|edit| Piece { hostname: name, work: Work::Edit(&tunnel, edit) }).collect();
+        let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
+        let edits = edits.map(planned);
+        let pieces = edits.each_ref().map(|edit| Piece { hostname: name, work: Work::Edit(edit) });
         let sent: Vec<&RuleEdit> = in_turn(&pieces).iter().filter_map(Piece::edit).collect();
-        assert_eq!(sent, [&edits[3], &edits[1], &edits[2], &edits[0]]);
+        assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::{Piece, Step, steps};
+use super::work::{Piece, Step, Work, steps};
 use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{
-    HostPlan, Plan, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_content,
+    HostPlan, Plan, PlannedEdit, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_content,
 };
 use crate::reconcile::snapshot::OwnRules;
 use crate::reconcile::stamp::{Claims, Digest};
@@ -59,6 +59,19 @@ impl<'a> Ledger<'a> {
         let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
         self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
         self.done.left_out.insert(hostname.into());
+    }
+
+    /// Leaves out the hostname of a refused piece. The refusal of a rule is of its path and its object.
+    pub(super) fn refuse(&mut self, piece: &Piece<'_>, reason: Reason) {
+        match piece.work {
+            Work::Operations(_) => self.leave_out(piece.hostname, reason),
+            Work::Edit(PlannedEdit { edit, resource, .. }) => {
+                let set_identifier = Some(edit.path().unwrap_or_default().into());
+                let (hostname, resource) = (piece.hostname.into(), resource.clone());
+                self.done.refusals.push(Refusal { hostname, set_identifier, resource, reason });
+                self.done.left_out.insert(piece.hostname.into());
+            }
+        }
     }
 
     pub(super) fn leave_out_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
@@ -115,7 +128,8 @@ impl<'a> Ledger<'a> {
                 _ => None,
             });
             self.stamped.entry(piece.hostname.into()).or_default().extend(stamped);
-            self.own.add(piece.hostname, self.plan.taken_over.of(piece.hostname));
+            let adopted = self.plan.host(piece.hostname).into_iter().flat_map(|host| &host.adopted_rules);
+            self.own.add(piece.hostname, adopted.copied());
         }
     }
 
@@ -127,11 +141,10 @@ impl<'a> Ledger<'a> {
         let mut done = host.claims.clone();
         done.rules.extend(&host.stale);
         let mut claims = done.clone();
-        let is_done =
-            |(tunnel, edit): &&(TunnelId, RuleEdit)| self.written.contains(&edit_content(tunnel, edit));
-        for (tunnel, edit) in host.edits.iter().filter(|edit| !is_done(edit)) {
-            let digest = Digest::of(tunnel, edit.path());
-            match edit {
+        let is_done = |one: &&PlannedEdit| self.written.contains(&edit_content(&one.tunnel, &one.edit));
+        for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
+            let digest = planned.digest();
+            match &planned.edit {
                 RuleEdit::Put { replaces, .. } if *replaces || host.comments.named(&digest) => {}
                 RuleEdit::Put { .. } => {
                     claims.rules.remove(&digest);

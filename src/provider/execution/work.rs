@@ -3,7 +3,9 @@
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, edit_content, operations_content};
+use crate::reconcile::plan::{
+    HostPlan, PlannedEdit, RecordOperation, Stage, edit_content, operations_content,
+};
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,9 +31,10 @@ pub(super) type Step<'a> = (Stage, Target<'a>);
 /// A hostname's steps, with its piece of each.
 pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
     let piece = |work| Piece { hostname: &host.hostname, work };
-    let edits = host.edits.iter().map(move |(tunnel, edit)| {
-        ((Stage::Publish, Target::Tunnel(tunnel)), piece(Work::Edit(tunnel, edit)))
-    });
+    let edits = host
+        .edits
+        .iter()
+        .map(move |planned| ((Stage::Publish, Target::Tunnel(&planned.tunnel)), piece(Work::Edit(planned))));
     let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
     let batches = batches.filter(|(_, operations)| !operations.is_empty());
     edits.chain(batches.map(move |(stage, operations)| {
@@ -49,7 +52,7 @@ pub(super) struct Piece<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Work<'a> {
     /// One rule of a tunnel's document.
-    Edit(&'a TunnelId, &'a RuleEdit),
+    Edit(&'a PlannedEdit),
     /// The hostname's operations on a zone's records, which belong in one transaction.
     Operations(&'a [RecordOperation]),
 }
@@ -58,7 +61,7 @@ impl<'a> Piece<'a> {
     /// The edited rule.
     pub(super) fn edit(&self) -> Option<&'a RuleEdit> {
         match self.work {
-            Work::Edit(_, edit) => Some(edit),
+            Work::Edit(planned) => Some(&planned.edit),
             Work::Operations(_) => None,
         }
     }
@@ -66,7 +69,7 @@ impl<'a> Piece<'a> {
     /// The operations on records; empty for a rule.
     pub(super) fn operations(&self) -> &'a [RecordOperation] {
         match self.work {
-            Work::Edit(..) => &[],
+            Work::Edit(_) => &[],
             Work::Operations(operations) => operations,
         }
     }
@@ -81,7 +84,7 @@ impl<'a> Piece<'a> {
     /// The fingerprint of the content, by which a refusal is remembered.
     pub(super) fn content(&self) -> u64 {
         match self.work {
-            Work::Edit(tunnel, edit) => edit_content(tunnel, edit),
+            Work::Edit(planned) => edit_content(&planned.tunnel, &planned.edit),
             Work::Operations(operations) => operations_content(operations),
         }
     }

@@ -79,9 +79,9 @@ impl Seen {
             self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
         if is_back && self.is_back && self.line.is_none() {
             let text = format!(
-                "ExternalDNS merges the objects of this hostname: it is for {} in some loops and for {} in others, and what \
-                 the other one says of login and service is lost. Say the same on both, give each a set-identifier, or \
-                 keep one out (controller: none)",
+                "ExternalDNS merges the objects of this hostname: in some loops it sends that of {}, in others that of {}, and \
+                 the login and service of the other one are lost. Give both the same annotations, or each a \
+                 set-identifier, or exclude one (controller: none)",
                 self.now.resource, now.resource
             );
             self.line = Some(Note::of(endpoint, text).line());
@@ -122,7 +122,9 @@ mod tests {
         ] {
             let line = line(history);
             assert_eq!(line.is_some(), is_told, "{label}");
-            assert!(line.is_none_or(|line| line.text.contains("for a") && line.text.contains("for b")));
+            assert!(
+                line.is_none_or(|line| line.text.contains("that of a") && line.text.contains("that of b"))
+            );
         }
     }
 

@@ -17,11 +17,11 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan::{Earlier, Reason};
 use crate::reconcile::snapshot::Snapshot;
 
-const LETS_PAST: &str = "has an Access application with a policy that came to let visitors past without a login: \
-     change that policy at Cloudflare, or name another one";
+const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
+     that policy at Cloudflare, or name another one";
 
-const TWO_WAYS: &str = "asks for tokens by webhook-access-required, and this program keeps an Access application for \
-     it: set webhook-access-policy instead, or delete that application at Cloudflare";
+const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and this program keeps an Access application for \
+     it: set webhook/access-policy instead, or delete that application at Cloudflare";
 
 /// Something to be done about an application.
 #[derive(Clone, Debug, PartialEq, Eq)]

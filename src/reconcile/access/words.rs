@@ -92,10 +92,11 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
     notes
 }
 
-const KEPT: &str = "is protected although nothing asks for it: say webhook-access-policy with the policies, or none to open it";
+const KEPT: &str =
+    "has a login that no object asks for: set webhook/access-policy to the policies, or to none to open it";
 
-const CUT_OFF: &str = "is protected although nothing asks for it, and its Access application is gone, so that all visitors \
-     are refused: say webhook-access-policy with the policies, or none to open it";
+const CUT_OFF: &str = "has a login that no object asks for, and its Access application is gone, so that all visitors are \
+     refused: set webhook/access-policy to the policies, or to none to open it";
 
 pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::plan::{HostPlan, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{HostPlan, PlannedEdit, Reason, RecordOperation, Refusal};
 use crate::reconcile::snapshot::Snapshot;
 
 /// One write: fingerprints of its place, and of its content with the state of that place at the decision.
@@ -52,7 +52,7 @@ pub(crate) fn operations_content(operations: &[RecordOperation]) -> u64 {
 pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
     let edits =
-        edits.map(|(tunnel, edit)| (Some(edit.path().unwrap_or_default()), edit_content(tunnel, edit)));
+        edits.map(|one| (Some(one.edit.path().unwrap_or_default()), edit_content(&one.tunnel, &one.edit)));
     let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
     edits.chain(batches.map(|operations| (None, operations_content(operations))))
 }
@@ -60,7 +60,7 @@ pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
 /// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
 /// each time, whatever becomes of other hostnames and of the other writes of this one.
 pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
-    let rules = host.edits.iter().map(|(tunnel, edit)| {
+    let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
         let content = format!("{} {}", edit_content(tunnel, edit), covering.collect::<String>());

@@ -4,7 +4,6 @@ mod adoption;
 mod comment;
 mod decide;
 mod desired;
-pub(super) mod heritage;
 mod obstacle;
 pub(super) mod outcome;
 mod writes;
@@ -237,7 +236,7 @@ impl<'a> Host<'a> {
     /// What is told of an endpoint that opens what is protected.
     fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(
-            "webhook-access-policy: none opens it (path {path:?}), and visitors need no login any more"
+            "webhook/access-policy: none opens it (path {path:?}), and visitors need no login any more"
         );
         Note { hostname: self.name().into(), resource: resource.map(Into::into), text }
     }

@@ -64,6 +64,15 @@ pub struct Adoption {
     pub options: Vec<Property>,
 }
 
+/// An edit of a tunnel's document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedEdit {
+    pub tunnel: TunnelId,
+    pub edit: RuleEdit,
+    /// The object whose endpoint asks for the rule, if it is known.
+    pub resource: Option<Box<str>>,
+}
+
 /// The writes that one hostname needs: records, then rules, then records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
@@ -76,14 +85,15 @@ pub struct HostPlan {
     pub zone: ZoneId,
     /// Operations on records in [`Stage::Stamp`], which belong in one batch.
     pub stamp: Vec<RecordOperation>,
-    /// Edits of tunnels' documents.
-    pub edits: Vec<(TunnelId, RuleEdit)>,
+    pub edits: Vec<PlannedEdit>,
     /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
     pub unstamp: Vec<RecordOperation>,
     /// Operations on records in place of all others, if a tunnel cannot be written.
     pub if_unwritable: Vec<RecordOperation>,
     /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
     pub adoptions: Vec<Adoption>,
+    /// The digests of the rules among them.
+    pub adopted_rules: BTreeSet<Digest>,
     /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
     pub moves_to: Option<TunnelId>,
     /// What the records claim at the end, if all of it is done.
@@ -94,6 +104,13 @@ pub struct HostPlan {
     pub comments: Comments,
 }
 
+impl PlannedEdit {
+    /// The digest of the rule.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.tunnel, self.edit.path())
+    }
+}
+
 impl HostPlan {
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.operations().next().is_none()
@@ -102,7 +119,7 @@ impl HostPlan {
     /// The work that is left undone if a run stops within this plan, with the work that the run before left undone.
     pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
         let mut unfinished = before.cloned().unwrap_or_default();
-        let digests = self.edits.iter().map(|(tunnel, edit)| Digest::of(tunnel, edit.path()));
+        let digests = self.edits.iter().map(PlannedEdit::digest);
         unfinished.digests.extend(digests);
         unfinished.is_new |= self.stamp.iter().any(|one| matches!(one, RecordOperation::Post(_)));
         unfinished

@@ -1,7 +1,6 @@
 //! Judges what is asked for before anything else is planned: each publication passes the gate of Access, and what
 //! Cloudflare refused before waits.
 
-use super::host::heritage;
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_content};
 use crate::model::Hostname;
@@ -25,7 +24,9 @@ impl Judge<'_> {
     /// wait.
     pub(super) fn judged(self, mut requests: Requests) -> Requests {
         for (name, request) in &mut requests.by_hostname {
-            request.entitled = self.entitled(name, request);
+            let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
+            let asking = allowed.filter_map(|one| one.resource.as_deref());
+            request.entitled = namespace::entitled(name, &request.registry_names, asking, self.snapshot);
         }
         let wishes = self.wishes(&requests);
         let gate = Gate { snapshot: self.snapshot, earlier: self.earlier, wishes: &wishes };
@@ -95,17 +96,6 @@ impl Judge<'_> {
         snapshot.policy().filter.matches(name)
             && snapshot.zone_of(name).is_some()
             && (is_ours() || answering::may_be_taken(name, snapshot))
-    }
-
-    /// The namespace that may have the hostname. One that ExternalDNS's TXT record names comes before the first that asks.
-    fn entitled(self, name: &str, request: &HostRequest) -> Option<Box<str>> {
-        let snapshot = self.snapshot;
-        snapshot.policy().namespace_guard.then_some(())?;
-        let of_txt = || heritage::resource(snapshot.zone_of(name)?, &request.registry_names, name);
-        let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
-        let first = || allowed.filter_map(|one| one.resource.clone()).min();
-        let of_free = || namespace::digest_of(&of_txt().or_else(first)?);
-        namespace::holder(name, snapshot).ok()?.or_else(of_free)
     }
 
     /// Refuses it where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.

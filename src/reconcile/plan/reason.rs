@@ -26,6 +26,12 @@ pub const WAITING: &str = "waiting";
 pub enum Reason {
     /// The endpoint has mistakes in it.
     Invalid(Problem),
+    /// Another endpoint of the same object and hostname is refused: the rules that are published would take its requests.
+    Beside {
+        path: Box<str>,
+        /// The label of its reason.
+        refused: &'static str,
+    },
     /// A deletion beside a refused endpoint of the same hostname.
     Withheld {
         /// The object of that endpoint, if it is known.
@@ -169,6 +175,7 @@ pub enum RecordNature {
 impl Reason {
     labels! {
         Self::Invalid(_) => "invalid",
+        Self::Beside { .. } => "beside_refused",
         Self::Withheld { .. } => "withheld",
         Self::MassDeletion => "mass_deletion",
         Self::OutsideFilter => "outside_filter",
@@ -223,7 +230,8 @@ impl Reason {
             | Self::Unprotected(_)
             | Self::WouldOpen { .. } => "guard",
             Self::AccessUnknown(_) | Self::Cloudflare(_) | Self::Failed(_) => "Cloudflare",
-            Self::Withheld { .. }
+            Self::Beside { .. }
+            | Self::Withheld { .. }
             | Self::ApplicationFirst(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
@@ -258,16 +266,19 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
+            Self::Beside { path, refused } => {
+                write!(formatter, "it waits for the object's rule for path {path:?}, which is refused ({refused})")
+            }
             Self::Withheld { by } => {
                 formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
                 if let Some(by) = by {
                     write!(formatter, "of {by} ")?;
                 }
-                formatter.write_str("is mended, as the two may be one")
+                formatter.write_str("is corrected, as it may be the deleted one with another path")
             }
             Self::MassDeletion => formatter.write_str(
-                "too many hostnames would go at once, and stay: mend the changed filter, source or prefix; if meant, \
-                 delete fewer, or allow their number N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
+                "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; if \
+                 meant, delete fewer, or allow all N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
@@ -318,28 +329,28 @@ impl fmt::Display for Reason {
                     formatter.write_str("set ADOPT=access to take it over, ")?;
                 }
                 formatter.write_str(
-                    "delete it at Cloudflare, or keep it and take webhook-access-policy off, with ACCESS_GUARD=true or \
-                     the annotations webhook-access-required, -team-name and -aud-tag",
+                    "delete it at Cloudflare, or keep it and take webhook/access-policy off, with ACCESS_GUARD=true or \
+                     webhook/access-required, -team-name and -aud-tag",
                 )
             }
             Self::WouldOpen { by: None } => formatter.write_str(
-                "its visitors need a login now, and without one it would be open: set webhook-access-policy to the policies, \
+                "its visitors need a login now, and without one it would be open: set webhook/access-policy to the policies, \
                  or to none to open it",
             ),
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
-                "visitors of {rule:?} need a login now, and a rule that is not ours in the wanted tunnel asks for none: \
-                 remove that rule at Cloudflare, or publish the hostname through the tunnel that they are led to"
+                "visitors of {rule:?} need a login now, and a foreign rule for them in the wanted tunnel requires none: remove \
+                 that rule at Cloudflare, or publish the hostname through the tunnel that its record leads to"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
                 "it asks to be open, but its Access application {application:?} protects {relying:?} too: set \
-                 webhook-access-policy: none there in the same step, or delete that application at Cloudflare"
+                 webhook/access-policy: none there in the same step, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,
                 "it asks to be open, but the Access application {application:?} protects it: take \
-                 webhook-access-policy: none off, or change that application"
+                 webhook/access-policy: none off, or change that application"
             ),
             Self::ClosingFirst { hostname, set_identifier, is_coming } => {
                 let path = Some(&**set_identifier).filter(|path| !is_unknown_path(path));
@@ -349,8 +360,8 @@ impl fmt::Display for Reason {
                 } else {
                     write!(
                         formatter,
-                        "it asks to be open, and {place:?}, whose endpoint does not, would open too, as it has no Access application: \
-                         mend that endpoint, or set webhook-access-policy there to its policies or to none"
+                        "to open it would open {place:?} too, which has no Access application of its own: correct that endpoint, \
+                         or set webhook/access-policy there to its policies or to none"
                     )
                 }
             }
@@ -366,7 +377,7 @@ impl fmt::Display for Reason {
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
-                "the rule could not be told from the one for path {path:?} in tunnel {tunnel}: write one of the two paths \
+                "the rule has the same digest as the one for path {path:?} in tunnel {tunnel}: write one of the two paths \
                  another way, such as with a group around it, or remove one of the rules at Cloudflare"
             ),
             Self::TwoTunnels { tunnel } => write!(

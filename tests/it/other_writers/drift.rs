@@ -121,7 +121,7 @@ fn a_login_that_is_added_to_a_rule_by_hand_stays_and_is_told() {
         assert_eq!(external_dns.run_loop(&silent), Ok(Changes::default()));
     }
     assert_eq!(account.state(), protected);
-    let told = ["stays.example.com", "protected although nothing asks for it", "webhook-access-policy"];
+    let told = ["stays.example.com", "has a login that no object asks for", "webhook-access-policy"];
     assert_eq!(account.harness.log.lines_with(&told).len(), 1, "told once");
     let metrics = program.observe("GET", "/metrics").expect("the observation port answers").body;
     assert!(metrics.contains("cloudflare_tunnel_webhook_unasked_protections 1\n"), "{metrics}");

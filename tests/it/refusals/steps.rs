@@ -32,6 +32,9 @@ fn a_path_beside_a_refused_one_of_another_object_is_published_and_the_refused_on
         let desired =
             [path("/a", "http://web:80"), path("/bad", "http://bad:80"), path("/z", "http://web:80")];
         assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503), "the others come next");
+        let words = ["refused=cloudflare", "path=\"^/bad(/|$)\"", "resource=\"ingress/shop/bad\""];
+        let told = account.harness.log.lines_with(&words);
+        assert_eq!(told.len(), 1, "{text:?}: the first request names the path and its object");
         program.external_dns().run_loop(&desired).expect("published");
         let with_bad = |call: &&Call| call.method == "PUT" && call.body.contains("http://bad:80");
         let sent = account.cloudflare().take_calls().iter().filter(with_bad).count();

@@ -210,7 +210,7 @@ fn no_application_of_an_object_is_made_where_one_of_its_rules_is_refused() {
     let theirs = r#"{"hostname":"app.example.com","path":"^/p(/|$)","service":"http://theirs:80"}"#;
     let mut cloudflare = FakeCloudflare::new(&[theirs.to_owned()], &[]).with_access(cloudflare().policies);
     let plan = run(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/p", "staff")]);
-    assert_eq!((labels(&plan), names(&cloudflare)), (vec!["invalid", "rule_held"], vec![]));
+    assert_eq!((labels(&plan), names(&cloudflare)), (vec!["beside_refused", "rule_held"], vec![]));
 }
 
 #[test]

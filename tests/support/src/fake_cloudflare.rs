@@ -365,8 +365,8 @@ impl FakeCloudflare {
         for (id, document) in &mut self.documents {
             let edits = plan.hosts.iter().flat_map(|host| &host.edits);
             let edits: Vec<RuleEdit> = edits
-                .filter(|(tunnel, _)| tunnel == id && stage == Stage::Publish)
-                .map(|(_, edit)| edit.clone())
+                .filter(|planned| planned.tunnel == *id && stage == Stage::Publish)
+                .map(|planned| planned.edit.clone())
                 .collect();
             let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
             assert_eq!(edited.refused, [], "the plan has refused such edits already");

@@ -1,12 +1,13 @@
 //! Decides what becomes ours without being ours yet: what `ADOPT` allows, and rules that lost their record by hand.
 
 use super::desired::Desired;
+use super::obstacle;
 use super::{Host, Placed};
-use super::{heritage, obstacle};
 use crate::ingress::Document;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
+use crate::reconcile::heritage;
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -113,7 +114,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         let is_other = stamp.owner != host.policy().owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
-    let found = heritage::of(host.zone, host.registry_names, record).into_iter();
+    let found = heritage::records_of(host.zone, host.registry_names, record).into_iter();
     let owners: Vec<Need> = found.map(|(_, heritage)| Need::Owner(heritage.owner)).collect();
     if !owners.is_empty() {
         return Some(owners);
@@ -141,9 +142,26 @@ pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<B
 
 /// The records and rules that the stamp makes ours for the `desired` endpoints, and the TXT records that it replaces.
 pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
-    let records = host.adopted_records.iter().copied().chain(heritage::replaced(host));
+    let records = host.adopted_records.iter().copied().chain(replaced(host));
     let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, desired));
     records.map(record_adoption).chain(rules).collect()
+}
+
+/// The TXT records of the owners whose records are taken over. They go, because the stamp replaces them. One under an old
+/// name may be about several records.
+pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
+    let owners = &host.policy().adopt.owners;
+    let found = host
+        .adopted_records
+        .iter()
+        .flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));
+    let mut replaced = Vec::new();
+    for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
+        if owners.contains(&heritage.owner) && !replaced.contains(&record) {
+            replaced.push(record);
+        }
+    }
+    replaced
 }
 
 fn record_adoption(record: &Record) -> Adoption {

@@ -13,7 +13,7 @@ use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{ApplicationWork, Besides};
-use crate::reconcile::canonical::{Fault, Problem, Publication, path_of};
+use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::plan::{Reason, Refusal};
 use crate::reconcile::stamp::Digest;
@@ -233,9 +233,7 @@ fn refused_beside(refused: &[&Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
     if reason.is_unfinished() {
         return Some(reason.clone());
     }
-    let label = reason.label();
-    let problem = format!("waits for the object's rule for path {path:?}, which is refused ({label})");
-    Some(Reason::Invalid(Problem::of(&[Fault { subject: "it".into(), problem }])))
+    Some(Reason::Beside { path: (*path).clone(), refused: reason.label() })
 }
 
 /// The one tunnel that the hostname can have after this request. The record's tunnel stays if an endpoint asks for it,

@@ -2,19 +2,16 @@
 //!
 //! [`Host`] holds the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
 
-use std::collections::BTreeSet;
-
 use super::decide::{Decision, decide};
 use super::{Host, Situation, writes};
 use crate::ingress::{Rule, RuleEdit};
-use crate::model::{Hostname, TunnelId};
+use crate::model::Hostname;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWork;
-use crate::reconcile::plan::host_plan::{HostPlan, RecordOperation};
+use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::plan::request::HostRequest;
-use crate::reconcile::stamp::Digest;
 
 /// The result of planning one hostname.
 #[derive(Debug, Default)]
@@ -24,8 +21,6 @@ pub(in crate::reconcile::plan) struct Outcome {
     pub(in crate::reconcile::plan) notes: Vec<Note>,
     pub(in crate::reconcile::plan) opened: Vec<Note>,
     pub(in crate::reconcile::plan) work: Vec<ApplicationWork>,
-    /// The digests of the rules that are taken over.
-    pub(in crate::reconcile::plan) taken_over: BTreeSet<Digest>,
 }
 
 /// Plans the request for one hostname.
@@ -67,9 +62,7 @@ pub(in crate::reconcile::plan) fn plan(
     refusals.extend(waiting);
     let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
     let notes = notes.chain(rules_left(&host, request)).collect();
-    let taken_over =
-        host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work, taken_over }
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work }
 }
 
 /// The refusals of endpoints that cannot be published whatever stands.
@@ -102,11 +95,13 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     )))
 }
 
-/// Notes on rules that ExternalDNS deletes as ours, and that stay because no record of ours names them any more.
+/// Notes on rules that ExternalDNS deletes as ours, and that stay because no record of ours names them any more. The
+/// deletion of a record alone is of no rule.
 fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
     host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
         let path = rule.path().unwrap_or_default();
-        let resource = request.withdrawn.get(path).filter(|_| !host.has_path(rule.path()))?.clone();
+        let is_ours = host.has_path(rule.path()) || path.is_empty() && host.claims_record_only();
+        let resource = request.withdrawn.get(path).filter(|_| !is_ours)?.clone();
         let text = format!(
             "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
              ADOPT=all while ExternalDNS asks for the hostname",
@@ -118,10 +113,10 @@ fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator
 
 /// Notes on our rules that a put of the hostname moves behind a foreign rule, which then takes requests of them.
 fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
-    let is_put = |(_, edit): &&(TunnelId, RuleEdit)| matches!(edit, RuleEdit::Put { .. });
-    let (puts, removals): (Vec<_>, Vec<_>) = plan.edits.iter().partition(is_put);
-    let goes = |rule: &Rule| removals.iter().any(|(_, edit)| rule.is_for(edit.hostname(), edit.path()));
-    let owned = puts.iter().filter_map(|(tunnel, edit)| Some((host.situation.owned.get(tunnel)?, edit)));
+    let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
+    let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = plan.edits.iter().partition(is_put);
+    let goes = |rule: &Rule| removals.iter().any(|one| rule.is_for(one.edit.hostname(), one.edit.path()));
+    let owned = puts.iter().filter_map(|one| Some((host.situation.owned.get(&one.tunnel)?, &one.edit)));
     let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.named(), foreign.named());

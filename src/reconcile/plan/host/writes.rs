@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use super::adoption;
 use super::comment;
 use super::decide::Decision;
 use super::desired::Desired;
 use super::{Host, Placed};
-use super::{adoption, heritage};
-use crate::ingress::{RuleEdit, WantedRule};
+use crate::ingress::RuleEdit;
+use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::plan::host_plan::{Comments, HostPlan, RecordOperation};
+use crate::reconcile::plan::host_plan::{Comments, HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
@@ -52,8 +53,8 @@ pub(super) fn host_plan(
     // if a deletion waits for the move.
     let goes_on = lead == Lead::First || !stands || !is_claimed || staying.iter().any(is_withdrawn);
     let is_overdue = host.is_overdue() && !goes_on;
-    let edits = edits(host, &puts, &going);
-    let edited = edits.iter().map(|(tunnel, _)| tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
+    let edits = edits(host, &puts, &going, resource.as_deref());
+    let edited = edits.iter().map(|planned| &planned.tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
     if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
@@ -76,6 +77,9 @@ pub(super) fn host_plan(
         edits,
         unstamp,
         adoptions: adoption::adoptions(host, desired),
+        adopted_rules: inserted(
+            host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())),
+        ),
         moves_to: target.filter(|_| lead == Lead::First).cloned(),
         if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
@@ -93,16 +97,20 @@ pub(super) fn host_plan(
 /// The edits of tunnels' documents: rules that go, and wanted ones.
 fn edits(
     host: &Host<'_>,
-    puts: &[(&TunnelId, &WantedRule)],
+    puts: &[Desired<'_>],
     going: &[Placed<'_>],
-) -> Vec<(TunnelId, RuleEdit)> {
+    resource: Option<&str>,
+) -> Vec<PlannedEdit> {
     let removed = going.iter().map(|(tunnel, rule)| {
         let path = rule.path().map(Into::into);
-        ((*tunnel).clone(), RuleEdit::Remove { hostname: host.hostname.clone(), path })
+        let edit = RuleEdit::Remove { hostname: host.hostname.clone(), path };
+        PlannedEdit { tunnel: (*tunnel).clone(), edit, resource: resource.map(Into::into) }
     });
-    let put = puts.iter().map(|(tunnel, rule)| {
-        let replaces = host.own_rule(tunnel, rule.path_text()).is_some();
-        ((*tunnel).clone(), RuleEdit::Put { rule: (*rule).clone(), replaces })
+    let put = puts.iter().filter_map(|desired| {
+        let rule = desired.publication.rule.clone()?;
+        let replaces = host.own_rule(desired.tunnel(), desired.path()).is_some();
+        let (tunnel, resource) = (desired.tunnel().clone(), desired.resource.map(Into::into));
+        Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
     removed.chain(put).collect()
 }
@@ -138,16 +146,15 @@ fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, staying: &[Pl
 }
 
 /// The wanted rules that do not stand as wanted.
-fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<(&'w TunnelId, &'w WantedRule)> {
-    let rules =
-        desired.iter().filter_map(|desired| Some((desired.tunnel(), desired.publication.rule.as_ref()?)));
-    rules
-        .filter(|(tunnel, wanted)| {
-            let path = wanted.path_text();
-            let standing = host.own_rule(tunnel, path);
-            !standing.is_some_and(|rule| rule.equals(wanted)) || host.is_shadowed(tunnel, path)
+fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<Desired<'w>> {
+    let is_put = |desired: &&Desired<'_>| {
+        let (tunnel, path) = (desired.tunnel(), desired.path());
+        desired.publication.rule.as_ref().is_some_and(|wanted| {
+            let stands = host.own_rule(tunnel, path).is_some_and(|rule| rule.equals(wanted));
+            !stands || host.is_shadowed(tunnel, path)
         })
-        .collect()
+    };
+    desired.iter().filter(is_put).copied().collect()
 }
 
 /// True if the request withdraws everything that the stamp claims, apart from the `stale` digests, which no rule has.
@@ -223,7 +230,7 @@ impl RecordWrites<'_, '_> {
     /// target.
     fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
-        let replaced = heritage::replaced(host);
+        let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         let comment = |claims: &Claims| self.comments.with(claims);
