@@ -19,8 +19,8 @@ pub mod rule;
 pub mod service;
 
 pub use document::{Document, Edited};
-pub use edit::{Owned, RuleEdit};
-pub use hosts::Hosts;
+pub use edit::{MarkedRules, RuleEdit};
+pub use hosts::HostIndex;
 pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
 pub use path::PathPattern;

@@ -76,7 +76,7 @@ impl Provider {
             reporter,
             last_snapshot: Mutex::default(),
             memory: Mutex::default(),
-            left_applications: Mutex::default(),
+            unneeded_applications: Mutex::default(),
         };
         Self { health, resolved: Mutex::default(), writer }
     }
@@ -124,7 +124,7 @@ impl Service for Provider {
         lock(&reporter.last_loop).adjust(&adjusted, sent, clock.unix_seconds());
         // Only after adjusting, because the deletion of applications needs a new reading, which replaces this snapshot.
         if let Some(last) = &last {
-            self.writer.look_for_left_applications(last);
+            self.writer.look_for_unneeded_applications(last);
         }
         reporter.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
@@ -139,7 +139,7 @@ impl Service for Provider {
             let last = &mut lock(&self.writer.reporter.last_loop).request;
             last.failure.get_or_insert_with(|| format!("the last request failed: {failure}"));
             // A rule that this request could not write may need the applications, so no look counts any more.
-            lock(&self.writer.left_applications).clear();
+            lock(&self.writer.unneeded_applications).clear();
         }
         outcome
     }

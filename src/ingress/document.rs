@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::value::RawValue;
 
-use super::edit::{Owned, RuleEdit, apply};
+use super::edit::{MarkedRules, RuleEdit, apply};
 use super::origin_request::effect;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::{Rule, WantedRule};
@@ -80,8 +80,8 @@ impl Document {
     }
 
     /// The rules, each marked as ours or not, for questions about many of them.
-    pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> Owned<'_> {
-        Owned::new(&self.rules, own)
+    pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> MarkedRules<'_> {
+        MarkedRules::new(&self.rules, own)
     }
 
     /// True if the tunnel's own `originRequest` requires Access, which cloudflared only respects in rules.

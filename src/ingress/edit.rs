@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::mem;
 
-use super::hosts::Hosts;
+use super::hosts::HostIndex;
 use super::order::{Near, Scope, Slot, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
@@ -86,7 +86,7 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 /// are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The
 /// order of the edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
-    let Owned { mut list, mut hosts } = Owned::new(rules, own);
+    let MarkedRules { mut list, mut hosts } = MarkedRules::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
     sorted.sort_by(|(_, one), (_, other)| one.in_order_of_list(other));
     let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
@@ -136,7 +136,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         let going = mem::take(&mut removed);
         if !going.is_empty() {
             list.retain(|slot| !slot.is_one_of(&going));
-            hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
+            hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
             waiting = usize::MAX;
         }
     }
@@ -161,15 +161,15 @@ fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
 
 /// A document's rules, each marked as ours or not.
 #[derive(Clone, Debug)]
-pub struct Owned<'a> {
+pub struct MarkedRules<'a> {
     list: Vec<Slot<'a>>,
-    hosts: Hosts,
+    hosts: HostIndex,
 }
 
-impl<'a> Owned<'a> {
+impl<'a> MarkedRules<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
         let slot = |rule| Slot { rule: Cow::Borrowed(rule), is_own: own(rule) };
-        Self { list: rules.iter().map(slot).collect(), hosts: Hosts::of(rules) }
+        Self { list: rules.iter().map(slot).collect(), hosts: HostIndex::of(rules) }
     }
 
     /// The same, with the rules for which `own` is true marked as ours as well.
@@ -283,7 +283,7 @@ fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
 
 /// Writes the rule at its present place, or at the place where it has to be. Returns true if that changes anything.
 /// `hosts` is the index of `list`.
-fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Result<bool, String> {
+fn put(list: &mut Vec<Slot<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
     let near = Near::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
@@ -312,7 +312,7 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut Hosts, wanted: &WantedRule) -> Resu
         hosts.insert(place, hostname);
     } else {
         insert(list, place, slot, &moved);
-        *hosts = Hosts::of(list.iter().map(|slot| &*slot.rule));
+        *hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
     }
     Ok(true)
 }

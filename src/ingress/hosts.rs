@@ -8,7 +8,7 @@ use crate::model::hostname::{HostScope, Hostname};
 
 /// The places of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct HostIndex {
     /// The numbers of the rules with an exact hostname.
     exact: BTreeMap<Box<str>, Vec<usize>>,
     /// The numbers of the rules with a wildcard, or for all hosts.
@@ -17,7 +17,7 @@ pub struct Hosts {
     places: Vec<Option<usize>>,
 }
 
-impl Hosts {
+impl HostIndex {
     pub fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut hosts = Self::default();
         for (place, rule) in rules.into_iter().enumerate() {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn near_are_the_rules_of_the_hostname_and_all_with_a_wildcard_in_their_order() {
         let rules = ["*.b.com", "A.example.com", "b.example.com", "", "a.example.com", "*"].map(rule);
-        let hosts = Hosts::of(&rules);
+        let hosts = HostIndex::of(&rules);
         for (name, near) in [
             ("a.example.com", vec![0, 1, 3, 4, 5]),
             ("b.example.com", vec![0, 2, 3, 5]),
@@ -101,7 +101,7 @@ mod tests {
         ) {
             let names = ["a.example.com", "b.example.com", "c.example.com", "*.example.com", "*.b.com"];
             let mut list: Vec<&str> = names.to_vec();
-            let mut hosts = Hosts::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
+            let mut hosts = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
             for (inserts, place, name) in edits {
                 if inserts || list.is_empty() {
                     let place = place.index(list.len() + 1);
@@ -112,7 +112,7 @@ mod tests {
                     list.remove(place);
                     hosts.remove(place);
                 }
-                let fresh = Hosts::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
+                let fresh = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
                 for name in names {
                     prop_assert_eq!(hosts.near(name), fresh.near(name), "{}", name);
                 }

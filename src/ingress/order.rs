@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 
-use super::hosts::Hosts;
+use super::hosts::HostIndex;
 use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
 use crate::model::hostname::{HostScope, Hostname};
@@ -115,7 +115,7 @@ pub(super) struct Near<'l, 'a> {
 }
 
 impl<'l, 'a> Near<'l, 'a> {
-    pub(super) fn new(list: &'l [Slot<'a>], hosts: &Hosts, hostname: &Hostname) -> Self {
+    pub(super) fn new(list: &'l [Slot<'a>], hosts: &HostIndex, hostname: &Hostname) -> Self {
         Self { list, places: hosts.near(hostname.as_str()) }
     }
 

@@ -1,5 +1,5 @@
 //! Reads and writes Cloudflare Access.
 
-pub(super) mod left;
 pub(crate) mod reader;
+pub(super) mod unneeded;
 pub(super) mod writer;

@@ -3,7 +3,7 @@
 
 mod corrections;
 mod documents;
-mod groups;
+mod halving;
 pub(super) mod ledger;
 mod records;
 mod work;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use log::Level;
 
-use self::groups::Groups;
+use self::halving::Halving;
 use self::ledger::{Done, Ledger};
 use self::work::{Piece, Step, Target, steps};
 use crate::clock::Deadline;
@@ -33,7 +33,7 @@ use crate::reconcile::snapshot::Snapshot;
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// One run over a plan: it sends the writes. `Groups` decides which pieces are next, and `Ledger` keeps their results.
+/// One run over a plan: it sends the writes. `Halving` decides which pieces are next, and `Ledger` keeps their results.
 struct Execution<'a> {
     writer: &'a Writer,
     memory: &'a mut WriteMemory,
@@ -109,7 +109,7 @@ pub(super) fn run<'a>(
     };
     let mut outcome = Ok(());
     for hosts in [others, failing] {
-        execution.leave_out_unwritable(&hosts);
+        execution.give_up_unwritable(&hosts);
         outcome = execution.run_stages(&hosts);
         if outcome.is_err() {
             break;
@@ -118,9 +118,9 @@ pub(super) fn run<'a>(
     execution.correct_stamps();
     let Execution { memory, mut ledger, sent_to, undecided, search_writes, .. } = execution;
     if let Err(error) = &outcome {
-        let is_as_usual = ledger.done.left_out.is_empty() && search_writes == 0;
+        let is_as_usual = ledger.done.unwritten.is_empty() && search_writes == 0;
         ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
-        ledger.leave_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
+        ledger.give_up_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
     for target in sent_to.difference(&undecided) {
@@ -132,7 +132,7 @@ pub(super) fn run<'a>(
 impl<'a> Execution<'a> {
     /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. The record of a
     /// new hostname is made before its rule, and without the rule it would only take the name from a wildcard's record.
-    fn leave_out_unwritable(&mut self, hosts: &[&'a HostPlan]) {
+    fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
@@ -140,7 +140,7 @@ impl<'a> Execution<'a> {
             let mut edited = hosts.to_vec();
             edited.retain(|host| {
                 host.edits.iter().any(|planned| planned.tunnel == *tunnel)
-                    && !self.ledger.is_left_out(&host.hostname)
+                    && !self.ledger.is_given_up(&host.hostname)
             });
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
             let written = match paused {
@@ -153,7 +153,7 @@ impl<'a> Execution<'a> {
             };
             self.set_failing(Target::Tunnel(tunnel), reason.clone());
             for host in edited {
-                self.ledger.leave_out(&host.hostname, reason.clone());
+                self.ledger.give_up(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }
         }
@@ -169,9 +169,9 @@ impl<'a> Execution<'a> {
                 // Digests without a rule come off, unless there is one that was not read.
                 let mut bare = hosts.to_vec();
                 bare.retain(|host| !host.stale.is_empty() && !host.unstamp.is_empty());
-                bare.retain(|host| !self.ledger.is_left_out(&host.hostname));
+                bare.retain(|host| !self.ledger.is_given_up(&host.hostname));
                 for (host, reason) in self.missed(&bare) {
-                    self.ledger.leave_out(&host.hostname, reason);
+                    self.ledger.give_up(&host.hostname, reason);
                 }
             }
             let mut by_target: BTreeMap<Target<'a>, Vec<Piece<'a>>> = BTreeMap::new();
@@ -183,7 +183,7 @@ impl<'a> Execution<'a> {
             for (target, mut pieces) in by_target {
                 // If the other pieces were written, wider rules would get the requests of the refused rule, and the
                 // rules that it replaces would be gone. The next request plans the hostname anew.
-                pieces.retain(|piece| !self.ledger.is_left_out(piece.hostname));
+                pieces.retain(|piece| !self.ledger.is_given_up(piece.hostname));
                 if !pieces.is_empty() {
                     self.sent_to.insert(target);
                     self.write_all((stage, target), &pieces)?;
@@ -220,29 +220,29 @@ impl<'a> Execution<'a> {
         let target = step.1;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.paused.has_failed(piece.content());
-        let mut groups = Groups::new(pieces, size, self.time_left(), has_failed);
+        let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         loop {
-            let sent = groups.next(self.operations_max(target));
+            let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
                 return Ok(());
             }
-            self.search_writes += usize::from(groups.is_searching());
+            self.search_writes += usize::from(halving.is_searching());
             let mut end = match self.send(step, &sent) {
                 Ok(Answer::Done) => {
-                    groups.passed();
+                    halving.passed();
                     None
                 }
                 Ok(Answer::Refused(answer)) => {
                     let is_interception = !answer.is_of_cloudflare();
-                    let is_left_out = |hostname: &str| self.ledger.is_left_out(hostname);
-                    if let Some(piece) = groups.refused(is_interception, self.time_left(), is_left_out) {
+                    let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
+                    if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
                         self.reject_all(step, &[piece], &answer);
                     }
-                    groups.is_intercepted().then(|| in_between(answer))
+                    halving.is_intercepted().then(|| in_between(answer))
                 }
                 Err(Stop::Target(reason)) => {
                     self.set_failing(target, reason.clone());
-                    self.ledger.leave_out_all(&sent, &reason);
+                    self.ledger.give_up_all(&sent, &reason);
                     Some(reason)
                 }
                 Err(Stop::Run(error)) => {
@@ -250,17 +250,17 @@ impl<'a> Execution<'a> {
                     return Err(error);
                 }
             };
-            if groups.size != GroupSize::All {
-                self.memory.targets.set_group_size(target.id(), groups.size, self.writer.clock().now());
+            if halving.size != GroupSize::All {
+                self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             }
             let calls_left = self.writer.client().calls_left();
-            if groups.is_used_up(self.search_writes, calls_left, self.time_left()) {
+            if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
                 end = end.or_else(|| Some(undecided()));
             }
             if let Some(reason) = end {
-                let rest = groups.give_up();
+                let rest = halving.undecided();
                 if !rest.is_empty() {
-                    self.ledger.leave_out_all(&rest, &reason);
+                    self.ledger.give_up_all(&rest, &reason);
                     self.undecided.insert(target);
                 }
                 return Ok(());
@@ -317,7 +317,7 @@ impl<'a> Execution<'a> {
             for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
                 self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
             }
-            return self.ledger.leave_out_all(pieces, &reason);
+            return self.ledger.give_up_all(pieces, &reason);
         }
         let mut text = answer.to_string();
         let quota = match step.1 {

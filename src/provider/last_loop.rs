@@ -1,5 +1,5 @@
 //! What is known of the last loop of ExternalDNS: the log has a line of what is new in it, and `status` shows it. No
-//! plan goes by it; `access/left.rs` keeps an application while its hostname has a refusal here.
+//! plan goes by it; `access/unneeded.rs` keeps an application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -11,7 +11,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::observe::status::Status;
 use crate::provider::adjustments::Sent;
-use crate::provider::memory::{Logged, MarkedEndpoints, TakingTurns};
+use crate::provider::memory::{Alternations, Logged, MarkedEndpoints};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::plan::Refusal;
@@ -30,7 +30,7 @@ pub(super) struct LastLoop {
     pub(super) wildcards: Wildcards,
     /// The objects that are left out, because another object has their place.
     pub(super) left_out: Logged<LogLine>,
-    taking_turns: TakingTurns,
+    alternations: Alternations,
     pub(super) notes_of_sent: Logged<LogLine>,
     pub(super) notes_of_shown: Logged<LogLine>,
     pub(super) request: LastRequest,
@@ -99,7 +99,7 @@ impl LastLoop {
             );
         }
         self.left_out.log(Level::Warn, left_out.iter().map(Note::line), now);
-        let in_turns = self.taking_turns.see(endpoints.iter().zip(asked.iter().copied()));
+        let in_turns = self.alternations.see(endpoints.iter().zip(asked.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",

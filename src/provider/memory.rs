@@ -1,21 +1,21 @@
 //! What this process remembers from one request to the next. All of it is lost with the process and bounded while the
 //! process lives: nothing here grows with the number of loops.
 
+mod alternations;
 mod last_snapshot;
 mod logged;
 mod marked_endpoints;
 mod newest;
 mod paused_writes;
-mod taking_turns;
 mod targets;
 mod turns;
 
+pub(super) use self::alternations::Alternations;
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
 pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::{Freshness, Newest};
 pub(super) use self::paused_writes::PausedWrites;
-pub(super) use self::taking_turns::TakingTurns;
 pub(super) use self::targets::{GroupSize, Targets};
 pub(super) use self::turns::Turns;
 

@@ -56,12 +56,12 @@ impl Reporter {
                 logging::log(level, module_path!(), &line);
             }
         }
-        if !plan.left.is_empty() {
+        if !plan.postponed.is_empty() {
             let text = format!(
                 "this request changes {} hostnames, and the next loops go on with the others",
                 plan.hosts.len()
             );
-            let line = LogLine::default().word("hostnames", &plan.left.len()).text(text);
+            let line = LogLine::default().word("hostnames", &plan.postponed.len()).text(text);
             logging::log(Level::Info, module_path!(), &line);
         }
         if self.is_dry_run {
@@ -81,22 +81,22 @@ impl Reporter {
         let last = &mut lock(&self.last_loop).request;
         let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
         // A turn says nothing of the hostnames that it leaves.
-        let is_left = |refusal: &&&Refusal| plan.left.contains(&refusal.hostname) && !is_failed(refusal);
+        let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
         let refusals = plan.refusals.iter().chain(&done.refusals).cloned();
         let mut news = last.refusals.news(refusals.chain(left), self.clock.unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
-        last.left = inserted(plan.left.iter().map(|hostname| fingerprint([&**hostname])));
+        last.left = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
         news
     }
 
     /// Logs the notes about what was done, as far as they are new.
     pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
-        let opened = plan.opened_without(&done.left_out).filter(|_| !self.is_dry_run);
-        let notes = plan.notes.iter().filter(|note| !done.left_out.contains(&note.hostname)).chain(opened);
+        let opened = plan.opened_without(&done.unwritten).filter(|_| !self.is_dry_run);
+        let notes = plan.notes.iter().filter(|note| !done.unwritten.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }

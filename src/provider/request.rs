@@ -13,7 +13,7 @@ use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
-use crate::provider::access::left::LEFT_APPLICATIONS_TIMEOUT;
+use crate::provider::access::unneeded::UNNEEDED_APPLICATIONS_TIMEOUT;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
 use crate::provider::description;
@@ -144,7 +144,7 @@ impl Request<'_> {
     fn report(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, done);
         let refusals = plan.refusals.iter().chain(&done.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.left.len();
+        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.postponed.len();
         if left > 0 || done.is_unfinished {
             return Err(failure::unfinished(left.max(1)));
         }
@@ -159,9 +159,9 @@ impl Request<'_> {
         drop(snapshot);
         if !removed.is_empty() {
             let clock = self.writer.clock();
-            let time = self.deadline.remaining(clock).min(LEFT_APPLICATIONS_TIMEOUT);
+            let time = self.deadline.remaining(clock).min(UNNEEDED_APPLICATIONS_TIMEOUT);
             let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
-            self.writer.delete_left(self.resolved, &is_removed, Deadline::after(clock, time));
+            self.writer.delete_unneeded(self.resolved, &is_removed, Deadline::after(clock, time));
         }
         reported
     }
@@ -170,7 +170,7 @@ impl Request<'_> {
     fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
         let places = snapshot.protections().ours().map(|(place, _)| place);
         let is_removed = |place: &&Place| {
-            let host = plan.host(place.hostname()).filter(|host| !done.left_out.contains(&host.hostname));
+            let host = plan.host(place.hostname()).filter(|host| !done.unwritten.contains(&host.hostname));
             let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|planned| &planned.edit);
             edits
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
@@ -229,10 +229,10 @@ impl Request<'_> {
                 format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
             })
         }));
-        let held = self.memory.paused.reasons(snapshot, writer.clock().now());
+        let paused = self.memory.paused.reasons(snapshot, writer.clock().now());
         let is_preview = self.writer.is_dry_run();
         let unfinished = self.memory.unfinished.clone();
-        Earlier { held, deleted, unfinished, is_preview, ..Earlier::default() }
+        Earlier { paused, deleted, unfinished, is_preview, ..Earlier::default() }
     }
 
     /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the
@@ -250,12 +250,14 @@ impl Request<'_> {
         let now = self.writer.clock().now();
         let mut failed = Vec::new();
         for (work, result) in plan.work.iter().zip(results) {
-            let content = work.content_key();
+            let content = work.content_fingerprint();
             match result {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
                     self.memory.paused.forget(content);
-                    self.memory.paused.note_written(&Write { key: work.place_key(), content, what }, now);
+                    self.memory
+                        .paused
+                        .note_written(&Write { key: work.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
                     // A permission may be given before the next loop.
@@ -284,7 +286,7 @@ impl Request<'_> {
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
-        for host in plan.hosts.iter().filter(|host| !done.left_out.contains(&host.hostname)) {
+        for host in plan.hosts.iter().filter(|host| !done.unwritten.contains(&host.hostname)) {
             contents(host).for_each(|(_, work)| memory.paused.forget(work));
             writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }

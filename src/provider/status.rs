@@ -115,7 +115,7 @@ impl LastLoop {
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {
-            if refusal.reason.group() == WAITING {
+            if refusal.reason.category() == WAITING {
                 status.waiting += 1;
             } else {
                 status.refused += 1;
@@ -262,7 +262,7 @@ fn refused((refusal, since): (&Refusal, i64)) -> Row {
         resource: refusal.resource.as_deref().map(str::to_owned),
         refused: Some(refusal.reason.label().to_owned()),
         since: Some(since),
-        ..row(&refusal.hostname, refusal.reason.group(), refusal.words())
+        ..row(&refusal.hostname, refusal.reason.category(), refusal.words())
     }
 }
 

@@ -79,7 +79,7 @@ impl Provider {
             }
             if let Ok(resolved) = self.resolved() {
                 connectors.look(&self.writer, &resolved);
-                self.writer.delete_left_applications(&resolved);
+                self.writer.delete_unneeded_applications(&resolved);
             }
             self.writer.clock().sleep(CHECK_PAUSE);
         }

@@ -1,5 +1,5 @@
 //! The writer: what requests that write share, from one to the next. The rest of it is in `readings.rs`, `request.rs`
-//! and `access/left.rs`.
+//! and `access/unneeded.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,7 +22,7 @@ pub(super) struct Writer {
     pub(super) memory: Mutex<WriteMemory>,
     /// The places of our applications for which nothing answered at the last look; true if that was so at the look before as
     /// well.
-    pub(super) left_applications: Mutex<BTreeMap<Place, bool>>,
+    pub(super) unneeded_applications: Mutex<BTreeMap<Place, bool>>,
 }
 
 /// What a request that writes leaves to the next one.

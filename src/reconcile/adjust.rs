@@ -12,7 +12,7 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::{fingerprint, quoted};
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::words;
+use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
     Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
@@ -113,7 +113,7 @@ impl<'s> Adjuster<'s> {
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
         let asked = endpoints.iter().map(fingerprint_of).collect();
-        let kept = snapshot.map(|snapshot| words::keep(&mut endpoints, snapshot)).unwrap_or_default();
+        let kept = snapshot.map(|snapshot| shown::keep(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
         Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections }

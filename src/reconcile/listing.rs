@@ -16,7 +16,7 @@ use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
-use crate::reconcile::access::standing::Standing;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
@@ -135,7 +135,7 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     }
     let path = path_of(&endpoint.set_identifier);
     let is_cut_off = Hostname::parse(&endpoint.dns_name).is_ok_and(|hostname| {
-        let standing = Standing::of(&hostname, snapshot);
+        let standing = HostProtection::of(&hostname, snapshot);
         standing.own_rule(path, None).is_some_and(|rule| standing.is_cut_off(rule))
     });
     if is_cut_off && !drift.contains(&"access") {

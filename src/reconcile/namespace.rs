@@ -159,7 +159,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 /// The services' namespaces, for a message, if the stamp names no namespace and the services are not all of one.
 pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, String> {
     let stamps = snapshot.stamps_of(name);
-    if let Some(namespace) = stamps.iter().find_map(named) {
+    if let Some(namespace) = stamps.iter().find_map(of_stamp) {
         return Ok(Some(namespace));
     }
     let hostname = Hostname::parse(name).ok();
@@ -172,10 +172,8 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, Strin
     let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));
     match of.first() {
         None if stamps.is_empty() => Ok(None),
-        Some(Some(namespace)) if of.len() == 1 => Ok(Some(stamp::namespace_digest(namespace))),
-        _ => {
-            Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", stamp::namespace_digest(of))).collect())
-        }
+        Some(Some(namespace)) if of.len() == 1 => Ok(Some(stamp::namespace_code(namespace))),
+        _ => Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", stamp::namespace_code(of))).collect()),
     }
 }
 
@@ -190,18 +188,18 @@ pub(super) fn entitled<'r>(
 ) -> Option<Box<str>> {
     snapshot.policy().namespace_guard.then_some(())?;
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
-    let of_free = || digest_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
+    let of_free = || code_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
     holder(name, snapshot).ok()?.or_else(of_free)
 }
 
 /// The namespace that a stamp names.
-pub fn named(stamp: &Stamp) -> Option<Box<str>> {
-    stamp.namespace().map(Into::into).or_else(|| digest_of(stamp.resource.as_deref()?))
+pub fn of_stamp(stamp: &Stamp) -> Option<Box<str>> {
+    stamp.namespace().map(Into::into).or_else(|| code_of(stamp.resource.as_deref()?))
 }
 
 /// The namespace in the form of a stamp.
-pub fn digest_of(resource: &str) -> Option<Box<str>> {
-    namespace_of(resource).map(stamp::namespace_digest)
+pub fn code_of(resource: &str) -> Option<Box<str>> {
+    namespace_of(resource).map(stamp::namespace_code)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 
-pub(crate) use fingerprints::{Write, edit_content, operations_content, writes_of};
-pub use fingerprints::{contents, rule_content};
+pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
+pub use fingerprints::{contents, rule_fingerprint};
 pub use host_plan::{
     Adoption, Comments, Earlier, HostPlan, PlannedEdit, RecordOperation, Stage, Subject, Unfinished,
 };
@@ -27,7 +27,7 @@ pub use reason::{MISTAKE, Reason, RecordNature, WAITING};
 pub use refusal::Refusal;
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
-use crate::ingress::{Document, Owned, Rule, RuleEdit};
+use crate::ingress::{Document, MarkedRules, Rule, RuleEdit};
 use crate::lean::inserted;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
@@ -56,12 +56,12 @@ pub struct Plan {
     /// The rules that are ours before anything is written.
     pub own: Arc<OwnRules>,
     /// Hostnames that are left to later requests.
-    pub left: BTreeSet<Box<str>>,
+    pub postponed: BTreeSet<Box<str>>,
     /// Where the next turn begins, if hostnames are left.
     pub end: Option<TurnEnd>,
 }
 
-/// The last hostname of a turn, and whether it vanishes: such hostnames come after all others.
+/// The last hostname of a turn, and whether it is_withdrawn: such hostnames come after all others.
 pub type TurnEnd = (bool, Box<str>);
 
 /// The hostnames that one request changes. All get their turn, because each begins behind the one before, round and
@@ -84,7 +84,7 @@ impl Candidate {
     fn position(&self) -> (bool, &str) {
         match self {
             Self::Wanted(name, _) => (false, name),
-            Self::Planned(host) => (host.vanishes, &host.hostname),
+            Self::Planned(host) => (host.is_withdrawn, &host.hostname),
         }
     }
 }
@@ -116,7 +116,7 @@ pub fn plan(
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(wanted.chain(planned).collect(), turn, situation);
-    Refusal::clear_is_coming(&mut plan.refusals, &plan.left);
+    Refusal::clear_is_coming(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
@@ -125,7 +125,7 @@ pub fn plan(
     plan.notes.dedup();
     // Several endpoints may open what one application protects.
     plan.work.sort_unstable_by(|one, other| {
-        (&one.place, one.content_key()).cmp(&(&other.place, other.content_key()))
+        (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.work.dedup();
     Ok(Plan { own: snapshot.own_rules(), ..plan })
@@ -177,7 +177,7 @@ impl Plan {
                 self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
             }
         }
-        Refusal::clear_is_coming(&mut self.refusals, &self.left);
+        Refusal::clear_is_coming(&mut self.refusals, &self.postponed);
     }
 
     /// Takes off the notes on hostnames of which nothing is written.
@@ -199,27 +199,27 @@ impl Plan {
     fn take_turn(&mut self, mut candidates: Vec<Candidate>, turn: &Turn<'_>, situation: Situation<'_>) {
         candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
         let is_before = |one: &Candidate| {
-            turn.behind.is_some_and(|(vanishes, hostname)| one.position() <= (*vanishes, hostname))
+            turn.behind.is_some_and(|(is_withdrawn, hostname)| one.position() <= (*is_withdrawn, hostname))
         };
         let before = candidates.partition_point(is_before);
         candidates.rotate_left(before);
         let (mut end, mut held_back, mut planned_and_left) = (None, BTreeSet::new(), BTreeSet::new());
         for candidate in candidates {
-            let (vanishes, hostname) = candidate.position();
+            let (is_withdrawn, hostname) = candidate.position();
             if self.hosts.len() >= turn.most {
-                self.left.insert(hostname.into());
+                self.postponed.insert(hostname.into());
                 if let Candidate::Planned(host) = candidate {
                     planned_and_left.insert(host.hostname);
                 }
                 continue;
             }
-            end = Some((vanishes, hostname.into()));
+            end = Some((is_withdrawn, hostname.into()));
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
                 Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, situation)),
             };
             let Some(host) = host else { continue };
-            let held = fingerprints::held(&host, situation.snapshot, &situation.earlier.held);
+            let held = fingerprints::paused(&host, situation.snapshot, &situation.earlier.paused);
             if held.is_empty() {
                 self.hosts.push(host);
             } else {
@@ -233,7 +233,7 @@ impl Plan {
         self.refusals.retain(goes_on);
         self.tell_nothing_of(&held_back);
         self.tell_nothing_of(&planned_and_left);
-        self.end = end.filter(|_| !self.left.is_empty());
+        self.end = end.filter(|_| !self.postponed.is_empty());
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
 }
@@ -254,7 +254,7 @@ fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
 }
 
 /// Rules that are taken over and answer other requests from then on, in this request or in the next.
-fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Owned<'_>>) -> Vec<Note> {
+fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, MarkedRules<'_>>) -> Vec<Note> {
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();

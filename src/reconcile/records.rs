@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use crate::ingress::access::ACCESS_PROPERTIES;
-use crate::ingress::{Document, Owned, Rule};
+use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
 use crate::reconcile::access::answering;
 use crate::reconcile::access::guard;
-use crate::reconcile::access::standing::Standing;
-use crate::reconcile::access::words;
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
@@ -166,7 +166,7 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
 /// Rules of ours that get no request, because a rule in front takes them all.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
-    owned: &'s BTreeMap<&'s TunnelId, Owned<'s>>,
+    owned: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
     snapshot.own_rules_standing().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
@@ -203,14 +203,14 @@ pub(super) fn properties_of_standing(
 ) -> (Vec<Property>, bool) {
     let mut properties = canonical::properties_of_rule(rule);
     properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    let (words, is_as_it_has_to_be) = words::of_rule(rule, Standing::of(hostname, snapshot));
+    let (words, is_as_it_has_to_be) = shown::of_rule(rule, HostProtection::of(hostname, snapshot));
     properties.extend(words);
     (properties, is_as_it_has_to_be)
 }
 
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
-    owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
+    owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
     zone: &'a ZoneSnapshot,
     record: &'a Record,
     stamp: &'a Stamp,
@@ -231,8 +231,8 @@ impl<'a> RecordView<'a> {
         let mut views = Vec::new();
         let hostname = Hostname::parse(&self.record.name).ok();
         if self.stamp.claims.record_only {
-            let standing = |hostname| Standing::of(hostname, self.snapshot);
-            let word = hostname.as_ref().and_then(|hostname| words::of_record(standing(hostname)));
+            let standing = |hostname| HostProtection::of(hostname, self.snapshot);
+            let word = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect();
             let is_protected = self.meets_access_guard(hostname.as_ref());
             let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
@@ -259,7 +259,7 @@ impl<'a> RecordView<'a> {
     /// As of [`namespace::holder`].
     fn lacks_namespace(&self) -> Result<bool, String> {
         let Self { stamp, snapshot, record, .. } = self;
-        if !snapshot.policy().namespace_guard || namespace::named(stamp).is_some() {
+        if !snapshot.policy().namespace_guard || namespace::of_stamp(stamp).is_some() {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?.unwrap_or_default();
@@ -299,7 +299,7 @@ impl<'a> RecordView<'a> {
     /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
     fn is_mismarked(&self, hostname: &Hostname) -> bool {
         let stands = self.stamp.claims.is_protected;
-        let needs_mark = || Standing::of(hostname, self.snapshot).needs_mark(stands);
+        let needs_mark = || HostProtection::of(hostname, self.snapshot).needs_mark(stands);
         self.record.comment.len() < self.zone.comment_max_bytes() && needs_mark() != stands
     }
 

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::ingress::{Document, Hosts, Owned, Rule};
+use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
 use crate::lean::inserted;
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
@@ -88,7 +88,7 @@ pub struct TunnelSnapshot {
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,
-    hosts: Hosts,
+    hosts: HostIndex,
 }
 
 impl ZoneSnapshot {
@@ -182,7 +182,7 @@ impl ZoneSnapshot {
 
 impl TunnelSnapshot {
     pub fn new(document: Document, writable: bool, version: i64) -> Self {
-        let hosts = Hosts::of(document.rules());
+        let hosts = HostIndex::of(document.rules());
         Self { document, writable, version, hosts }
     }
 
@@ -310,7 +310,7 @@ impl Snapshot {
     }
 
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
-    pub fn owned(&self) -> BTreeMap<&TunnelId, Owned<'_>> {
+    pub fn owned(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_rules();
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
@@ -362,7 +362,7 @@ impl Snapshot {
     }
 
     /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
-    pub(super) fn claims_place(&self, stamp: &Stamp, path: Option<&str>) -> bool {
+    pub(super) fn claims_path(&self, stamp: &Stamp, path: Option<&str>) -> bool {
         let mut tunnels = self.settings.tunnels().iter();
         path.is_none() && stamp.claims.record_only
             || tunnels.any(|tunnel| stamp.claims.rules.contains(&Digest::of(&tunnel.id, path)))

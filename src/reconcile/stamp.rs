@@ -47,12 +47,12 @@ impl Digest {
 }
 
 /// Four characters over the name of a namespace.
-pub fn namespace_digest(namespace: &str) -> Box<str> {
+pub fn namespace_code(namespace: &str) -> Box<str> {
     digits::<4>(namespace).into()
 }
 
 /// Twelve characters over an owner.
-pub fn owner_digest(owner: &str) -> String {
+pub fn owner_code(owner: &str) -> String {
     digits::<12>(owner)
 }
 
@@ -63,7 +63,7 @@ fn digits<const N: usize>(text: &str) -> String {
 }
 
 /// Three characters over a hostname.
-pub fn hostname_digest(hostname: &str) -> Digest {
+pub fn hostname_code(hostname: &str) -> Digest {
     let mut hash = Fnv::new();
     hash.write(hostname.as_bytes());
     Digest(hash.characters())
@@ -161,7 +161,7 @@ impl Stamp {
     /// The stamp of `record`; `None` if it was evidently copied from a record of another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied =
-            |stamp: &Self| stamp.hostname.is_some_and(|digest| digest != hostname_digest(&record.name));
+            |stamp: &Self| stamp.hostname.is_some_and(|digest| digest != hostname_code(&record.name));
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
 
@@ -221,7 +221,7 @@ impl Stamp {
 
     /// Binds the stamp to a hostname.
     pub fn bind_to(&mut self, hostname: &str) {
-        self.hostname = Some(hostname_digest(hostname));
+        self.hostname = Some(hostname_code(hostname));
     }
 
     /// Sets the text behind the bar; surrounding blanks are removed.
@@ -229,16 +229,16 @@ impl Stamp {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    /// The [`namespace_digest`] of the namespace that holds the hostname.
+    /// The [`namespace_code`] of the namespace that holds the hostname.
     pub fn namespace(&self) -> Option<&str> {
         self.unknown_fields.iter().find_map(|field| field.strip_prefix(NAMESPACE))
     }
 
     /// Claims the hostname for a namespace, unless one holds it already. Like every unknown field, the claim is never
     /// left out.
-    fn claim_for(&mut self, namespace_digest: &str) {
+    fn claim_for(&mut self, namespace_code: &str) {
         if self.namespace().is_none() {
-            self.unknown_fields.push(format!("{NAMESPACE}{namespace_digest}").into());
+            self.unknown_fields.push(format!("{NAMESPACE}{namespace_code}").into());
         }
     }
 
@@ -427,8 +427,8 @@ mod tests {
     fn the_namespace_is_claimed_once_behind_the_other_fields_and_reads_back() {
         let mut stamp = Stamp::parse("external-dns owner=a rules=- later=1").expect("it is ours");
         assert_eq!(stamp.namespace(), None);
-        stamp.claim_for(&namespace_digest("shop"));
-        stamp.claim_for(&namespace_digest("bank"));
+        stamp.claim_for(&namespace_code("shop"));
+        stamp.claim_for(&namespace_code("bank"));
         let comment = stamp.render(100).expect("it fits");
         assert_eq!(comment, "external-dns owner=a rules=- later=1 ns=h6q2");
         assert_eq!(Stamp::parse(&comment), Some(stamp));

@@ -65,28 +65,28 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
 /// Leaves out unpublished wildcards without the word. If their object has a published path of the wildcard, they become
 /// invalid instead: a deletion of ExternalDNS may be of their earlier form. `endpoints` are sorted.
 pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
-    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| PlaceClaim::of(endpoint, snapshot));
+    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| PathClaim::of(endpoint, snapshot));
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {
         return Vec::new();
     }
-    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PlaceClaim::Stands));
+    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PathClaim::Stands));
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for at_place in endpoints.chunk_by_mut(winner::have_same_path) {
         let is_asked = !at_place.iter().all(is_unasked);
         for endpoint in at_place {
             let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
-                None | Some(Some(PlaceClaim::Stands)) => None,
+                None | Some(Some(PathClaim::Stands)) => None,
                 Some(None) => Some(NOT_READ),
-                Some(Some(PlaceClaim::Free)) if !holders.contains(&object(endpoint)) => {
+                Some(Some(PathClaim::Free)) if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
                     stays.push(false);
                     continue;
                 }
-                Some(Some(PlaceClaim::Free | PlaceClaim::BesideOwn)) => Some(TAKEN_OFF),
+                Some(Some(PathClaim::Free | PathClaim::BesideOwn)) => Some(TAKEN_OFF),
             };
             if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
                 endpoint.provider_specific = vec![Property::new(INVALID, problem)];
@@ -117,7 +117,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
 
 /// The claim of our stamps on the place of a wildcard's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlaceClaim {
+enum PathClaim {
     /// A stamp of ours names the endpoint's place.
     Stands,
     /// A stamp of ours names other places, all of them the endpoint's object's.
@@ -125,12 +125,12 @@ enum PlaceClaim {
     Free,
 }
 
-impl PlaceClaim {
+impl PathClaim {
     fn of(endpoint: &Endpoint, snapshot: &Snapshot) -> Self {
         let path = path_of(&endpoint.set_identifier);
         let mut place = Self::Free;
         for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
-            if snapshot.claims_place(&stamp, path) {
+            if snapshot.claims_path(&stamp, path) {
                 return Self::Stands;
             }
             if stamp.resource.as_deref() == Some(resource_of(endpoint)) {

@@ -14,8 +14,8 @@ use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
+use crate::reconcile::access::shown::is_of_access;
 use crate::reconcile::access::wish::OPEN;
-use crate::reconcile::access::words::is_of_access;
 use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
@@ -136,7 +136,7 @@ impl<'a> Contest<'a> {
         let stamps = snapshot.stamps_of(&of.dns_name);
         let path = path_of(&of.set_identifier);
         // The object that the stamp names is preferred only if the stamp claims this path.
-        let stamped = stamps.first().filter(|stamp| snapshot.claims_place(stamp, path));
+        let stamped = stamps.first().filter(|stamp| snapshot.claims_path(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
         prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
         prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
@@ -160,7 +160,7 @@ impl<'a> Contest<'a> {
     }
 
     fn is_of_entitled(&self, endpoint: &Endpoint) -> bool {
-        let namespace = namespace::digest_of(resource_of(endpoint));
+        let namespace = namespace::code_of(resource_of(endpoint));
         self.entitled.is_some() && namespace.as_deref() == self.entitled
     }
 
@@ -169,7 +169,7 @@ impl<'a> Contest<'a> {
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
         self.present()?;
-        let asking = namespace::digest_of(resource_of(winner)).unwrap_or_default();
+        let asking = namespace::code_of(resource_of(winner)).unwrap_or_default();
         let text = format!(
             "path {:?} belongs to another namespace (ns={holder}), so its rule stays: that namespace asks for it no more, or \
              ExternalDNS merged the two objects. To release the hostname take it off both objects for one loop, or write \

@@ -73,7 +73,7 @@ const PATHS: [&str; 19] = [
 /// Path expressions that we would not write.
 const ODD_PATHS: [&str; 3] = [r"\Q/a.c\E", "(?P<n>a)(?P<n>b)", r"^/\pL+$"];
 
-/// Hosts of requests.
+/// HostIndex of requests.
 pub(crate) const HOSTS: [&str; 17] = [
     "app.example.com",
     "APP.example.com",

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, Reason, plan, rule_content};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
+    Earlier, Plan, Reason, plan, rule_fingerprint,
+};
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::endpoint_of;
 
@@ -32,12 +34,12 @@ fn refused(plan: &Plan, service: &str) -> Earlier {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let works = edits.filter_map(|planned| match &planned.edit {
         RuleEdit::Put { rule, .. } if rule.service.as_str() == service => {
-            Some(rule_content(&planned.tunnel, rule))
+            Some(rule_fingerprint(&planned.tunnel, rule))
         }
         _ => None,
     });
     let reason = Reason::Cloudflare("the service is bad".to_owned());
-    Earlier { held: works.map(|work| (work, reason.clone())).collect(), ..Earlier::default() }
+    Earlier { paused: works.map(|work| (work, reason.clone())).collect(), ..Earlier::default() }
 }
 
 /// Otherwise the other rule would take the requests of the refused one.
@@ -53,7 +55,7 @@ fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wa
     };
     let first = planned(&cloudflare, &list("http://bad:80"), &Earlier::default());
     let earlier = refused(&first, "http://bad:80");
-    assert_eq!((written(&first).len(), earlier.held.len()), (3, 1));
+    assert_eq!((written(&first).len(), earlier.paused.len()), (3, 1));
 
     let again = planned(&cloudflare, &list("http://bad:80"), &earlier);
     assert_eq!(written(&again), ["http://other:80".to_owned()].into());

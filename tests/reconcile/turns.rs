@@ -27,7 +27,7 @@ fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> Earlier {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
     let records = hosts.flat_map(contents).filter(|(path, _)| path.is_none());
     let held = records.map(|(_, work)| (work, Reason::Cloudflare("no".to_owned())));
-    Earlier { held: held.collect(), ..Earlier::default() }
+    Earlier { paused: held.collect(), ..Earlier::default() }
 }
 
 proptest! {
@@ -51,7 +51,7 @@ proptest! {
         let changes = cloudflare.changes(&new.chain(mistaken).collect::<Vec<_>>());
         let unrefused = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
         let earlier = after_refusals(&unrefused, |hostname| of_kind(2).any(|name| hostname.starts_with(name)));
-        // What vanishes comes last.
+        // What is_withdrawn comes last.
         let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();
 
         let mut end: Option<TurnEnd> = None;
@@ -59,8 +59,8 @@ proptest! {
         while round.len() < expected.len() {
             let turn = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most });
             let names = names(&turn);
-            let is_whole = turn.left.is_empty() || names.len() == most;
-            prop_assert!(is_whole, "{names:?} of a turn of {most}, and {:?} are left", turn.left);
+            let is_whole = turn.postponed.is_empty() || names.len() == most;
+            prop_assert!(is_whole, "{names:?} of a turn of {most}, and {:?} are left", turn.postponed);
             let mut taken: Vec<String> = names.into_iter().filter(|name| !round.contains(name)).collect();
             taken.sort_by_key(|name| expected.iter().position(|one| one == name));
             prop_assert!(!taken.is_empty(), "a turn takes none that had no turn yet, behind {end:?}");
@@ -69,7 +69,7 @@ proptest! {
             end = turn.end;
         }
         let whole = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most: usize::MAX });
-        prop_assert_eq!((whole.left.len(), whole.end.is_none(), whole.hosts.len()), (0, true, expected.len()));
+        prop_assert_eq!((whole.postponed.len(), whole.end.is_none(), whole.hosts.len()), (0, true, expected.len()));
     }
 }
 
@@ -106,5 +106,5 @@ fn no_effect_is_told_of_a_hostname_that_is_left_to_a_later_turn() {
     let planned = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
     assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
     let left = of(&cloudflare, &changes, &Earlier::default(), Turn { most: 0, ..WHOLE });
-    assert_eq!((left.left.len(), left.notes), (1, vec![]));
+    assert_eq!((left.postponed.len(), left.notes), (1, vec![]));
 }

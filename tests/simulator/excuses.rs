@@ -99,7 +99,7 @@ fn has_rivals(world: &World, object: &Object) -> bool {
 /// of another namespace while none has the hostname. `None` where another namespace has it, as its record says.
 pub(crate) fn rivals<'w>(world: &'w World, object: &Object) -> Option<Vec<&'w Object>> {
     let holder = namespace_of(world, object.host);
-    let may_have = |other: &Object| holder.is_none() || namespace::digest_of(&other.resource()) == holder;
+    let may_have = |other: &Object| holder.is_none() || namespace::code_of(&other.resource()) == holder;
     if !may_have(object) {
         return None;
     }
@@ -122,7 +122,7 @@ pub(crate) fn namespace_of(world: &World, host: &str) -> Option<Box<str>> {
         let zones = cloudflare.zones().iter().filter(|zone| is_home(cloudflare, &zone.id, host));
         let mut records = zones.flat_map(|zone| cloudflare.records(&zone.id));
         let record = records.find(|record| record.name == host && is_ours(record))?;
-        namespace::named(&Stamp::parse(record.comment.as_deref()?)?)
+        namespace::of_stamp(&Stamp::parse(record.comment.as_deref()?)?)
     })
 }
 

@@ -8,7 +8,7 @@ use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{
-    HostPlan, Plan, PlannedEdit, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_content,
+    HostPlan, Plan, PlannedEdit, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_fingerprint,
 };
 use crate::reconcile::snapshot::OwnRules;
 use crate::reconcile::stamp::{Claims, Digest};
@@ -18,7 +18,7 @@ use crate::reconcile::stamp::{Claims, Digest};
 pub(in crate::provider) struct Done {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose work was not done completely.
-    pub(in crate::provider) left_out: BTreeSet<Box<str>>,
+    pub(in crate::provider) unwritten: BTreeSet<Box<str>>,
     /// The answer to a write was lost at a tunnel or a zone where the last write had not failed.
     pub(in crate::provider) lost_answer: bool,
     /// A hostname lost one part to a refusal, and the next request will do its other parts.
@@ -51,39 +51,43 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    pub(super) fn is_left_out(&self, hostname: &str) -> bool {
-        self.done.left_out.contains(hostname)
+    pub(super) fn is_given_up(&self, hostname: &str) -> bool {
+        self.done.unwritten.contains(hostname)
     }
 
-    pub(super) fn leave_out(&mut self, hostname: &str, reason: Reason) {
+    pub(super) fn give_up(&mut self, hostname: &str, reason: Reason) {
         let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
         self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
-        self.done.left_out.insert(hostname.into());
+        self.done.unwritten.insert(hostname.into());
     }
 
     /// Leaves out the hostname of a refused piece. The refusal of a rule is of its path and its object.
     pub(super) fn refuse(&mut self, piece: &Piece<'_>, reason: Reason) {
         match piece.work {
-            Work::Operations(_) => self.leave_out(piece.hostname, reason),
+            Work::Operations(_) => self.give_up(piece.hostname, reason),
             Work::Edit(PlannedEdit { edit, resource, .. }) => {
                 let set_identifier = Some(edit.path().unwrap_or_default().into());
                 let (hostname, resource) = (piece.hostname.into(), resource.clone());
                 self.done.refusals.push(Refusal { hostname, set_identifier, resource, reason });
-                self.done.left_out.insert(piece.hostname.into());
+                self.done.unwritten.insert(piece.hostname.into());
             }
         }
     }
 
-    pub(super) fn leave_out_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
-        pieces.iter().for_each(|piece| self.leave_out(piece.hostname, reason.clone()));
+    pub(super) fn give_up_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
+        pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
     /// Leaves out the hostnames of which something is not written.
-    pub(super) fn leave_unwritten(&mut self, hosts: impl IntoIterator<Item = &'a HostPlan>, reason: &Reason) {
+    pub(super) fn give_up_unwritten(
+        &mut self,
+        hosts: impl IntoIterator<Item = &'a HostPlan>,
+        reason: &Reason,
+    ) {
         for host in hosts {
             let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content());
-            if !self.is_left_out(&host.hostname) && !steps(host).all(is_written) {
-                self.leave_out(&host.hostname, reason.clone());
+            if !self.is_given_up(&host.hostname) && !steps(host).all(is_written) {
+                self.give_up(&host.hostname, reason.clone());
             }
         }
     }
@@ -137,11 +141,11 @@ impl<'a> Ledger<'a> {
     /// the stamp should make. A digest from before this request stays: another instance may be about to write its rule,
     /// or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
-        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_left_out(&host.hostname))?;
+        let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;
         let mut done = host.claims.clone();
         done.rules.extend(&host.stale);
         let mut claims = done.clone();
-        let is_done = |one: &&PlannedEdit| self.written.contains(&edit_content(&one.tunnel, &one.edit));
+        let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
             let digest = planned.digest();
             match &planned.edit {
@@ -162,7 +166,7 @@ impl<'a> Ledger<'a> {
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
-        let left_out = self.plan.hosts.iter().filter(|host| self.is_left_out(&host.hostname));
-        inserted(left_out.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
+        let unwritten = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
+        inserted(unwritten.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
     }
 }

@@ -4,7 +4,7 @@ use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
 use crate::model::{TunnelId, ZoneId};
 use crate::reconcile::plan::{
-    HostPlan, PlannedEdit, RecordOperation, Stage, edit_content, operations_content,
+    HostPlan, PlannedEdit, RecordOperation, Stage, edit_fingerprint, operations_fingerprint,
 };
 
 /// The target of a call.
@@ -84,8 +84,8 @@ impl<'a> Piece<'a> {
     /// The fingerprint of the content, by which a refusal is remembered.
     pub(super) fn content(&self) -> u64 {
         match self.work {
-            Work::Edit(planned) => edit_content(&planned.tunnel, &planned.edit),
-            Work::Operations(operations) => operations_content(operations),
+            Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
+            Work::Operations(operations) => operations_fingerprint(operations),
         }
     }
 }

@@ -5,9 +5,9 @@ use crate::model::access::{Application, Destination};
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Note;
+use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
@@ -43,8 +43,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
             return None;
         }
         let hostname = Hostname::parse(place.hostname()).ok()?;
-        let standing = Standing::of(&hostname, snapshot);
-        let answering = standing.relying(application, &Wishes::default());
+        let protection = HostProtection::of(&hostname, snapshot);
+        let answering = protection.relying(application, &Wishes::default());
         Some(Unneeded { place, application, is_replaced, answering })
     });
     unneeded.collect()
@@ -69,9 +69,9 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
         let rules = tunnels.flat_map(|tunnel| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = Standing::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
+            let over = HostProtection::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
-            next.zip(rule.access()).is_some_and(|(next, access)| standing::accepts(access, next))
+            next.zip(rule.access()).is_some_and(|(next, access)| host_protection::accepts(access, next))
         };
         rules.filter(|rule| is_served(rule)).map(wants_another).collect::<Vec<_>>()
     });
@@ -113,7 +113,7 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let own = snapshot.own_records_of(place.hostname());
-    own.iter().any(|own| snapshot.claims_place(&own.stamp, path.as_deref()))
+    own.iter().any(|own| snapshot.claims_path(&own.stamp, path.as_deref()))
 }
 
 /// The hostname of the place. For a wildcard, also the names of records and rules that the wildcard covers.
@@ -192,7 +192,7 @@ impl Wishes {
     }
 }
 
-impl Standing<'_> {
+impl HostProtection<'_> {
     /// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens
     /// does not count, nor a rule under a more specific application. If the place itself opens, the rule of a wider
     /// hostname does not count, because that rule was published for all its names.
@@ -210,9 +210,9 @@ impl Standing<'_> {
         }
         names_under(&place, snapshot).into_iter().find_map(|name| {
             let hostname = Hostname::parse(name).ok()?;
-            let standing = Standing::of(&hostname, snapshot);
+            let protection = HostProtection::of(&hostname, snapshot);
             let is_covered = |path: Option<&str>| {
-                let covering = standing.all_over(path).into_iter().next();
+                let covering = protection.all_over(path).into_iter().next();
                 covering.is_some_and(|one| one.id != application.id)
             };
             if is_covered(whole) {
@@ -222,9 +222,9 @@ impl Standing<'_> {
             // An endpoint is refused if a foreign record has its hostname, so its policy `none` opens no rule.
             let may_open = !own.is_empty() || may_be_taken(name, snapshot);
             let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
-            let requires_another = |rule: &Rule| standing::requires_another(rule, application);
+            let requires_another = |rule: &Rule| host_protection::requires_another(rule, application);
             // A wildcard's rule may lose its Access check, and then no other application protects the name.
-            let is_alone = !is_opened && standing.all_over(whole).len() == 1;
+            let is_alone = !is_opened && protection.all_over(whole).len() == 1;
             let is_last =
                 |rule: &Rule| !is_alone || rule.folded_hostname() == name || !requires_another(rule);
             let relies = |rule: &Rule| {
@@ -248,7 +248,7 @@ impl Standing<'_> {
     }
 }
 
-impl Standing<'_> {
+impl HostProtection<'_> {
     /// The name and path of an open rule in `tunnel` that visitors would reach if the record led there for
     /// `published`. A visitor counts only if a rule's Access check is the only login in front of the visitor now.
     pub(in crate::reconcile) fn opened_by(
@@ -261,12 +261,12 @@ impl Standing<'_> {
         let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(tunnel)?);
         names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
-            let standing = Standing::of(&name, snapshot);
+            let protection = HostProtection::of(&name, snapshot);
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
                 let mut closed =
-                    closed.filter(|one| one.requires_access() && standing.over(one.path()).is_empty());
+                    closed.filter(|one| one.requires_access() && protection.over(one.path()).is_empty());
                 let mut opens =
                     || closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)));
                 is_open(rule) && opens()

@@ -7,10 +7,10 @@ use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::answering::Wishes;
 use crate::reconcile::access::guard::{self, Uncovered};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
-use crate::reconcile::access::standing::Standing;
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
@@ -46,12 +46,12 @@ impl ApplicationWork {
     }
 
     /// Identifies the place among writes.
-    pub fn place_key(&self) -> u64 {
+    pub fn place_fingerprint(&self) -> u64 {
         fingerprint(["application", &*self.place.to_string()])
     }
 
     /// Identifies the place with its wish. A creation and a replacement for the same wish have the same key.
-    pub fn content_key(&self) -> u64 {
+    pub fn content_fingerprint(&self) -> u64 {
         let wish = match &self.operation {
             ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
             ApplicationOperation::Delete(_) => None,
@@ -103,18 +103,18 @@ impl Gate<'_> {
         resource: Option<&str>,
     ) -> Result<(Publication, Besides), Reason> {
         let hostname = publication.hostname.clone();
-        let standing = Standing::of(&hostname, self.snapshot);
+        let protection = HostProtection::of(&hostname, self.snapshot);
         match &publication.access {
             AccessWish::Protected(wish) => {
-                let (access, besides) = self.protected(&publication, wish, standing)?;
+                let (access, besides) = self.protected(&publication, wish, protection)?;
                 Ok((requiring(publication, access), besides))
             }
-            _ if self.snapshot.policy().access_guard => self.guarded(publication, standing),
+            _ if self.snapshot.policy().access_guard => self.guarded(publication, protection),
             AccessWish::Open => {
-                let besides = self.opened(&publication, resource, standing)?;
+                let besides = self.opened(&publication, resource, protection)?;
                 Ok((publication, besides))
             }
-            AccessWish::Silent => Ok((self.silent(publication, standing)?, Besides::Nothing)),
+            AccessWish::Silent => Ok((self.silent(publication, protection)?, Besides::Nothing)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Gate<'_> {
         self,
         publication: &Publication,
         wish: &ProtectionWish,
-        standing: Standing<'_>,
+        protection: HostProtection<'_>,
     ) -> Result<(Access, Besides), Reason> {
         let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
         let owner = &self.snapshot.policy().owner;
@@ -138,7 +138,7 @@ impl Gate<'_> {
         let takes_over = |other: &&Application| {
             self.snapshot.policy().adopt.access && place::has_destinations_of(other, &place)
         };
-        let application = standing.application(publication.path()).or_else(|| other.filter(takes_over));
+        let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
             // A wanted policy itself lets visitors past. A replacement takes off unwanted policies only.
             if place::lets_past(application) {
@@ -162,7 +162,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wish.clone()),
         };
         let work = ApplicationWork { place, operation };
-        if let Some(reason) = self.earlier.held.get(&work.content_key()) {
+        if let Some(reason) = self.earlier.paused.get(&work.content_fingerprint()) {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
@@ -173,11 +173,11 @@ impl Gate<'_> {
     fn guarded(
         self,
         publication: Publication,
-        standing: Standing<'_>,
+        protection: HostProtection<'_>,
     ) -> Result<(Publication, Besides), Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
             Ok(_) if publication.access == AccessWish::Open => {
-                let over = standing.all_over(publication.path()).into_iter().next();
+                let over = protection.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
             }
@@ -192,29 +192,29 @@ impl Gate<'_> {
         self,
         publication: &Publication,
         resource: Option<&str>,
-        standing: Standing<'_>,
+        protection: HostProtection<'_>,
     ) -> Result<Besides, Reason> {
         let path = publication.path();
         if let AccessReading::Failed(unread) = &self.snapshot.access
-            && (standing.is_marked() || standing.check(path).is_some())
+            && (protection.is_marked() || protection.check(path).is_some())
         {
             return Err(self.unknown(publication, unread));
         }
-        let mut over = standing.over(path);
+        let mut over = protection.over(path);
         // The application made for the path goes even if a person changed it: `records` would show it for ever.
-        let made_for = standing.application(path);
+        let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         for application in &over {
-            if let Some(relying) = standing.relying(application, self.wishes) {
+            if let Some(relying) = protection.relying(application, self.wishes) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }
         }
-        if over.is_empty() && standing.check(path).is_none() {
+        if over.is_empty() && protection.check(path).is_none() {
             return Ok(Besides::Nothing);
         }
-        self.nothing_else_opens(resource, standing, path, &over)?;
-        let mut all = standing.all_over(path).into_iter();
+        self.nothing_else_opens(resource, protection, path, &over)?;
+        let mut all = protection.all_over(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let Some(first) = over.first() else {
             return Ok(Besides::Opening { work: None, is_last: true, is_open: is_alone });
@@ -230,20 +230,20 @@ impl Gate<'_> {
     fn nothing_else_opens(
         self,
         resource: Option<&str>,
-        standing: Standing<'_>,
+        protection: HostProtection<'_>,
         path: Option<&str>,
         going: &[&Application],
     ) -> Result<(), Reason> {
         let is_guarded = self.snapshot.policy().namespace_guard;
         let counts = |closing: &&Closing| {
             // With the namespace guard, an endpoint of another namespace cannot hold up an opening.
-            let of = |resource: Option<&str>| resource.and_then(namespace::digest_of);
+            let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
             // A preview shows the state after all closings, so only an endpoint with a mistake counts.
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_preview)
         };
         let closings = self.wishes.closing.iter().filter(counts);
-        match opening::opened_with(closings, standing, path, going) {
+        match opening::opened_with(closings, protection, path, going) {
             None => Ok(()),
             Some(Closing { hostname, set_identifier, resource: _, by }) => Err(Reason::ClosingFirst {
                 hostname: hostname.as_str().into(),
@@ -254,27 +254,27 @@ impl Gate<'_> {
     }
 
     /// The publication of an endpoint that says nothing of Access. The rule keeps the present protection of the place.
-    fn silent(self, publication: Publication, standing: Standing<'_>) -> Result<Publication, Reason> {
+    fn silent(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
-        let over = standing.over(path);
+        let over = protection.over(path);
         let audience = || over.first().map(|one| &one.audience);
         let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access()).cloned();
         if let Some(asked) = asked {
-            if standing.application(path).is_some() {
+            if protection.application(path).is_some() {
                 return Err(Reason::AccessPolicy(TWO_WAYS.into()));
             }
             return Ok(requiring(publication, asked.accepting(audience())));
         }
-        let check = standing.check(path);
+        let check = protection.check(path);
         if let AccessReading::Failed(unread) = &self.snapshot.access
-            && standing.is_marked()
+            && protection.is_marked()
             && check.is_none()
         {
             return Err(self.unknown(&publication, unread));
         }
         if publication.rule.is_none() {
             let is_closed =
-                check.is_some() && over.is_empty() && !standing.is_record_only_in(&publication.tunnel);
+                check.is_some() && over.is_empty() && !protection.is_record_only_in(&publication.tunnel);
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
         let team = self.snapshot.access.read().map(|access| &access.team);
@@ -291,9 +291,9 @@ impl Gate<'_> {
     /// The reason if Access was not read. A published endpoint is refused, and a lasting failure refuses every
     /// endpoint. Other endpoints wait, because ExternalDNS may never ask again for an endpoint answered as done.
     fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
-        let standing = Standing::of(&publication.hostname, self.snapshot);
-        let is_published = standing.own_rule(publication.path(), None).is_some()
-            || standing.is_record_only_in(&publication.tunnel);
+        let protection = HostProtection::of(&publication.hostname, self.snapshot);
+        let is_published = protection.own_rule(publication.path(), None).is_some()
+            || protection.is_record_only_in(&publication.tunnel);
         if unread.is_lasting || is_published {
             return Reason::AccessUnknown(unread.reason.clone());
         }

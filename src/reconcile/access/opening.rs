@@ -6,8 +6,8 @@ use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::Application;
 use crate::model::hostname::HostScope;
+use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::snapshot::Snapshot;
 
 /// A place that is to be closed.
@@ -24,7 +24,7 @@ pub(in crate::reconcile) struct Closing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum ClosedBy {
     /// Its endpoint names policies.
-    Word,
+    Policies,
     /// The endpoint says nothing of Access, and so keeps the protection of its place.
     Silence,
     /// The endpoint has a mistake, so its path and its wish about Access are not known.
@@ -39,7 +39,7 @@ impl Closing {
 
     /// True if an application of this place closes it.
     pub(super) fn is_at(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.by == ClosedBy::Word && self.hostname.as_str() == hostname && self.path() == path
+        self.by == ClosedBy::Policies && self.hostname.as_str() == hostname && self.path() == path
     }
 
     /// True if an application over a hostname, or a path of it, covers visitors of this place too. A wider place of the
@@ -56,18 +56,19 @@ impl Closing {
     /// rule that accepts no token of theirs. If the endpoint says nothing, its rule or record at Cloudflare decides.
     /// A rule closes no endpoint with a mistake, because the opening path may be the path of that endpoint.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
-        let (standing, path) = (Standing::of(&self.hostname, snapshot), self.path());
+        let (protection, path) = (HostProtection::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Silence {
-            return standing.own_rule(path, None).is_some() || standing.is_record_only();
+            return protection.own_rule(path, None).is_some() || protection.is_record_only();
         }
-        let asked = standing.over(path).into_iter().next();
-        let own = standing.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
+        let asked = protection.over(path).into_iter().next();
+        let own = protection.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
         let led_to = snapshot.led_to(self.hostname.as_str());
         let takes_none = |rule: &Rule| {
-            rule.requires_access() && going.iter().all(|one| standing::requires_another(rule, one))
+            rule.requires_access() && going.iter().all(|one| host_protection::requires_another(rule, one))
         };
         own.is_some_and(|own| going.iter().all(|one| one.id != own.id))
-            || self.by == ClosedBy::Word && standing.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
+            || self.by == ClosedBy::Policies
+                && protection.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
     }
 }
 
@@ -75,11 +76,11 @@ impl Closing {
 /// the path's rule were gone.
 pub(super) fn opened_with<'c>(
     closings: impl Iterator<Item = &'c Closing>,
-    standing: Standing<'_>,
+    protection: HostProtection<'_>,
     path: Option<&str>,
     going: &[&Application],
 ) -> Option<&'c Closing> {
-    let Standing { hostname, snapshot } = standing;
+    let HostProtection { hostname, snapshot } = protection;
     let owner = &snapshot.policy().owner;
     let places: Vec<Place> = going.iter().filter_map(|one| Place::of_application(one, owner)).collect();
     let mut within = closings.filter(|closing| {

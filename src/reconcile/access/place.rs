@@ -60,11 +60,13 @@ impl Place {
 
     /// The place that one of our applications was made for, whatever its destinations are now.
     pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
-        has_tag(application, &tag(owner)).then(|| Self::named(&application.name, owner)).flatten()
+        has_tag(application, &tag(owner))
+            .then(|| Self::from_application_name(&application.name, owner))
+            .flatten()
     }
 
     /// The place in the name of an application of ours.
-    pub(super) fn named(name: &str, owner: &str) -> Option<Self> {
+    pub(super) fn from_application_name(name: &str, owner: &str) -> Option<Self> {
         let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
@@ -125,7 +127,7 @@ fn name_suffix(owner: &str) -> String {
 
 /// The tag of all applications of an owner.
 pub fn tag(owner: &str) -> String {
-    format!("{TAG_PREFIX}{}", stamp::owner_digest(owner))
+    format!("{TAG_PREFIX}{}", stamp::owner_code(owner))
 }
 
 pub(super) fn has_tag(application: &Application, tag: &str) -> bool {

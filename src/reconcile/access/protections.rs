@@ -65,7 +65,9 @@ impl ProtectionIndex {
 
     /// The place that an application of ours was made for.
     fn place_of(&self, application: &Application) -> Option<Place> {
-        place::has_tag(application, &self.tag).then(|| Place::named(&application.name, &self.owner)).flatten()
+        place::has_tag(application, &self.tag)
+            .then(|| Place::from_application_name(&application.name, &self.owner))
+            .flatten()
     }
 }
 

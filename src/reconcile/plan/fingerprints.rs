@@ -27,15 +27,15 @@ impl Write {
 }
 
 /// The content of a rule, by which a refusal is remembered.
-pub fn rule_content(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
+pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
     fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
 /// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
 /// refused either way.
-pub(crate) fn edit_content(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
+pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
-        RuleEdit::Put { rule, replaces: _ } => rule_content(tunnel, rule),
+        RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
         RuleEdit::Remove { hostname, path } => {
             fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
         }
@@ -43,7 +43,7 @@ pub(crate) fn edit_content(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
 }
 
 /// The content of a hostname's operations, by which a refusal is remembered.
-pub(crate) fn operations_content(operations: &[RecordOperation]) -> u64 {
+pub(crate) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
     fingerprint([&*format!("{operations:?}")])
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn operations_content(operations: &[RecordOperation]) -> u64 {
 /// records.
 pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
-    let edits =
-        edits.map(|one| (Some(one.edit.path().unwrap_or_default()), edit_content(&one.tunnel, &one.edit)));
+    let edits = edits
+        .map(|one| (Some(one.edit.path().unwrap_or_default()), edit_fingerprint(&one.tunnel, &one.edit)));
     let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
-    edits.chain(batches.map(|operations| (None, operations_content(operations))))
+    edits.chain(batches.map(|operations| (None, operations_fingerprint(operations))))
 }
 
 /// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
@@ -63,7 +63,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
         let covering = near.filter(|(_, rule)| edit.is_covered_by(rule)).map(|(_, rule)| rule.raw().get());
-        let content = format!("{} {}", edit_content(tunnel, edit), covering.collect::<String>());
+        let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         Write {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content: fingerprint([&*content]),
@@ -87,7 +87,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
 
 /// The refusals of a hostname with a write that Cloudflare refused before. Writes that Cloudflare does not keep wait if
 /// the hostname has no other write. Otherwise all writes of the hostname are sent once more.
-pub(super) fn held(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
+pub(super) fn paused(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
     if refused.is_empty() {
         return Vec::new();
     }

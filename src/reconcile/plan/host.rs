@@ -1,9 +1,9 @@
 //! One hostname as it was read.
 
+mod accepted;
 mod adoption;
 mod comment;
 mod decide;
-mod desired;
 mod obstacle;
 pub(super) mod outcome;
 mod writes;
@@ -11,10 +11,10 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ingress::{Owned, Rule};
+use crate::ingress::{MarkedRules, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::standing::Standing;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::host_plan::{Earlier, Unfinished};
 use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::plan::refusal::Refusal;
@@ -32,7 +32,7 @@ pub(super) struct Situation<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) earlier: &'a Earlier,
     /// All rules, each marked as ours or not.
-    pub(super) owned: &'a BTreeMap<&'a TunnelId, Owned<'a>>,
+    pub(super) owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
 
 /// A rule, and the tunnel that it stands in.
@@ -176,7 +176,7 @@ impl<'a> Host<'a> {
     /// True if the comment has to say that an Access application of ours protects something of the hostname.
     fn is_protected(&self) -> bool {
         let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
-        Standing::of(&self.hostname, self.snapshot()).needs_mark(stands)
+        HostProtection::of(&self.hostname, self.snapshot()).needs_mark(stands)
     }
 
     /// True if we have a rule for the path, in any tunnel.

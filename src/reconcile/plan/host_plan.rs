@@ -33,7 +33,7 @@ impl Stage {
 pub struct Earlier {
     /// The contents that must not be written now, with the reasons: Cloudflare refused them and would refuse them again, or
     /// does not keep them.
-    pub held: BTreeMap<u64, Reason>,
+    pub paused: BTreeMap<u64, Reason>,
     /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
     pub unready: BTreeMap<TunnelId, String>,
     /// Whether the tunnels were deleted that [`super::tunnels_in_the_way`] names, or why that is not known.
@@ -80,7 +80,7 @@ pub struct HostPlan {
     /// The object that asks for it, or that it came from; the first one if several ask for its paths.
     pub resource: Option<Box<str>>,
     /// The hostname will be gone.
-    pub vanishes: bool,
+    pub is_withdrawn: bool,
     /// The zone of its records.
     pub zone: ZoneId,
     /// Operations on records in [`Stage::Stamp`], which belong in one batch.

@@ -2,7 +2,7 @@
 //! Cloudflare refused before waits.
 
 use super::request::{HostRequest, Requests, Wanted};
-use super::{Earlier, Reason, rule_content};
+use super::{Earlier, Reason, rule_fingerprint};
 use crate::model::Hostname;
 use crate::reconcile::access::answering::{self, Wishes};
 use crate::reconcile::access::gate::{Besides, Gate};
@@ -63,7 +63,7 @@ impl Judge<'_> {
             wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
             for wanted in &request.wanted {
-                let asking = wanted.resource.as_deref().and_then(namespace::digest_of);
+                let asking = wanted.resource.as_deref().and_then(namespace::code_of);
                 if request.entitled.is_some() && request.entitled != asking {
                     continue;
                 }
@@ -77,7 +77,7 @@ impl Judge<'_> {
                     }
                     Ok(AccessWish::Silent) if self.snapshot.access.applications().is_empty() => continue,
                     Ok(AccessWish::Silent) => ClosedBy::Silence,
-                    Ok(AccessWish::Protected(_)) => ClosedBy::Word,
+                    Ok(AccessWish::Protected(_)) => ClosedBy::Policies,
                     Err(_) => ClosedBy::Mistake,
                 };
                 wishes.closing.extend(hostname.clone().map(|hostname| {
@@ -100,7 +100,7 @@ impl Judge<'_> {
 
     /// Refuses it where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
-        let asking = resource.and_then(namespace::digest_of);
+        let asking = resource.and_then(namespace::code_of);
         if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
             return Ok(());
         }
@@ -109,8 +109,9 @@ impl Judge<'_> {
 
     /// Refuses it where Cloudflare refused the rule and would refuse it again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
-        let rule = publication.rule.as_ref().filter(|_| !self.earlier.held.is_empty());
-        let refused = rule.and_then(|rule| self.earlier.held.get(&rule_content(&publication.tunnel, rule)));
+        let rule = publication.rule.as_ref().filter(|_| !self.earlier.paused.is_empty());
+        let refused =
+            rule.and_then(|rule| self.earlier.paused.get(&rule_fingerprint(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }

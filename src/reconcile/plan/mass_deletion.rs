@@ -29,7 +29,7 @@ struct OwnHostname {
 /// may fail for many small ones at once.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     let limit = snapshot.policy().mass_deletion_limit;
-    let vanishing = plan.hosts.iter().filter(|host| host.vanishes).count();
+    let vanishing = plan.hosts.iter().filter(|host| host.is_withdrawn).count();
     if limit == 0 || vanishing <= limit {
         return plan;
     }
@@ -86,7 +86,7 @@ fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
             let created = own.iter().map(|own| own.record.created_unix_seconds);
             let plan_index = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
             let goes =
-                plan_index.is_some_and(|index| plan.hosts.get(index).is_some_and(|host| host.vanishes));
+                plan_index.is_some_and(|index| plan.hosts.get(index).is_some_and(|host| host.is_withdrawn));
             let created = if goes {
                 created.map(Option::unwrap_or_default).min()
             } else {

@@ -206,7 +206,7 @@ impl Reason {
     }
 
     /// Where the reason lies, and so where the way out is looked for.
-    pub fn group(&self) -> &'static str {
+    pub fn category(&self) -> &'static str {
         match self {
             Self::Invalid(_)
             | Self::OutsideFilter
@@ -514,7 +514,7 @@ mod tests {
             (Reason::Withheld { by: None }, "waiting"),
             (Reason::Undecided("x".to_owned()), "waiting"),
         ] {
-            assert_eq!(reason.group(), group, "{}", reason.label());
+            assert_eq!(reason.category(), group, "{}", reason.label());
         }
     }
 

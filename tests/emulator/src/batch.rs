@@ -89,8 +89,8 @@ impl Editor<'_> {
         let mut refusal = None;
         for other in others {
             let (new, old) = (draft.kind.as_str(), other.kind.as_str());
-            let same_content =
-                content_key(&draft.kind, &draft.content) == content_key(&other.kind, &other.content);
+            let same_content = content_fingerprint(&draft.kind, &draft.content)
+                == content_fingerprint(&other.kind, &other.content);
             if new == old && same_content && draft.priority == other.priority {
                 return Err(Refusal::new(400, 81058, "An identical record already exists."));
             }
@@ -116,7 +116,7 @@ impl Editor<'_> {
 }
 
 /// What two records of a type are compared by: names in any case, TXT with or without quotes.
-fn content_key(kind: &str, content: &str) -> String {
+fn content_fingerprint(kind: &str, content: &str) -> String {
     match kind {
         "TXT" => {
             content.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(content).to_owned()

@@ -1,6 +1,6 @@
 //! Decides what becomes ours without being ours yet: what `ADOPT` allows, and rules that lost their record by hand.
 
-use super::desired::Desired;
+use super::accepted::Accepted;
 use super::obstacle;
 use super::{Host, Placed};
 use crate::ingress::Document;
@@ -12,7 +12,7 @@ use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `desired` endpoints.
-pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Desired<'_>]) -> Host<'a> {
+pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Accepted<'_>]) -> Host<'a> {
     let adopt = &host.policy().adopt;
     let needs = needs_of_records(&host);
     let is_allowed = !desired.is_empty() && *adopt != Adopt::default();
@@ -30,7 +30,7 @@ pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Desired<'_>]) -> Host<'
 }
 
 /// The rule of an endpoint that lost its record by hand.
-fn taken_back<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Option<Placed<'a>> {
+fn taken_back<'a>(host: &Host<'a>, desired: &Accepted<'_>) -> Option<Placed<'a>> {
     let wanted = desired.publication.rule.as_ref()?;
     let (id, _) = host.snapshot().tunnels.get_key_value(desired.tunnel())?;
     let rule =
@@ -80,7 +80,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
 }
 
 /// The rules to take over where one is desired: in its tunnel, and in the one that visitors are led to now.
-fn rules_for<'a>(host: &Host<'a>, desired: &Desired<'_>) -> Vec<Placed<'a>> {
+fn rules_for<'a>(host: &Host<'a>, desired: &Accepted<'_>) -> Vec<Placed<'a>> {
     let Some(wanted) = &desired.publication.rule else {
         return Vec::new();
     };
@@ -126,7 +126,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
 }
 
 /// The value of `ADOPT` that takes over the records, and the rule in the way of the `desired` endpoint.
-pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<Box<str>> {
+pub(super) fn smallest_value(host: &Host<'_>, desired: &Accepted<'_>) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
     let tunnel = desired.tunnel();
     let digest = desired.digest();
@@ -141,7 +141,7 @@ pub(super) fn smallest_value(host: &Host<'_>, desired: &Desired<'_>) -> Option<B
 }
 
 /// The records and rules that the stamp makes ours for the `desired` endpoints, and the TXT records that it replaces.
-pub(super) fn adoptions(host: &Host<'_>, desired: &[Desired<'_>]) -> Vec<Adoption> {
+pub(super) fn adoptions(host: &Host<'_>, desired: &[Accepted<'_>]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().copied().chain(replaced(host));
     let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, desired));
     records.map(record_adoption).chain(rules).collect()
@@ -171,7 +171,7 @@ fn record_adoption(record: &Record) -> Adoption {
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
 
-fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, desired: &[Desired<'_>]) -> Adoption {
+fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, desired: &[Accepted<'_>]) -> Adoption {
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = desired.iter().find(|desired| desired.path() == path).and_then(|desired| {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::desired::Desired;
+use super::accepted::Accepted;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
@@ -24,7 +24,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
     /// All in one tunnel.
-    pub(super) desired: Vec<Desired<'w>>,
+    pub(super) desired: Vec<Accepted<'w>>,
     /// The paths that are withdrawn, empty for none.
     pub(super) withdrawn: Vec<&'w str>,
     pub(super) refusals: Vec<Refusal>,
@@ -53,9 +53,9 @@ impl<'w> Asked<'w> {
         self.may_hold_back && self.outcome.is_err()
     }
 
-    fn desired(&self) -> Option<Desired<'w>> {
+    fn desired(&self) -> Option<Accepted<'w>> {
         let publication = *self.outcome.as_ref().ok()?;
-        Some(Desired { publication, resource: self.resource() })
+        Some(Accepted { publication, resource: self.resource() })
     }
 }
 
@@ -149,11 +149,11 @@ fn one_a_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Asked<'w>> {
 /// True if the stamp names another namespace than the object's. While the stamp names none, a refused endpoint may be
 /// the new form of a rule of the hostname.
 fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
-    let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::named);
-    named.is_some() && named != resource.and_then(namespace::digest_of)
+    let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::of_stamp);
+    named.is_some() && named != resource.and_then(namespace::code_of)
 }
 
-fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Desired<'w>> {
+fn desired<'w>(asked: &[Asked<'w>]) -> Vec<Accepted<'w>> {
     asked.iter().filter_map(Asked::desired).collect()
 }
 
@@ -238,7 +238,7 @@ fn refused_beside(refused: &[&Asked<'_>], one: &Asked<'_>) -> Option<Reason> {
 
 /// The one tunnel that the hostname can have after this request. The record's tunnel stays if an endpoint asks for it,
 /// or if a rule or record there stays. Otherwise the tunnel of the first endpoint counts.
-fn tunnel_for(host: &Host<'_>, desired: &[Desired<'_>], withdrawn: &[&str]) -> Option<TunnelId> {
+fn tunnel_for(host: &Host<'_>, desired: &[Accepted<'_>], withdrawn: &[&str]) -> Option<TunnelId> {
     let first = desired.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(led_to) = host.led_to().filter(is_live) else {

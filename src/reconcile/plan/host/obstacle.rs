@@ -3,13 +3,13 @@
 use std::cell::OnceCell;
 
 use super::Host;
+use super::accepted::Accepted;
 use super::adoption;
-use super::desired::Desired;
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::access::standing::Standing;
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::{Reason, RecordNature};
 use crate::reconcile::stamp::{Digest, Stamp};
 
@@ -19,19 +19,19 @@ pub(super) struct Obstacles<'h, 'a, 'w> {
     host: &'h Host<'a>,
     tunnel: &'h TunnelId,
     /// The endpoints of the request that could be published so far.
-    all: &'h [Desired<'w>],
+    all: &'h [Accepted<'w>],
     /// The foreign rule that would answer visitors without a login who need one now.
     opened_by: OnceCell<Option<String>>,
     remedy: OnceCell<Option<Box<str>>>,
 }
 
 impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
-    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [Desired<'w>]) -> Self {
+    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [Accepted<'w>]) -> Self {
         Self { host, tunnel, all, opened_by: OnceCell::new(), remedy: OnceCell::new() }
     }
 
     /// The obstacle to an endpoint, other than another endpoint of the request.
-    pub(super) fn to(&self, desired: &Desired<'_>) -> Option<Reason> {
+    pub(super) fn to(&self, desired: &Accepted<'_>) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
             let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
@@ -56,7 +56,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
     fn opened_by(&self) -> Option<String> {
         let published: Vec<_> = self.all.iter().map(|desired| desired.publication).collect();
         let Self { host, tunnel, .. } = self;
-        Standing::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
+        HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
 }
 
 /// The obstacle of a hostname without a record, if a wildcard's record leads to its foreign rules in another tunnel.
-fn held_elsewhere(host: &Host<'_>, desired: &Desired<'_>) -> Option<Reason> {
+fn held_elsewhere(host: &Host<'_>, desired: &Accepted<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, desired.tunnel())?;
     let foreign = host.foreign_rules(visited);
     let is_takable = |rule: &&&Rule| {
@@ -173,7 +173,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason for a name that is held, with the way to make it ours.
-fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: Option<Box<str>>) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, desired: &Accepted<'_>, remedy: Option<Box<str>>) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -195,7 +195,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Desired<'_>, remedy: 
 /// The stamp for a record of ours that lost its comment: the record leads to our tunnel. The stamp names only rules
 /// that endpoints ask for, because another rule may be foreign. A person's comment becomes the stamp's remark. `None`
 /// if the record has a person's comment and no such rule, or if the stamp does not fit.
-fn remedy(host: &Host<'_>, record: &Record, all: &[Desired<'_>]) -> Option<Box<str>> {
+fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<str>> {
     if record.read_only || Stamp::of(record).is_some() || &*record.kind != "CNAME" {
         return None;
     }

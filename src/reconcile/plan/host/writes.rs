@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::accepted::Accepted;
 use super::adoption;
 use super::comment;
 use super::decide::Decision;
-use super::desired::Desired;
 use super::{Host, Placed};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
@@ -24,9 +24,9 @@ enum Lead {
     /// The record leads there already, or the hostname has no record or no wanted tunnel.
     Here,
     /// In Stamp: all rules stand there, and the connectors serve them.
-    First,
+    InStamp,
     /// In Unstamp, after the rules: the record may not keep its target, a tunnel that is not configured.
-    Last,
+    InUnstamp,
     /// In a later request: the rules come first.
     Later,
 }
@@ -40,7 +40,7 @@ pub(super) fn host_plan(
     let first = comment::claims_with(host, desired, withdrawn);
     let stale = comment::stale(host, desired);
     let (puts, ends) = (puts(host, desired), ends(decision, &first, &stale));
-    let target = desired.first().map(Desired::tunnel);
+    let target = desired.first().map(Accepted::tunnel);
     let goes = |(tunnel, rule): &Placed<'_>| {
         Some(*tunnel) == target && withdrawn.contains(&rule.path().unwrap_or_default())
     };
@@ -51,7 +51,7 @@ pub(super) fn host_plan(
     let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path().unwrap_or_default());
     // A move goes on, whatever the age of its record, if this request writes a part of the move. A move also goes on
     // if a deletion waits for the move.
-    let goes_on = lead == Lead::First || !stands || !is_claimed || staying.iter().any(is_withdrawn);
+    let goes_on = lead == Lead::InStamp || !stands || !is_claimed || staying.iter().any(is_withdrawn);
     let is_overdue = host.is_overdue() && !goes_on;
     let edits = edits(host, &puts, &going, resource.as_deref());
     let edited = edits.iter().map(|planned| &planned.tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
@@ -71,7 +71,7 @@ pub(super) fn host_plan(
     let plan = HostPlan {
         hostname: host.name().into(),
         resource: resource.clone(),
-        vanishes: ends && host.has_record(),
+        is_withdrawn: ends && host.has_record(),
         zone: host.zone.zone.id.clone(),
         stamp,
         edits,
@@ -80,7 +80,7 @@ pub(super) fn host_plan(
         adopted_rules: inserted(
             host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())),
         ),
-        moves_to: target.filter(|_| lead == Lead::First).cloned(),
+        moves_to: target.filter(|_| lead == Lead::InStamp).cloned(),
         if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims: last,
         stale,
@@ -97,7 +97,7 @@ pub(super) fn host_plan(
 /// The edits of tunnels' documents: rules that go, and wanted ones.
 fn edits(
     host: &Host<'_>,
-    puts: &[Desired<'_>],
+    puts: &[Accepted<'_>],
     going: &[Placed<'_>],
     resource: Option<&str>,
 ) -> Vec<PlannedEdit> {
@@ -121,10 +121,10 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target)) {
         None => Lead::Here,
-        Some(_) if host.is_preview() => Lead::Last,
+        Some(_) if host.is_preview() => Lead::InUnstamp,
         // The next request would take its record for another instance's.
-        Some(_) if !may_stay(host) => Lead::Last,
-        Some(target) if stands && !host.situation.earlier.unready.contains_key(target) => Lead::First,
+        Some(_) if !may_stay(host) => Lead::InUnstamp,
+        Some(target) if stands && !host.situation.earlier.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
 }
@@ -146,8 +146,8 @@ fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, staying: &[Pl
 }
 
 /// The wanted rules that do not stand as wanted.
-fn puts<'w>(host: &Host<'_>, desired: &[Desired<'w>]) -> Vec<Desired<'w>> {
-    let is_put = |desired: &&Desired<'_>| {
+fn puts<'w>(host: &Host<'_>, desired: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
+    let is_put = |desired: &&Accepted<'_>| {
         let (tunnel, path) = (desired.tunnel(), desired.path());
         desired.publication.rule.as_ref().is_some_and(|wanted| {
             let stands = host.own_rule(tunnel, path).is_some_and(|rule| rule.equals(wanted));
@@ -239,9 +239,9 @@ impl RecordWrites<'_, '_> {
                 let stamped = comment(first).filter(|text| self.changes_stamp(record, text));
                 let before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped = comment(last).filter(|text| self.meaning(&before) != self.meaning(text));
-                stamp.extend(patch(record, self.target_in(Lead::First), self.repaired(record), stamped));
+                stamp.extend(patch(record, self.target_in(Lead::InStamp), self.repaired(record), stamped));
                 let unstamped = unstamped.filter(|_| first != last);
-                unstamp.extend(patch(record, self.target_in(Lead::Last), None, unstamped));
+                unstamp.extend(patch(record, self.target_in(Lead::InUnstamp), None, unstamped));
             }
             None => stamp.extend(self.without_cname(comment(first))),
         }

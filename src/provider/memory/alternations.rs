@@ -17,7 +17,7 @@ const PLACES_MAX: usize = 1_000;
 const LOOPS_MAX: u64 = 10;
 
 #[derive(Debug, Default)]
-pub(crate) struct TakingTurns {
+pub(crate) struct Alternations {
     loops: u64,
     places: BTreeMap<u64, Seen>,
 }
@@ -41,7 +41,7 @@ struct Asking {
     asked: u64,
 }
 
-impl TakingTurns {
+impl Alternations {
     /// Notes the endpoints of a loop, each with a fingerprint of what it asks for, and returns a line on each place that two
     /// objects take in turns.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
@@ -97,7 +97,7 @@ mod tests {
     use crate::reconcile::canonical::RESOURCE_LABEL;
 
     fn line(history: &[(&str, u64)]) -> Option<LogLine> {
-        let mut turns = TakingTurns::default();
+        let mut turns = Alternations::default();
         let mut lines = Vec::new();
         for (resource, asked) in history {
             let mut endpoint = Endpoint { dns_name: "a.example.com".to_owned(), ..Endpoint::default() };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_year_of_other_places_in_every_loop_leaves_those_of_the_last_ones() {
-        let mut turns = TakingTurns::default();
+        let mut turns = Alternations::default();
         for (number, _) in crate::provider::memory::year::loops() {
             let endpoint = Endpoint { dns_name: format!("h{number}.example.com"), ..Endpoint::default() };
             assert_eq!(turns.see([(&endpoint, 1)].into_iter()), []);
@@ -147,7 +147,7 @@ mod tests {
         let many: Vec<Endpoint> = (0..2 * PLACES_MAX)
             .map(|number| Endpoint { dns_name: format!("{number}.example.com"), ..Endpoint::default() })
             .collect();
-        let mut turns = TakingTurns::default();
+        let mut turns = Alternations::default();
         turns.see(many.iter().map(|endpoint| (endpoint, 1)));
         assert_eq!(turns.places.len(), PLACES_MAX);
     }

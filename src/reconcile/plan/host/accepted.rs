@@ -6,12 +6,12 @@ use crate::reconcile::stamp::Digest;
 
 /// An endpoint that is published, or stands as wanted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Desired<'w> {
+pub(super) struct Accepted<'w> {
     pub(super) publication: &'w Publication,
     pub(super) resource: Option<&'w str>,
 }
 
-impl<'w> Desired<'w> {
+impl<'w> Accepted<'w> {
     pub(super) fn tunnel(&self) -> &'w TunnelId {
         &self.publication.tunnel
     }

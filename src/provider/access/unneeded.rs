@@ -15,32 +15,36 @@ use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time for looking at, and deleting, what is left of Access applications.
-pub(in crate::provider) const LEFT_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
+pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Writer {
     /// Looks for applications of ours that can go, once in each loop.
-    pub(in crate::provider) fn look_for_left_applications(&self, snapshot: &Snapshot) {
-        let left = if self.is_dry_run() { Vec::new() } else { self.left_applications(snapshot) };
-        let mut known = lock(&self.left_applications);
+    pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
+        let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
+        let mut known = lock(&self.unneeded_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
     /// Deletes the applications of ours without an answering rule at the last two looks. Between two looks ExternalDNS
     /// asks again for a rule that was deleted at Cloudflare and that an object still wants. No request writes
     /// meanwhile, and a request may wait for its turn, so the deletion takes two seconds at most.
-    pub(in crate::provider) fn delete_left_applications(&self, resolved: &Resolved) {
-        if !lock(&self.left_applications).values().any(|again| *again) {
+    pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
+        if !lock(&self.unneeded_applications).values().any(|again| *again) {
             return;
         }
         let _lock = lock(&self.memory);
-        let known = lock(&self.left_applications).clone();
-        lock(&self.left_applications).values_mut().for_each(|again| *again = false);
+        let known = lock(&self.unneeded_applications).clone();
+        lock(&self.unneeded_applications).values_mut().for_each(|again| *again = false);
         let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
-        self.delete_left(resolved, &is_known, Deadline::after(self.clock(), LEFT_APPLICATIONS_TIMEOUT));
+        self.delete_unneeded(
+            resolved,
+            &is_known,
+            Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT),
+        );
     }
 
     /// Deletes those of the applications without an answering rule that `is_such`.
-    pub(in crate::provider) fn delete_left(
+    pub(in crate::provider) fn delete_unneeded(
         &self,
         resolved: &Resolved,
         is_such: &dyn Fn(&Unneeded<'_>) -> bool,
@@ -55,7 +59,7 @@ impl Writer {
                 });
             }
         };
-        let mut left = self.left_applications(&snapshot);
+        let mut left = self.unneeded_applications(&snapshot);
         left.retain(is_such);
         if left.is_empty() {
             return;
@@ -66,7 +70,7 @@ impl Writer {
         for (work, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
             // The next loop's look counts as the second one, and the deletion is tried again after it.
-            lock(&self.left_applications).insert(work.place, false);
+            lock(&self.unneeded_applications).insert(work.place, false);
             logging::debug(module_path!(), || {
                 LogLine::default().text(format!("an Access application that is left stays for now: {reason}"))
             });
@@ -75,7 +79,7 @@ impl Writer {
 
     /// The applications of ours without an answering rule, on hostnames without a refusal. The list is empty while the
     /// snapshot has an old answer, because that answer may lack an answering rule.
-    fn left_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
+    fn unneeded_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if !snapshot.old.is_empty() {
             return Vec::new();
         }

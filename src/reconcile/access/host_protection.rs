@@ -11,12 +11,12 @@ use crate::reconcile::snapshot::Snapshot;
 
 /// One hostname, with what may protect it.
 #[derive(Clone, Copy)]
-pub(in crate::reconcile) struct Standing<'a> {
+pub(in crate::reconcile) struct HostProtection<'a> {
     pub(super) hostname: &'a Hostname,
     pub(super) snapshot: &'a Snapshot,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> HostProtection<'a> {
     pub(in crate::reconcile) fn of(hostname: &'a Hostname, snapshot: &'a Snapshot) -> Self {
         Self { hostname, snapshot }
     }

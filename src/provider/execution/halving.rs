@@ -21,7 +21,7 @@ const INTERCEPTIONS_MAX: usize = 2;
 /// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
 /// a success.
 #[derive(Debug)]
-pub(super) struct Groups<'a> {
+pub(super) struct Halving<'a> {
     /// The pieces of each hostname, or each piece for itself once the hostname was refused alone.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before. Each is sent alone, after all other pieces.
@@ -36,7 +36,7 @@ pub(super) struct Groups<'a> {
     interceptions: usize,
 }
 
-impl<'a> Groups<'a> {
+impl<'a> Halving<'a> {
     /// The pieces of a step, with those of a hostname side by side. If an earlier request searched for bad pieces, `size`
     /// is that of its last group.
     pub(super) fn new(
@@ -48,8 +48,8 @@ impl<'a> Groups<'a> {
         let (mut queue, mut suspects) = (Vec::new(), Vec::new());
         for pieces in pieces.chunk_by(|one, other| one.hostname == other.hostname) {
             match size {
-                _ if pieces.iter().any(&has_failed) => suspects.extend(in_turn(pieces)),
-                GroupSize::SinglePiece => queue.extend(in_turn(pieces).into_iter().map(|piece| vec![piece])),
+                _ if pieces.iter().any(&has_failed) => suspects.extend(in_order(pieces)),
+                GroupSize::SinglePiece => queue.extend(in_order(pieces).into_iter().map(|piece| vec![piece])),
                 _ => queue.push(pieces.to_vec()),
             }
         }
@@ -113,21 +113,21 @@ impl<'a> Groups<'a> {
         &mut self,
         is_interception: bool,
         time_left: Duration,
-        is_left_out: impl Fn(&str) -> bool,
+        is_given_up: impl Fn(&str) -> bool,
     ) -> Option<Piece<'a>> {
         self.time_left_at_search.get_or_insert(time_left);
         self.interceptions = if is_interception { self.interceptions } else { 0 };
-        self.leave_out(&is_left_out);
+        self.drop_given_up(&is_given_up);
         let mut group = mem::take(&mut self.sent);
         match &*group {
             [] => {}
             [pieces] => {
                 if let [piece] = **pieces {
                     self.interceptions += usize::from(is_interception);
-                    self.leave_out(&|hostname| hostname == piece.hostname);
+                    self.drop_given_up(&|hostname| hostname == piece.hostname);
                     return Some(piece);
                 }
-                group = in_turn(pieces).into_iter().map(|piece| vec![piece]).collect();
+                group = in_order(pieces).into_iter().map(|piece| vec![piece]).collect();
                 self.size = GroupSize::SinglePiece;
             }
             _ => self.size = GroupSize::Hostnames(group.len() / 2),
@@ -136,22 +136,22 @@ impl<'a> Groups<'a> {
         None
     }
 
-    fn leave_out(&mut self, is_left_out: &dyn Fn(&str) -> bool) {
+    fn drop_given_up(&mut self, is_given_up: &dyn Fn(&str) -> bool) {
         for list in [&mut self.queue, &mut self.sent] {
-            list.retain(|pieces| !pieces.iter().any(|piece| is_left_out(piece.hostname)));
+            list.retain(|pieces| !pieces.iter().any(|piece| is_given_up(piece.hostname)));
         }
-        self.suspects.retain(|piece| !is_left_out(piece.hostname));
+        self.suspects.retain(|piece| !is_given_up(piece.hostname));
     }
 
-    /// Gives up, and returns what is not decided.
-    pub(super) fn give_up(self) -> Vec<Piece<'a>> {
+    /// Ends the search, and returns what is not decided.
+    pub(super) fn undecided(self) -> Vec<Piece<'a>> {
         [self.queue.concat(), self.suspects].concat()
     }
 }
 
 /// The pieces of one hostname in the order in which they are sent one by one: additions, the narrowest first, then
 /// deletions, the widest first. So a wider rule gets no request of a narrower rule that is refused or deleted.
-fn in_turn<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
+fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by(|one, other| {
         let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
@@ -206,7 +206,7 @@ mod tests {
         let planned = |edit| PlannedEdit { tunnel: tunnel.clone(), edit, resource: None };
         let edits = edits.map(planned);
         let pieces = edits.each_ref().map(|edit| Piece { hostname: name, work: Work::Edit(edit) });
-        let sent: Vec<&RuleEdit> = in_turn(&pieces).iter().filter_map(Piece::edit).collect();
+        let sent: Vec<&RuleEdit> = in_order(&pieces).iter().filter_map(Piece::edit).collect();
         assert_eq!(sent, [3, 1, 2, 0].map(|index: usize| &edits[index].edit));
     }
 
@@ -216,10 +216,10 @@ mod tests {
         let pieces = [("a", &one[..]), ("b", &two), ("c", &one)]
             .map(|(hostname, operations)| Piece { hostname, work: Work::Operations(operations) });
         for (limit, expected) in [(0, 1), (1, 1), (2, 1), (3, 2), (4, 3), (9, 3)] {
-            let sent = Groups::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
+            let sent = Halving::new(&pieces, GroupSize::All, TIME, |_| false).next(limit);
             assert_eq!(sent.len(), expected, "{limit}");
         }
-        assert_eq!(Groups::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
+        assert_eq!(Halving::new(&[], GroupSize::All, TIME, |_| false).next(9), []);
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
             ("a write has time", 47, 400, 2.0, 1.5, false),
             ("a write has no time", 47, 400, 2.0, 1.499, true),
         ] {
-            let search = Groups::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
+            let search = Halving::new(&[], GroupSize::Hostnames(1), seconds(time), |_| false);
             assert_eq!(search.is_used_up(writes, calls_left, seconds(time_left)), expected, "{label}");
-            let no_search = Groups::new(&[], GroupSize::All, seconds(time), |_| false);
+            let no_search = Halving::new(&[], GroupSize::All, seconds(time), |_| false);
             assert!(!no_search.is_used_up(writes, calls_left, seconds(time_left)), "{label}");
         }
     }
@@ -248,11 +248,11 @@ mod tests {
             .zip(&operations)
             .map(|(hostname, one)| Piece { hostname, work: Work::Operations(one) })
             .collect();
-        let mut groups = Groups::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
+        let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
-            groups.next(9);
-            assert!(groups.refused(page, TIME, |_| false).is_some());
-            assert_eq!(groups.is_intercepted(), is_intercepted);
+            halving.next(9);
+            assert!(halving.refused(page, TIME, |_| false).is_some());
+            assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
 
@@ -276,18 +276,18 @@ mod tests {
                 5 => GroupSize::All,
                 hostnames => GroupSize::Hostnames(hostnames),
             };
-            let mut groups = Groups::new(&pieces, size, TIME, |piece| piece.hostname == "b");
+            let mut halving = Halving::new(&pieces, size, TIME, |piece| piece.hostname == "b");
             let (mut passed, mut refused) = (Vec::new(), BTreeSet::new());
             for _ in 0..200 {
-                let sent = groups.next(2);
+                let sent = halving.next(2);
                 if sent.is_empty() {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = groups.refused(false, TIME, |_| false);
+                    let bad = halving.refused(false, TIME, |_| false);
                     refused.extend(bad.map(|piece| piece.hostname));
                 } else {
-                    groups.passed();
+                    halving.passed();
                     passed.extend(sent.iter().map(|piece| piece.hostname));
                 }
             }
@@ -295,7 +295,7 @@ mod tests {
             passed.sort_unstable();
             prop_assert_eq!(passed, good);
             prop_assert_eq!(refused, bad);
-            prop_assert_eq!(groups.give_up(), []);
+            prop_assert_eq!(halving.undecided(), []);
         }
     }
 }

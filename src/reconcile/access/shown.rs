@@ -6,21 +6,21 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
 use crate::reconcile::access::guard;
+use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::standing::{self, Standing};
 use crate::reconcile::access::wish::{OPEN, protection_properties};
 use crate::reconcile::canonical::{RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The Access properties of a rule of ours. The flag is false if the protection of the rule has to be corrected.
-pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec<Property>, bool) {
+pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
     let (path, access) = (rule.path(), rule.access());
-    if let (Some(application), Some(read)) = (standing.application(path), standing.access()) {
+    if let (Some(application), Some(read)) = (protection.application(path), protection.access()) {
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = place::session_duration(application);
-        let is_whole = Place::of(standing.hostname, path)
+        let is_whole = Place::of(protection.hostname, path)
             .is_ok_and(|place| place::has_destinations_of(application, &place));
         let required = Access::required(&read.team, vec![application.audience.clone()]);
         let protects = duration.is_some() && !place::lets_past(application);
@@ -31,27 +31,27 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, standing: Standing<'_>) -> (Vec
         }
         return (words, is_whole && protects && access == Some(&required));
     }
-    if standing.snapshot.policy().access_guard {
+    if protection.snapshot.policy().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
-        let required = guard::required(standing.hostname, path, standing.snapshot).ok();
+        let required = guard::required(protection.hostname, path, protection.snapshot).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
-    let over = standing.over(path).into_iter().next();
+    let over = protection.over(path).into_iter().next();
     let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
-    let is_asked_for = over.zip(standing.access()).is_none_or(|(one, read)| match (&access, &own) {
-        (Some(access), Some(_)) => standing::accepts(access, one),
+    let is_asked_for = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
+        (Some(access), Some(_)) => host_protection::accepts(access, one),
         // The rule has to require this application alone, with the team name of the account.
         _ => access == Some(&Access::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
     let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();
-    words.extend(word_of_open(is_open, standing.snapshot));
+    words.extend(word_of_open(is_open, protection.snapshot));
     (words, is_asked_for)
 }
 
 /// The property of Access at a record alone.
-pub(in crate::reconcile) fn of_record(standing: Standing<'_>) -> Option<Property> {
-    word_of_open(standing.over(None).is_empty(), standing.snapshot)
+pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
+    word_of_open(protection.over(None).is_empty(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -67,26 +67,26 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
     let has_default = !snapshot.policy().default_access_policy.is_empty();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
-        let standing = Standing::of(&hostname, snapshot);
+        let protection = HostProtection::of(&hostname, snapshot);
         let path = path_of(&endpoint.set_identifier).map(str::to_owned);
         // A record alone has no rule that could require a login.
         let is_alone = endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY);
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
-        if says_nothing && let Some(rule) = standing.own_rule(path.as_deref(), None) {
-            let (words, _) = of_rule(rule, standing);
-            let is_protected = rule.requires_access() || standing.application(path.as_deref()).is_some();
+        if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
+            let (words, _) = of_rule(rule, protection);
+            let is_protected = rule.requires_access() || protection.application(path.as_deref()).is_some();
             if !is_protected || (words.is_empty() && snapshot.policy().access_guard) {
                 continue;
             }
             endpoint.provider_specific.extend(words);
             endpoint.provider_specific.sort_unstable();
-            let text = if standing.is_cut_off(rule) { CUT_OFF } else { KEPT };
+            let text = if protection.is_cut_off(rule) { CUT_OFF } else { KEPT };
             notes.push(Note::of(endpoint, text.to_owned()));
-        } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), standing) {
+        } else if says_open && !has_default && stands_open(endpoint, path.as_deref(), protection) {
             endpoint.provider_specific.retain(|property| !is_of_access(property));
         } else if endpoint.property(ACCESS_AUD_TAG).is_some() {
-            drop_covering(endpoint, standing, path.as_deref());
+            drop_covering(endpoint, protection, path.as_deref());
         }
     }
     notes
@@ -103,8 +103,8 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 }
 
 /// Takes the audience of the application over the path off an endpoint, because `records` does not show it.
-fn drop_covering(endpoint: &mut Endpoint, standing: Standing<'_>, path: Option<&str>) {
-    let Some(over) = standing.over(path).into_iter().next() else { return };
+fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
+    let Some(over) = protection.over(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(access)) = Access::read(&text_of) else { return };
     let left = access.beyond(Some(&*over.audience));
@@ -114,18 +114,18 @@ fn drop_covering(endpoint: &mut Endpoint, standing: Standing<'_>, path: Option<&
 }
 
 /// True if the endpoint's rule or record is published and open. A rule with a path has to stand in the wanted tunnel.
-fn stands_open(endpoint: &Endpoint, path: Option<&str>, standing: Standing<'_>) -> bool {
-    let is_unread = matches!(standing.snapshot.access, AccessReading::Failed(_));
-    if is_unread || !standing.over(path).is_empty() || standing.application(path).is_some() {
+fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
+    let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
+    if is_unread || !protection.over(path).is_empty() || protection.application(path).is_some() {
         return false;
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     if endpoint.property(TUNNEL_SERVICE) == Some(RECORD_ONLY) {
-        return target.is_some_and(|target| standing.is_record_only_in(&target));
+        return target.is_some_and(|target| protection.is_record_only_in(&target));
     }
     let tunnel = target.as_ref().filter(|_| path.is_some());
     // Until the record leads to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
-    let is_moving = target != standing.snapshot.led_to(standing.hostname.as_str());
-    standing.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
-        && (!is_moving || standing.check(path).is_none())
+    let is_moving = target != protection.snapshot.led_to(protection.hostname.as_str());
+    protection.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
+        && (!is_moving || protection.check(path).is_none())
 }
