@@ -17,7 +17,7 @@ use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
 use crate::reconcile::Policy;
 use crate::reconcile::access::wish::usable_policy;
-use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
+use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
 use crate::reconcile::stamp::Stamp;
 

@@ -27,12 +27,12 @@ pub(super) const MEMBERS: [&str; 3] = ["required", "teamName", "audTag"];
 /// An `access` that requires tokens; one that requires none means the same as no `access`. We write a team and
 /// applications into it: without a team, cloudflared would refuse the document; without an application, every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct AccessCheck {
     team_name: Box<str>,
     audience_tags: Vec<Box<str>>,
 }
 
-impl Access {
+impl AccessCheck {
     /// Requires a token of the team for one of these applications.
     pub fn required(team: &TeamName, audience_tags: Vec<Box<str>>) -> Self {
         Self { team_name: team.as_str().into(), audience_tags }
@@ -148,7 +148,8 @@ mod tests {
                 Some(["true", "my-team", "x,y"]),
             ),
         ] {
-            let read = Access::of(&access).map(|access| access.properties().map(|property| property.value));
+            let read =
+                AccessCheck::of(&access).map(|access| access.properties().map(|property| property.value));
             assert_eq!(read, expected.map(|texts| texts.map(Into::into)), "{access}");
         }
     }
@@ -165,7 +166,7 @@ mod tests {
             (vec![team, tags], vec![(ACCESS_REQUIRED, "is not true")]),
         ] {
             let text_of = |name: &str| texts.iter().find(|(one, _)| *one == name).map(|(_, text)| *text);
-            let bad = Access::read(&text_of).expect_err("a mistake");
+            let bad = AccessCheck::read(&text_of).expect_err("a mistake");
             let told = bad.iter().zip(&expected);
             assert!(
                 told.clone()

@@ -33,7 +33,7 @@ impl RuleEdit {
     }
 
     /// The text of a log line about the edit.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn log_text(&self) -> String {
         match self {
             Self::Put { rule, replaces: _ } => {
                 format!("rule published, service={:?}", rule.service.as_str())
@@ -201,7 +201,7 @@ impl<'a> MarkedRules<'a> {
         let (place, moved) = near.place(present, scope);
         let mut passed = near.front(present).filter(|(index, _)| *index >= place || moved.contains(index));
         let (_, other) = passed.find(|(_, slot)| scope.may_share_with(Scope::of(&slot.rule)))?;
-        let named = other.rule.named();
+        let named = other.rule.described();
         Some(format!("it comes to stand in front of the rule for {named} and gets requests of it"))
     }
 
@@ -274,8 +274,8 @@ fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
         Some((own, foreign)) => Err(format!(
             "the rule for {}, which requires a login, would have to move behind the one for {}, which is not ours and \
              would take its requests: remove that one, or narrow it by its path",
-            own.named(),
-            foreign.named()
+            own.described(),
+            foreign.described()
         )),
         None => Ok(()),
     }

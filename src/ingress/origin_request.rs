@@ -7,7 +7,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::access::{self, Access};
+use super::access::{self, AccessCheck};
 use super::origin_option::{BadOption, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
 use crate::model::endpoint::Property;
@@ -19,7 +19,7 @@ const NOTHING_BESIDE_A_DEFAULT: &str = "is an empty list, which says nothing whe
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginRequest {
     options: Vec<OriginValue>,
-    access: Option<Access>,
+    access: Option<AccessCheck>,
 }
 
 /// A member of an object, and its wanted value.
@@ -46,7 +46,7 @@ impl OriginRequest {
                 Some(Err(problem)) => bad.push(BadOption::new(option.property(), problem)),
             }
         }
-        match Access::read(text_of) {
+        match AccessCheck::read(text_of) {
             Ok(access) => read.access = access,
             Err(problems) => bad.extend(problems),
         }
@@ -55,12 +55,12 @@ impl OriginRequest {
 
     /// The same options, with this Access.
     #[must_use]
-    pub fn with_access(self, access: Access) -> Self {
+    pub fn with_access_check(self, access: AccessCheck) -> Self {
         Self { access: Some(access), ..self }
     }
 
     /// The wanted Access option; `None` if no token is required.
-    pub fn access(&self) -> Option<&Access> {
+    pub fn access_check(&self) -> Option<&AccessCheck> {
         self.access.as_ref()
     }
 
@@ -81,7 +81,7 @@ impl OriginRequest {
     /// The canonical properties.
     pub fn properties(&self) -> Vec<Property> {
         let options = self.options.iter().filter_map(|value| property(value.option, &value.json));
-        let access = self.access.iter().flat_map(Access::properties);
+        let access = self.access.iter().flat_map(AccessCheck::properties);
         options.chain(access).collect()
     }
 
@@ -119,7 +119,7 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
         Some(serde_json::from_str(raw.get()).unwrap_or_else(|_| Value::from(raw.get())))
     };
     let options = OriginOption::all().filter_map(|option| property(option, &value(option.field())?));
-    options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
+    options.chain(access_in(origin).iter().flat_map(AccessCheck::properties)).collect()
 }
 
 /// The options with which cloudflared serves a rule: each from the rule's `originRequest`, or else from the tunnel's,
@@ -140,13 +140,13 @@ pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Prop
         text_in(origin, option).or_else(inherited).unwrap_or_else(|| option.otherwise().to_owned())
     };
     let options = OriginOption::all().map(|option| Property::new(option.property(), text_of(option)));
-    options.chain(access_in(origin).iter().flat_map(Access::properties)).collect()
+    options.chain(access_in(origin).iter().flat_map(AccessCheck::properties)).collect()
 }
 
 /// The `access` of an `originRequest`.
-pub(super) fn access_in(origin: &RawObject<'_>) -> Option<Access> {
+pub(super) fn access_in(origin: &RawObject<'_>) -> Option<AccessCheck> {
     let access: Value = serde_json::from_str(origin.last(access::FIELD)?.get()).ok()?;
-    Access::of(&access)
+    AccessCheck::of(&access)
 }
 
 /// The fields of an `originRequest` that are not managed.
@@ -159,8 +159,8 @@ fn property(option: OriginOption, value: &Value) -> Option<Property> {
     option.render(value).map(|text| Property::new(option.property(), text))
 }
 
-fn access_members(access: Option<&Access>) -> [Member; 3] {
-    let access = access.map(Access::to_json);
+fn access_members(access: Option<&AccessCheck>) -> [Member; 3] {
+    let access = access.map(AccessCheck::to_json);
     access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::access::Access;
+use super::access::AccessCheck;
 use super::origin_request::{self, OriginRequest, properties_in, unmanaged_fields};
 use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};
@@ -41,7 +41,7 @@ pub struct Rule {
     folded_hostname: Option<Box<str>>,
     path: Option<Box<str>>,
     service: Box<str>,
-    access: Option<Box<Access>>,
+    access: Option<Box<AccessCheck>>,
 }
 
 impl Rule {
@@ -87,7 +87,7 @@ impl Rule {
     }
 
     /// Hostname and path, for a message.
-    pub fn named(&self) -> String {
+    pub fn described(&self) -> String {
         format!("{:?} {:?}", self.hostname, self.path().unwrap_or_default())
     }
 
@@ -184,7 +184,7 @@ impl Rule {
 
     /// The Access option: cloudflared passes on only requests with a token of these applications. `None` if the rule
     /// requires no token.
-    pub fn access(&self) -> Option<&Access> {
+    pub fn access_check(&self) -> Option<&AccessCheck> {
         self.access.as_deref()
     }
 

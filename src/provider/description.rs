@@ -82,11 +82,11 @@ pub(super) fn describe_edit(hostname: &str, tunnel: &TunnelId, edit: &RuleEdit) 
         .word("hostname", &hostname)
         .quoted("path", edit.path().unwrap_or_default())
         .word("tunnel", tunnel)
-        .text(edit.words())
+        .text(edit.log_text())
 }
 
 pub(super) fn describe_operation(hostname: &str, operation: &RecordOperation) -> LogLine {
-    LogLine::default().word("hostname", &hostname).text(operation.words())
+    LogLine::default().word("hostname", &hostname).text(operation.log_text())
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ use crate::model::{LogLine, TunnelId, ZoneId};
 use crate::provider::memory::GroupSize;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{WriteMemory, Writer};
-use crate::reconcile::plan::{HostPlan, Plan, Reason, Stage};
+use crate::reconcile::plan::{HostPlan, Plan, Stage};
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// What helps where a zone holds as many records as it may.

@@ -14,8 +14,8 @@ use crate::provider::adjustments::Sent;
 use crate::provider::memory::{Alternations, Logged, MarkedEndpoints};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
-use crate::reconcile::plan::Refusal;
 use crate::reconcile::records::Shown;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
 /// The log has a line of so many wildcards. Further ones are not logged.

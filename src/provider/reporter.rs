@@ -17,8 +17,10 @@ use crate::provider::description;
 use crate::provider::execution::ledger::Done;
 use crate::provider::last_loop::LastLoop;
 use crate::reconcile::Note;
-use crate::reconcile::plan::{Plan, Reason, Refusal};
+use crate::reconcile::plan::Plan;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::records::Shown;
+use crate::reconcile::refusal::Refusal;
 
 #[derive(Debug)]
 pub(super) struct Reporter {

@@ -27,8 +27,10 @@ use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Earlier, Plan, Reason, Turn, Write, contents, writes_of};
+use crate::reconcile::earlier::Earlier;
+use crate::reconcile::plan::{self, Plan, Turn, Write, contents, writes_of};
 use crate::reconcile::property_name::ACCESS_POLICY;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 

@@ -18,8 +18,9 @@ use crate::provider::adjustments::Sent;
 use crate::provider::last_loop::LastLoop;
 use crate::provider::memory::{Logged, MarkedEndpoint};
 use crate::reconcile::canonical::is_unknown_path;
-use crate::reconcile::plan::{MISTAKE, Reason, Refusal, WAITING};
 use crate::reconcile::published::{Published, published};
+use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
 const PUBLISHED: &str = "published";
@@ -262,7 +263,7 @@ fn refused((refusal, since): (&Refusal, i64)) -> Row {
         resource: refusal.resource.as_deref().map(str::to_owned),
         refused: Some(refusal.reason.label().to_owned()),
         since: Some(since),
-        ..row(&refusal.hostname, refusal.reason.category(), refusal.words())
+        ..row(&refusal.hostname, refusal.reason.category(), refusal.log_text())
     }
 }
 

@@ -138,13 +138,13 @@ fn hold_together(endpoints: &mut [Endpoint]) {
             refuse_excess(on_host);
         }
         let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
-        for at_place in on_host.chunk_by_mut(have_same_path) {
-            if at_place.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
-                let problem = at_place.iter().find_map(|endpoint| endpoint.property(INVALID));
+        for at_path in on_host.chunk_by_mut(have_same_path) {
+            if at_path.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
+                let problem = at_path.iter().find_map(|endpoint| endpoint.property(INVALID));
                 let problem = problem.unwrap_or(SAME_PATH).to_owned();
-                invalidate(at_place, |_| Some(&problem));
+                invalidate(at_path, |_| Some(&problem));
             }
-            if let Some(invalid) = at_place.iter().find(|endpoint| is_invalid(endpoint)) {
+            if let Some(invalid) = at_path.iter().find(|endpoint| is_invalid(endpoint)) {
                 causes.entry(resource_of(invalid).into()).or_insert_with(|| cause(invalid));
             }
         }

@@ -51,7 +51,7 @@ pub struct Publication {
     /// The rule; `None` if only the record is asked for.
     pub rule: Option<WantedRule>,
     /// What it asks of Access.
-    pub access: AccessWish,
+    pub access_wish: AccessWish,
 }
 
 impl Publication {
@@ -170,7 +170,7 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
         Some(rule) => properties_of_wanted(rule),
         None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
     };
-    properties.extend(wish::properties(&publication.access));
+    properties.extend(wish::properties(&publication.access_wish));
     properties
 }
 

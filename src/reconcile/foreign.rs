@@ -63,7 +63,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
             });
             owned = if endpoint.is_ok() { then } else { owned };
-            let named = format!("{}, rule {number}, {}", settings.name_of(tunnel), rule.named());
+            let named = format!("{}, rule {number}, {}", settings.name_of(tunnel), rule.described());
             found.push(ForeignRule { named, endpoint, unmanaged: rule.unmanaged_fields() });
         }
     }

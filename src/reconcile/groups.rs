@@ -24,7 +24,7 @@ pub struct Part<'e> {
     /// Sorted and without duplicates, so that the same one of two with one name is read first, in whatever order they came.
     pub properties: Vec<NameAndValue<'e>>,
     /// True if the group has a path of its own, or the properties have no group.
-    pub has_place: bool,
+    pub has_own_path: bool,
 }
 
 /// Splits an endpoint into its properties without a group and its groups, up to the number of groups and properties that
@@ -49,17 +49,17 @@ pub fn split<'e>(
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    (Part { group: "", properties: base, has_place: true }, named)
+    (Part { group: "", properties: base, has_own_path: true }, named)
 }
 
 fn with_defaults<'e>(group: &'e str, own: Vec<NameAndValue<'e>>, base: &[NameAndValue<'e>]) -> Part<'e> {
     let says = |wanted: &str| own.iter().any(|(name, _)| *name == wanted);
     let is_name = group.starts_with(|first: char| first.is_alphanumeric());
-    let has_place = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
+    let has_own_path = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
     let is_default =
         |(name, _): &&NameAndValue<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
     let properties = own.iter().chain(base.iter().filter(is_default)).copied().collect();
-    Part { group, properties: sorted(properties), has_place }
+    Part { group, properties: sorted(properties), has_own_path }
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
@@ -132,6 +132,6 @@ mod tests {
         assert_eq!(api.text("webhook/tunnel-path"), Some("^/api"));
         assert_eq!((beta.group, beta.text("webhook/tunnel-path")), ("v2.beta", None), "a path is one rule's");
         assert_eq!(beta.text("webhook/tunnel-service"), Some("https://beta:443"));
-        assert_eq!([api.has_place, lost.has_place, beta.has_place], [true, false, false]);
+        assert_eq!([api.has_own_path, lost.has_own_path, beta.has_own_path], [true, false, false]);
     }
 }

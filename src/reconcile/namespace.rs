@@ -164,7 +164,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, Strin
     }
     let hostname = Hostname::parse(name).ok();
     let guard = Guard { policy: snapshot.policy() };
-    let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_named(hostname.as_ref()?, stamp)));
+    let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_claimed_by(hostname.as_ref()?, stamp)));
     let tells = |service: &&str| {
         !is_answer(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
     };
@@ -213,7 +213,7 @@ mod tests {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let service = Service::parse(service).expect("a service");
         Publication {
-            access: crate::reconcile::access::wish::AccessWish::Silent,
+            access_wish: crate::reconcile::access::wish::AccessWish::Silent,
             hostname: hostname.clone(),
             tunnel: TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id"),
             rule: Some(WantedRule { hostname, path: None, service, origin_request }),

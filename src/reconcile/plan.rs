@@ -9,8 +9,6 @@ mod host;
 pub(crate) mod host_plan;
 mod judge;
 mod mass_deletion;
-mod reason;
-mod refusal;
 mod request;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,12 +17,8 @@ use std::sync::Arc;
 
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{contents, rule_fingerprint};
-pub use host_plan::{
-    Adoption, Comments, Earlier, HostPlan, PlannedEdit, RecordOperation, Stage, Subject, Unfinished,
-};
-pub(crate) use reason::MIGRATE_OR_TAKE_OVER;
-pub use reason::{MISTAKE, Reason, RecordNature, WAITING};
-pub use refusal::Refusal;
+pub use host::comment::Comments;
+pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage, Subject};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
 use crate::ingress::{Document, MarkedRules, Rule, RuleEdit};
@@ -33,10 +27,13 @@ use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::earlier::Earlier;
 use crate::reconcile::plan::host::Situation;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
 use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Policy, hint};
@@ -146,7 +143,8 @@ impl Plan {
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
             let digest = Digest::of(tunnel, rule.path());
-            let is_bare = |host: &HostPlan| !host.if_unwritable.is_empty() && host.comments.named(&digest);
+            let is_bare =
+                |host: &HostPlan| !host.if_unwritable.is_empty() && host.comments.claimed_before(&digest);
             host.is_some_and(|host| host.stale.contains(&digest) || is_bare(host))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))

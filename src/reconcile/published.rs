@@ -34,7 +34,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
             let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());
             found.push(Published { path, resource, what, stands });
         };
-        let rules = snapshot.rules_named(hostname, &stamp);
+        let rules = snapshot.rules_claimed_by(hostname, &stamp);
         if stamp.claims.record_only {
             add(None, true, "a record without a rule, as it is asked for".to_owned());
         } else if rules.is_empty() {

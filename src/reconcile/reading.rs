@@ -86,7 +86,7 @@ impl<'s> EndpointReader<'s> {
         let is_out = opts_out(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
         let parts = named.into_iter().chain(stands_alone.then_some(base));
-        let parts = parts.filter(|part| !(opts_out(part) && (is_out || part.has_place)));
+        let parts = parts.filter(|part| !(opts_out(part) && (is_out || part.has_own_path)));
         parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
     }
 
@@ -135,7 +135,7 @@ impl<'s> EndpointReader<'s> {
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
-        let access = reader.access(&rule);
+        let access_wish = reader.access(&rule);
         reader.names();
         let unasked = reader.lacks_word(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         if let Some(property) = stray_path {
@@ -147,9 +147,9 @@ impl<'s> EndpointReader<'s> {
         // ExternalDNS sets the owner label itself when it sends changes. A source's own claim would make this program
         // refuse them all, so it is removed.
         let labels = endpoint.labels.without(OWNER_LABEL);
-        let publication = match (hostname, tunnel, rule, access) {
-            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access)) if faults.is_empty() => {
-                let publication = Publication { hostname, tunnel, rule, access };
+        let publication = match (hostname, tunnel, rule, access_wish) {
+            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access_wish)) if faults.is_empty() => {
+                let publication = Publication { hostname, tunnel, rule, access_wish };
                 namespace::fault(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
                     .map_or(Ok(publication), |fault| Err(vec![fault]))
             }

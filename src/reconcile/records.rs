@@ -16,8 +16,8 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::namespace;
-use crate::reconcile::plan::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
+use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::wildcard;
@@ -171,7 +171,7 @@ fn unreachable_rules<'s>(
     snapshot.own_rules_standing().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
-        let (path, front) = (rule.path().unwrap_or_default(), front.named());
+        let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
             "no request reaches the rule for path {path:?}: the one for {front} in front takes them all"
         );

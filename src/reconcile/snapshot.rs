@@ -54,7 +54,7 @@ pub struct Snapshot {
 pub struct Index {
     own: OnceLock<Arc<OwnRules>>,
     /// The places of our rules in the document of each tunnel, in the order of the tunnels.
-    own_places: OnceLock<Vec<BTreeSet<usize>>>,
+    own_positions: OnceLock<Vec<BTreeSet<usize>>>,
     protections: OnceLock<ProtectionIndex>,
 }
 
@@ -319,7 +319,7 @@ impl Snapshot {
 
     /// Our rules of a hostname, with their tunnels.
     pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<(&TunnelId, &Rule)> {
-        let own = self.own_places().iter().zip(&self.tunnels);
+        let own = self.own_positions().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
             let places = tunnel.indexed_rules_of(hostname).filter(|(place, _)| own.contains(place));
             places.map(move |(_, rule)| (id, rule))
@@ -329,7 +329,7 @@ impl Snapshot {
 
     /// The rules of a hostname that a stamp names. A digest that several of its rules have names none of them. This alone
     /// says which rules are ours.
-    pub(super) fn rules_named<'s>(
+    pub(super) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
         stamp: &Stamp,
@@ -378,13 +378,13 @@ impl Snapshot {
 
     /// All rules that are ours, with their tunnels.
     pub fn own_rules_standing(&self) -> impl Iterator<Item = (&TunnelId, &Rule)> {
-        self.own_places().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
+        self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |place| Some((id, tunnel.document.rules().get(*place)?)))
         })
     }
 
-    fn own_places(&self) -> &[BTreeSet<usize>] {
-        self.index.own_places.get_or_init(|| {
+    fn own_positions(&self) -> &[BTreeSet<usize>] {
+        self.index.own_positions.get_or_init(|| {
             let own = self.own_rules();
             let places = self.tunnels.iter().map(|(id, tunnel)| {
                 let rules = tunnel.document.rules().iter().enumerate();
@@ -412,7 +412,7 @@ impl Snapshot {
                 for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
                     let stamp = self.own_stamp(record).filter(|_| self.is_home(zone, &record.name));
                     if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
-                        let rules = self.rules_named(&hostname, &stamp).into_iter();
+                        let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
                         own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
                     }
                 }

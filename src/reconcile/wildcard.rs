@@ -73,9 +73,9 @@ pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapsho
     let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PathClaim::Stands));
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
-    for at_place in endpoints.chunk_by_mut(winner::have_same_path) {
-        let is_asked = !at_place.iter().all(is_unasked);
-        for endpoint in at_place {
+    for at_path in endpoints.chunk_by_mut(winner::have_same_path) {
+        let is_asked = !at_path.iter().all(is_unasked);
+        for endpoint in at_path {
             let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
                 None | Some(Some(PathClaim::Stands)) => None,
                 Some(None) => Some(NOT_READ),

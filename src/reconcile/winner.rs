@@ -60,8 +60,8 @@ pub(super) fn choose(
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(have_same_path) {
             let [first, others @ ..] = candidates else { continue };
-            let place = Contest { of: first, intents, entitled: entitled.as_deref(), snapshot };
-            let winner = if others.is_empty() { first } else { place.winner(candidates) };
+            let contest = Contest { of: first, intents, entitled: entitled.as_deref(), snapshot };
+            let winner = if others.is_empty() { first } else { contest.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if lost.len() + kept.len() > limits::NOTES_MAX {
                 // Further notes would take more memory than the endpoints, and the log has no room for them.
@@ -76,7 +76,7 @@ pub(super) fn choose(
                 losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|one| left_out(one, winner, intents)),
             );
             lost.extend(unnamed(winner, losers.count()));
-            kept.extend(place.kept_for_another(winner));
+            kept.extend(contest.kept_for_another(winner));
         }
     }
     (is_winner, lost, kept)
@@ -191,7 +191,7 @@ impl<'a> Contest<'a> {
             return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect());
         }
         let (_, rule) =
-            snapshot.rules_named(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
+            snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
         let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot);
         properties.extend(wildcard::word(&of.dns_name));
         properties.sort_unstable();

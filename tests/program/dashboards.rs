@@ -12,7 +12,8 @@ use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{
     Definition, Family, Metrics, RULE_OWNERSHIPS,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Reason, RecordOperation};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::RecordOperation;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Operation};
 use regex::Regex;
 use serde_json::Value;

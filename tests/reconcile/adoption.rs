@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan, tunnels_in_the_way};
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan, tunnels_in_the_way};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
 use test_support::harness::published;

@@ -3,7 +3,8 @@
 use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Plan, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};

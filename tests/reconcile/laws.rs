@@ -392,7 +392,7 @@ proptest! {
         let adjusted = cloudflare.adjusted(&desired);
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
-            let earlier = plan::Earlier::default();
+            let earlier = external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier::default();
             plan::plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use test_support::fake_cloudflare;
 use test_support::fake_cloudflare::MASS_DELETION_LIMIT_DEFAULT as LIMIT;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE};

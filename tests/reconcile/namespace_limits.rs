@@ -3,7 +3,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, Service};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use test_support::fake_cloudflare::{FakeCloudflare, options};
 use test_support::harness::endpoint_of;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::OriginOption;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_code};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, options, tunnel_id};

@@ -2,7 +2,9 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, Reason, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, WHOLE, tunnel_id};
 use test_support::harness;

@@ -121,7 +121,7 @@ fn notes(cloudflare: &FakeCloudflare) -> Vec<String> {
 /// The audiences that the rules require.
 fn required_audiences(cloudflare: &FakeCloudflare, tunnel: &str) -> Vec<String> {
     let rules = cloudflare.document(&tunnel_id(tunnel)).rules().iter();
-    rules.filter_map(|rule| Some(rule.access()?.audience_tags().join("+"))).collect()
+    rules.filter_map(|rule| Some(rule.access_check()?.audience_tags().join("+"))).collect()
 }
 
 /// Invariant 9 of docs/how-it-works.md.

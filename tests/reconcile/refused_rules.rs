@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, Plan, Reason, plan, rule_fingerprint,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan, rule_fingerprint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::endpoint_of;
 

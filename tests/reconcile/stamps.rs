@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Reason, RecordOperation, Stage};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage};
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, namespace_code};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness;

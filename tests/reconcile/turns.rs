@@ -1,9 +1,9 @@
 //! Turns of a request that changes more hostnames than one turn takes.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, Plan, Reason, Turn, TurnEnd, contents, plan,
-};
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, TurnEnd, contents, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::{endpoint_of, published};

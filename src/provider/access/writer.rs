@@ -13,7 +13,7 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::access::place::{self, Place};
-use crate::reconcile::plan::Reason;
+use crate::reconcile::reason::Reason;
 
 /// What is needed to write applications.
 pub(in crate::provider) struct ApplicationWriter<'a> {

@@ -15,7 +15,8 @@ use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
 use crate::provider::memory::Freshness;
 use crate::provider::reader::ReadConfiguration;
-use crate::reconcile::plan::{HostPlan, Reason};
+use crate::reconcile::plan::HostPlan;
+use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.

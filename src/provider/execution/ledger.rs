@@ -7,9 +7,10 @@ use crate::cloudflare::WrittenRecord;
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::plan::{
-    HostPlan, Plan, PlannedEdit, Reason, RecordOperation, Refusal, Stage, Unfinished, edit_fingerprint,
-};
+use crate::reconcile::earlier::Unfinished;
+use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::OwnRules;
 use crate::reconcile::stamp::{Claims, Digest};
 
@@ -149,7 +150,7 @@ impl<'a> Ledger<'a> {
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
             let digest = planned.digest();
             match &planned.edit {
-                RuleEdit::Put { replaces, .. } if *replaces || host.comments.named(&digest) => {}
+                RuleEdit::Put { replaces, .. } if *replaces || host.comments.claimed_before(&digest) => {}
                 RuleEdit::Put { .. } => {
                     claims.rules.remove(&digest);
                 }

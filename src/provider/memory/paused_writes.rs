@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::lean::inserted;
 use crate::limits;
 use crate::model::ZoneId;
-use crate::reconcile::plan::{Reason, Write};
+use crate::reconcile::plan::Write;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 /// If a write has to be repeated within this time, another writer has changed it back. The third one waits.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::paused_writes::Pause;
 use crate::limits;
-use crate::reconcile::plan::Reason;
+use crate::reconcile::reason::Reason;
 
 /// The pauses of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
 /// reload.

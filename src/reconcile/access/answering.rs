@@ -71,7 +71,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
             let Ok(hostname) = Hostname::parse(name) else { return false };
             let over = HostProtection::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
-            next.zip(rule.access()).is_some_and(|(next, access)| host_protection::accepts(access, next))
+            next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
         };
         rules.filter(|rule| is_served(rule)).map(wants_another).collect::<Vec<_>>()
     });
@@ -278,7 +278,7 @@ impl HostProtection<'_> {
 
 /// True if the publication's rule takes the common requests of `open` and `closed`, and precedes `open` or is to open.
 fn is_answered_by(
-    Publication { hostname, rule, access, .. }: &Publication,
+    Publication { hostname, rule, access_wish, .. }: &Publication,
     open: &Rule,
     closed: &Rule,
 ) -> bool {
@@ -289,7 +289,7 @@ fn is_answered_by(
         false => open.may_take(hostname.as_str(), path),
     };
     let takes_all = [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
-    takes_all && (*access == AccessWish::Open || rule.is_some() && comes_first)
+    takes_all && (*access_wish == AccessWish::Open || rule.is_some() && comes_first)
 }
 
 /// The hostname, and the names of rules below a wildcard hostname that the wildcard's record answers.

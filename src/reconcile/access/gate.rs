@@ -1,7 +1,7 @@
 //! The gate that every publication passes: it fills in what its rule requires of visitors, or says why it has to wait.
 
 use crate::ingress::WantedRule;
-use crate::ingress::access::Access;
+use crate::ingress::access::AccessCheck;
 use crate::labels::labels;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
@@ -13,8 +13,9 @@ use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
+use crate::reconcile::earlier::Earlier;
 use crate::reconcile::namespace;
-use crate::reconcile::plan::{Earlier, Reason};
+use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
 const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
@@ -72,16 +73,25 @@ impl ApplicationOperation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum Besides {
     Nothing,
-    /// Its application, before its rule.
-    First(ApplicationWork),
-    /// The endpoint opens a protected place. `work` deletes an application whose token no rule of ours asks for.
+    /// Its application is written before its rule.
+    ApplicationFirst(ApplicationWork),
+    /// The endpoint opens a protected place.
     Opening {
-        work: Option<ApplicationWork>,
-        /// This request completes the opening.
-        is_last: bool,
-        /// No application asks its visitors for a login then.
-        is_open: bool,
+        /// The deletion of an application whose token no rule of ours asks for.
+        deletion: Option<ApplicationWork>,
+        end: OpeningEnd,
     },
+}
+
+/// What is left of an opening after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reconcile) enum OpeningEnd {
+    /// A later request goes on with it.
+    Later,
+    /// Nothing of ours, but a foreign application asks the visitors for a login.
+    Foreign,
+    /// The visitors need no login.
+    Open,
 }
 
 /// What the gate goes by.
@@ -104,7 +114,7 @@ impl Gate<'_> {
     ) -> Result<(Publication, Besides), Reason> {
         let hostname = publication.hostname.clone();
         let protection = HostProtection::of(&hostname, self.snapshot);
-        match &publication.access {
+        match &publication.access_wish {
             AccessWish::Protected(wish) => {
                 let (access, besides) = self.protected(&publication, wish, protection)?;
                 Ok((requiring(publication, access), besides))
@@ -124,7 +134,7 @@ impl Gate<'_> {
         publication: &Publication,
         wish: &ProtectionWish,
         protection: HostProtection<'_>,
-    ) -> Result<(Access, Besides), Reason> {
+    ) -> Result<(AccessCheck, Besides), Reason> {
         let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
         let owner = &self.snapshot.policy().owner;
         let place = Place::of(&publication.hostname, publication.path())
@@ -144,7 +154,7 @@ impl Gate<'_> {
             if place::lets_past(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
-            let required = Access::required(&access.team, vec![application.audience.clone()]);
+            let required = AccessCheck::required(&access.team, vec![application.audience.clone()]);
             return Ok((required, Besides::Nothing));
         }
         if let Err(unread) = &access.policies {
@@ -166,7 +176,7 @@ impl Gate<'_> {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
-        Ok((Access::required(&access.team, audiences), Besides::First(work)))
+        Ok((AccessCheck::required(&access.team, audiences), Besides::ApplicationFirst(work)))
     }
 
     /// The publication where `ACCESS_GUARD` lets nothing be open.
@@ -176,7 +186,7 @@ impl Gate<'_> {
         protection: HostProtection<'_>,
     ) -> Result<(Publication, Besides), Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
-            Ok(_) if publication.access == AccessWish::Open => {
+            Ok(_) if publication.access_wish == AccessWish::Open => {
                 let over = protection.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
@@ -217,13 +227,18 @@ impl Gate<'_> {
         let mut all = protection.all_over(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let Some(first) = over.first() else {
-            return Ok(Besides::Opening { work: None, is_last: true, is_open: is_alone });
+            let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
+            return Ok(Besides::Opening { deletion: None, end });
         };
         let is_asked_for = self.snapshot.protections().is_asked_for(first);
         let place = Place::of_application(first, &self.snapshot.policy().owner).filter(|_| !is_asked_for);
-        let work = place.map(|place| ApplicationWork::delete(place, first));
-        let is_last = work.is_some() && over.len() == 1;
-        Ok(Besides::Opening { work, is_last, is_open: is_last && is_alone })
+        let deletion = place.map(|place| ApplicationWork::delete(place, first));
+        let end = match deletion.is_some() && over.len() == 1 {
+            true if is_alone => OpeningEnd::Open,
+            true => OpeningEnd::Foreign,
+            false => OpeningEnd::Later,
+        };
+        Ok(Besides::Opening { deletion, end })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
@@ -258,7 +273,7 @@ impl Gate<'_> {
         let path = publication.path();
         let over = protection.over(path);
         let audience = || over.first().map(|one| &one.audience);
-        let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access()).cloned();
+        let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
         if let Some(asked) = asked {
             if protection.application(path).is_some() {
                 return Err(Reason::AccessPolicy(TWO_WAYS.into()));
@@ -282,7 +297,7 @@ impl Gate<'_> {
         let beyond = check.clone().and_then(|check| check.beyond(audience().map(|audience| &**audience)));
         let required = match (beyond.and(check), team.zip(audience())) {
             (Some(check), _) => check.accepting(audience()),
-            (None, Some((team, audience))) => Access::required(team, vec![audience.clone()]),
+            (None, Some((team, audience))) => AccessCheck::required(team, vec![audience.clone()]),
             (None, None) => return Ok(publication),
         };
         Ok(requiring(publication, required))
@@ -302,8 +317,10 @@ impl Gate<'_> {
 }
 
 /// The publication with a rule that requires `access`.
-fn requiring(publication: Publication, access: Access) -> Publication {
-    let with_access =
-        |rule: WantedRule| WantedRule { origin_request: rule.origin_request.with_access(access), ..rule };
-    Publication { rule: publication.rule.map(with_access), ..publication }
+fn requiring(publication: Publication, access: AccessCheck) -> Publication {
+    let with_access_check = |rule: WantedRule| WantedRule {
+        origin_request: rule.origin_request.with_access_check(access),
+        ..rule
+    };
+    Publication { rule: publication.rule.map(with_access_check), ..publication }
 }

@@ -4,7 +4,7 @@
 //! if one of them goes later, cloudflared refuses the requests that nothing stops any more.
 
 use crate::ingress::PathPattern;
-use crate::ingress::access::Access;
+use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
 use crate::reconcile::access::cover::{self, Cover, Gap};
 use crate::reconcile::access::reading::{AccessSnapshot, Unread};
@@ -23,11 +23,15 @@ pub enum Uncovered {
 ///
 /// # Errors
 /// When some of them may need no login.
-pub fn required(hostname: &Hostname, path: Option<&str>, snapshot: &Snapshot) -> Result<Access, Uncovered> {
+pub fn required(
+    hostname: &Hostname,
+    path: Option<&str>,
+    snapshot: &Snapshot,
+) -> Result<AccessCheck, Uncovered> {
     let access = read_for(hostname, snapshot).map_err(Uncovered::Unknown)?;
     let near = snapshot.protections().near(hostname.as_str());
     match cover::cover(near, hostname, parsed(path).as_ref()) {
-        Cover::Protected { audiences } => Ok(Access::required(&access.team, audiences)),
+        Cover::Protected { audiences } => Ok(AccessCheck::required(&access.team, audiences)),
         Cover::Open(gap) => Err(Uncovered::Open(gap)),
     }
 }

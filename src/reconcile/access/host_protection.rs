@@ -1,6 +1,6 @@
 //! What protects a hostname as it stands: Access applications, and the checks of rules.
 
-use crate::ingress::access::Access;
+use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::Application;
 use crate::model::{Hostname, TunnelId};
@@ -34,7 +34,7 @@ impl<'a> HostProtection<'a> {
         let place = Place::of(self.hostname, path).ok()?;
         let all = || self.protections().ours_of(&place);
         let is_named = |one: &&Application| {
-            let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access());
+            let mut checks = self.rules_at(path).filter_map(|(_, rule)| rule.access_check());
             checks.any(|access| accepts(access, one))
         };
         all().find(is_named).or_else(|| all().next())
@@ -64,7 +64,7 @@ impl<'a> HostProtection<'a> {
 
     /// True if the rule asks for a token that no application gives, so that it refuses every visitor.
     pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
-        rule.access().zip(self.access()).is_some_and(|(check, access)| {
+        rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
             let accepts = |application: &Application| accepts(check, application);
             // Nothing is known of another team's applications.
             check.is_of(&access.team) && !access.applications.iter().any(accepts)
@@ -80,12 +80,12 @@ impl<'a> HostProtection<'a> {
 
     /// The joined Access checks of rules at a path: our rule in any tunnel, foreign rules in the tunnel to which the
     /// record leads, and the rule that answers the path's visitors now.
-    pub(super) fn check(self, path: Option<&str>) -> Option<Access> {
+    pub(super) fn check(self, path: Option<&str>) -> Option<AccessCheck> {
         let led_to = self.snapshot.led_to(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
-        let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access).cloned();
+        let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
@@ -128,11 +128,11 @@ impl<'a> HostProtection<'a> {
 }
 
 /// True if a rule passes on requests with a token of this application.
-pub(super) fn accepts(access: &Access, application: &Application) -> bool {
+pub(super) fn accepts(access: &AccessCheck, application: &Application) -> bool {
     access.audience_tags().contains(&application.audience)
 }
 
 /// True if a rule requires a token, and takes none of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
-    rule.access().is_some_and(|access| !accepts(access, application))
+    rule.access_check().is_some_and(|access| !accepts(access, application))
 }

@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::ingress::access::Access;
+use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
@@ -58,8 +58,8 @@ impl ProtectionIndex {
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
-        let checks = rules.filter_map(Rule::access);
-        index.required_audiences.extend(checks.flat_map(Access::audience_tags).cloned());
+        let checks = rules.filter_map(Rule::access_check);
+        index.required_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
         index
     }
 

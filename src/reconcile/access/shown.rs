@@ -1,7 +1,7 @@
 //! The Access properties that `records` shows, and that `adjust` gives to endpoints without any Access property.
 
 use crate::ingress::Rule;
-use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, Access};
+use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_PROPERTIES, AccessCheck};
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::Note;
@@ -16,13 +16,13 @@ use crate::reconcile::snapshot::Snapshot;
 
 /// The Access properties of a rule of ours. The flag is false if the protection of the rule has to be corrected.
 pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
-    let (path, access) = (rule.path(), rule.access());
+    let (path, access) = (rule.path(), rule.access_check());
     if let (Some(application), Some(read)) = (protection.application(path), protection.access()) {
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
         let duration = place::session_duration(application);
         let is_whole = Place::of(protection.hostname, path)
             .is_ok_and(|place| place::has_destinations_of(application, &place));
-        let required = Access::required(&read.team, vec![application.audience.clone()]);
+        let required = AccessCheck::required(&read.team, vec![application.audience.clone()]);
         let protects = duration.is_some() && !place::lets_past(application);
         let mut words = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
@@ -41,10 +41,10 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
     let is_asked_for = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
         // The rule has to require this application alone, with the team name of the account.
-        _ => access == Some(&Access::required(&read.team, vec![one.audience.clone()])),
+        _ => access == Some(&AccessCheck::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
-    let mut words = own.iter().flat_map(Access::properties).collect::<Vec<_>>();
+    let mut words = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     words.extend(word_of_open(is_open, protection.snapshot));
     (words, is_asked_for)
 }
@@ -106,10 +106,10 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
     let Some(over) = protection.over(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);
-    let Ok(Some(access)) = Access::read(&text_of) else { return };
+    let Ok(Some(access)) = AccessCheck::read(&text_of) else { return };
     let left = access.beyond(Some(&*over.audience));
     endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    endpoint.provider_specific.extend(left.iter().flat_map(Access::properties));
+    endpoint.provider_specific.extend(left.iter().flat_map(AccessCheck::properties));
     endpoint.provider_specific.sort_unstable();
 }
 

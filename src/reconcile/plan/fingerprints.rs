@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use crate::ingress::{RuleEdit, WantedRule};
 use crate::model::text::fingerprint;
 use crate::model::{Record, TunnelId};
-use crate::reconcile::plan::{HostPlan, PlannedEdit, Reason, RecordOperation, Refusal};
+use crate::reconcile::plan::{HostPlan, PlannedEdit, RecordOperation};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
 /// One write: fingerprints of its place, and of its content with the state of that place at the decision.
@@ -67,7 +69,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
         Write {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
             content: fingerprint([&*content]),
-            what: edit.words().into(),
+            what: edit.log_text().into(),
         }
     });
     rules.chain(records_write(host, snapshot)).collect()
@@ -75,7 +77,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
 
 /// Ids of records do not count, because a record that was made again has a new one.
 fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
-    let lines: Vec<String> = host.operations().map(RecordOperation::words).collect();
+    let lines: Vec<String> = host.operations().map(RecordOperation::log_text).collect();
     let what = lines.first()?.as_str().into();
     let mut content = format!("{} {}\n", host.hostname, lines.join("\n"));
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {

@@ -2,7 +2,7 @@
 
 mod accepted;
 mod adoption;
-mod comment;
+pub(super) mod comment;
 mod decide;
 mod obstacle;
 pub(super) mod outcome;
@@ -15,10 +15,10 @@ use crate::ingress::{MarkedRules, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::plan::host_plan::{Earlier, Unfinished};
-use crate::reconcile::plan::reason::Reason;
-use crate::reconcile::plan::refusal::Refusal;
+use crate::reconcile::earlier::{Earlier, Unfinished};
 use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, is_address};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy};

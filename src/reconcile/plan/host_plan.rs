@@ -1,6 +1,6 @@
-//! The data of a plan: what is known before, and the writes of one hostname.
+//! The writes of one hostname.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::ingress::RuleEdit;
@@ -8,8 +8,9 @@ use crate::labels::labels;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
-use crate::reconcile::plan::reason::Reason;
-use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::earlier::Unfinished;
+use crate::reconcile::plan::host::comment::Comments;
+use crate::reconcile::stamp::{Claims, Digest};
 
 /// The stages of an apply, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,31 +27,6 @@ pub enum Stage {
 impl Stage {
     /// All stages in order.
     pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
-}
-
-/// What is known besides what was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Earlier {
-    /// The contents that must not be written now, with the reasons: Cloudflare refused them and would refuse them again, or
-    /// does not keep them.
-    pub paused: BTreeMap<u64, Reason>,
-    /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
-    pub unready: BTreeMap<TunnelId, String>,
-    /// Whether the tunnels were deleted that [`super::tunnels_in_the_way`] names, or why that is not known.
-    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// What this process left undone, by hostname.
-    pub unfinished: BTreeMap<Box<str>, Unfinished>,
-    /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
-    pub is_preview: bool,
-}
-
-/// What a run left undone of a hostname.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The digests of the rules that it was to write or remove. Those without a rule are its own, and come off at once.
-    pub digests: BTreeSet<Digest>,
-    /// It made the record.
-    pub is_new: bool,
 }
 
 /// Something foreign that becomes ours with the stamp.
@@ -153,7 +129,7 @@ impl RecordOperation {
     }
 
     /// What it does, for a log line.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn log_text(&self) -> String {
         match self {
             // A TXT record belongs to ExternalDNS's registry, under a name of its own.
             Self::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
@@ -187,38 +163,4 @@ pub struct Subject {
     pub kind: Box<str>,
     /// The name, which for a TXT record of ExternalDNS's registry is not the hostname's.
     pub name: Box<str>,
-}
-
-/// The comments that a hostname's record may get in one request: one stamp with different claims.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comments {
-    pub(super) stamp: Stamp,
-    /// The namespace that the stamp is to name, in its form there.
-    pub(super) namespace: Option<Box<str>>,
-    pub(super) limit_bytes: usize,
-    /// A person's text in the comment of a record that is taken over is cut if it does not fit.
-    pub(super) may_be_cut: bool,
-}
-
-impl Comments {
-    /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
-    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        self.naming(self.namespace.as_deref(), claims).or_else(|| self.naming(None, claims))
-    }
-
-    /// True if the stamp had the digest before anything is written.
-    pub(crate) fn named(&self, digest: &Digest) -> bool {
-        self.stamp.claims.rules.contains(digest)
-    }
-
-    /// True if the comment has room for these claims and the namespace.
-    pub(super) fn has_room(&self, claims: &Claims) -> bool {
-        self.naming(self.namespace.as_deref(), claims).is_some()
-    }
-
-    fn naming(&self, namespace: Option<&str>, claims: &Claims) -> Option<Box<str>> {
-        let stamp = self.stamp.claiming(claims.clone(), namespace);
-        let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
-        stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
-    }
 }

@@ -67,7 +67,7 @@ impl Judge<'_> {
                 if request.entitled.is_some() && request.entitled != asking {
                     continue;
                 }
-                let by = match wanted.publication.as_ref().map(|publication| &publication.access) {
+                let by = match wanted.publication.as_ref().map(|publication| &publication.access_wish) {
                     Ok(AccessWish::Open) => {
                         if self.may_have(request, wanted.resource.as_deref()).is_ok() {
                             let path = path_of(&wanted.set_identifier);

@@ -99,7 +99,7 @@ impl PartReader<'_, '_> {
     ) -> Result<Option<WantedRule>, Faulty> {
         let (settings, part) = (self.reader.settings, self.part);
         let path = self.path();
-        if !part.has_place {
+        if !part.has_own_path {
             self.fault(
                 &format!("the group {:?}", part.group),
                 "has no path of its own: is its name misspelt? What is meant for all paths is said without a group",
@@ -147,7 +147,7 @@ impl PartReader<'_, '_> {
             if text.or(duration).is_some() {
                 self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
-            let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access().is_some());
+            let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
             if let Some(setting) = settings.policy.asks_for_access(requires) {
                 self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
             }

@@ -1,7 +1,7 @@
 //! The heritage in ExternalDNS's TXT records names the owner of a hostname, and is deleted with what is taken over.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Labels};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Reason;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use test_support::fake_cloudflare::FakeCloudflare;
 
 use super::{NAME, WANTED, desired, heritage, is_published, rule, settle};

@@ -1,8 +1,9 @@
 //! Which applications are made, counted, used again and deleted.
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Earlier, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
 
 use test_support::fake_cloudflare::WHOLE;
 

@@ -24,8 +24,9 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
+use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::{Earlier, Unfinished};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
-    Earlier, HostPlan, Plan, RecordOperation, Stage, Turn, Unfinished, plan,
+    HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::policy::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;

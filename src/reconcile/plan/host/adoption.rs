@@ -11,18 +11,19 @@ use crate::reconcile::heritage;
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// The hostname with everything that is taken over for the `desired` endpoints.
-pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Accepted<'_>]) -> Host<'a> {
+/// The hostname with everything that is taken over for the `accepted` endpoints.
+pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> Host<'a> {
     let adopt = &host.policy().adopt;
     let needs = needs_of_records(&host);
-    let is_allowed = !desired.is_empty() && *adopt != Adopt::default();
+    let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
     let taken_back: Vec<Placed<'a>> =
-        desired.iter().filter_map(|desired| taken_back(&host, desired)).collect();
+        accepted.iter().filter_map(|accepted| taken_back(&host, accepted)).collect();
     host.rules.extend(taken_back);
     if is_allowed && host.foreign_records.is_empty() && adopt.reaches(&need_of_rule(&host)) {
-        let rules: Vec<Placed<'a>> = desired.iter().flat_map(|desired| rules_for(&host, desired)).collect();
+        let rules: Vec<Placed<'a>> =
+            accepted.iter().flat_map(|accepted| rules_for(&host, accepted)).collect();
         host.rules.extend(&rules);
         host.adopted_rules.extend(rules);
     }
@@ -30,9 +31,9 @@ pub(super) fn taking_over<'a>(host: Host<'a>, desired: &[Accepted<'_>]) -> Host<
 }
 
 /// The rule of an endpoint that lost its record by hand.
-fn taken_back<'a>(host: &Host<'a>, desired: &Accepted<'_>) -> Option<Placed<'a>> {
-    let wanted = desired.publication.rule.as_ref()?;
-    let (id, _) = host.snapshot().tunnels.get_key_value(desired.tunnel())?;
+fn taken_back<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Option<Placed<'a>> {
+    let wanted = accepted.publication.rule.as_ref()?;
+    let (id, _) = host.snapshot().tunnels.get_key_value(accepted.tunnel())?;
     let rule =
         host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
     is_free(host, &(id, rule)).then_some((id, rule))
@@ -47,7 +48,7 @@ fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     for record in std::mem::take(&mut host.foreign_records) {
         let theirs = Stamp::of(record);
-        let named = theirs.as_ref().map(|stamp| rules_named(&host, stamp)).unwrap_or_default();
+        let named = theirs.as_ref().map(|stamp| rules_claimed_by(&host, stamp)).unwrap_or_default();
         host.rules.extend(&named);
         host.adopted_rules.extend(named);
         let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
@@ -59,7 +60,7 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
 }
 
 /// The rules that another owner's stamp names and that are not ours yet.
-fn rules_named<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
+fn rules_claimed_by<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
     let rules = host.snapshot().rules_of(&host.hostname).into_iter();
     let is_named = |(id, rule): &Placed<'_>| stamp.claims.rules.contains(&Digest::of(id, rule.path()));
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
@@ -79,12 +80,12 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
     stamp
 }
 
-/// The rules to take over where one is desired: in its tunnel, and in the one that visitors are led to now.
-fn rules_for<'a>(host: &Host<'a>, desired: &Accepted<'_>) -> Vec<Placed<'a>> {
-    let Some(wanted) = &desired.publication.rule else {
+/// The rules to take over where one is accepted: in its tunnel, and in the one that visitors are led to now.
+fn rules_for<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Vec<Placed<'a>> {
+    let Some(wanted) = &accepted.publication.rule else {
         return Vec::new();
     };
-    let target = desired.tunnel();
+    let target = accepted.tunnel();
     let led_to = host.led_to().filter(|_| !host.adopted_records.is_empty());
     let other = led_to.or_else(|| obstacle::visited_instead_of(host, target).cloned());
     let is_meant = |id: &&TunnelId| *id == target || Some(*id) == other.as_ref();
@@ -125,25 +126,25 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])
 }
 
-/// The value of `ADOPT` that takes over the records, and the rule in the way of the `desired` endpoint.
-pub(super) fn smallest_value(host: &Host<'_>, desired: &Accepted<'_>) -> Option<Box<str>> {
+/// The value of `ADOPT` that takes over the records, and the rule in the way of the `accepted` endpoint.
+pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
-    let tunnel = desired.tunnel();
-    let digest = desired.digest();
+    let tunnel = accepted.tunnel();
+    let digest = accepted.digest();
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
     let is_claimed = digest.is_some_and(|digest| stamps.any(|stamp| stamp.claims.rules.contains(&digest)));
-    let stands = digest.is_some() && host.rule_at(tunnel, desired.path()).is_some();
-    if stands && !is_claimed && host.own_rule(tunnel, desired.path()).is_none() {
+    let stands = digest.is_some() && host.rule_at(tunnel, accepted.path()).is_some();
+    if stands && !is_claimed && host.own_rule(tunnel, accepted.path()).is_none() {
         needs.push(need_of_rule(host));
     }
     Some(smallest(&needs))
 }
 
-/// The records and rules that the stamp makes ours for the `desired` endpoints, and the TXT records that it replaces.
-pub(super) fn adoptions(host: &Host<'_>, desired: &[Accepted<'_>]) -> Vec<Adoption> {
+/// The records and rules that the stamp makes ours for the `accepted` endpoints, and the TXT records that it replaces.
+pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().copied().chain(replaced(host));
-    let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, desired));
+    let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, accepted));
     records.map(record_adoption).chain(rules).collect()
 }
 
@@ -171,12 +172,12 @@ fn record_adoption(record: &Record) -> Adoption {
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
 
-fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, desired: &[Accepted<'_>]) -> Adoption {
+fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, accepted: &[Accepted<'_>]) -> Adoption {
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
-    let options = desired.iter().find(|desired| desired.path() == path).and_then(|desired| {
-        let wanted = desired.publication.rule.as_ref()?;
-        Some(document(tunnel)?.changes(rule, document(desired.tunnel())?, wanted))
+    let options = accepted.iter().find(|accepted| accepted.path() == path).and_then(|accepted| {
+        let wanted = accepted.publication.rule.as_ref()?;
+        Some(document(tunnel)?.changes(rule, document(accepted.tunnel())?, wanted))
     });
     // Once the rule is gone, only its number says where it stood.
     let rules = document(tunnel).into_iter().flat_map(Document::rules);

@@ -6,27 +6,26 @@ use super::Host;
 use super::accepted::Accepted;
 use crate::lean::inserted;
 use crate::reconcile::namespace;
-use crate::reconcile::plan::Reason;
-use crate::reconcile::plan::host_plan::Comments;
+use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-/// The comments that the hostname's record can have while the `desired` endpoints are published.
-pub(super) fn comments(host: &Host<'_>, desired: &[Accepted<'_>]) -> Comments {
+/// The comments that the hostname's record can have while the `accepted` endpoints are published.
+pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
     let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
-    stamp.resource = resource(host, desired, &stamp).map(Into::into);
+    stamp.resource = resource(host, accepted, &stamp).map(Into::into);
     stamp.bind_to(host.name());
-    let asking = || namespace::code_of(desired.first()?.resource?);
+    let asking = || namespace::code_of(accepted.first()?.resource?);
     let namespace = host.policy().namespace_guard.then(asking).flatten();
     let may_be_cut = !host.adopted_records.is_empty();
     Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
 /// The object that all rules of the hostname come from, if it is one.
-fn resource<'r>(host: &Host<'_>, desired: &[Accepted<'r>], stamp: &'r Stamp) -> Option<&'r str> {
-    let Some(first) = desired.first() else { return stamp.resource.as_deref() };
-    let is_wanted = |path| desired.iter().any(|desired| desired.path() == path);
+fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) -> Option<&'r str> {
+    let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
+    let is_wanted = |path| accepted.iter().any(|accepted| accepted.path() == path);
     let is_all = host.rules.iter().all(|(_, rule)| is_wanted(rule.path()));
-    let is_one = desired.iter().all(|desired| desired.resource == first.resource);
+    let is_one = accepted.iter().all(|accepted| accepted.resource == first.resource);
     let was_one = stamp.resource.as_deref() == first.resource;
     first.resource.filter(|_| is_one && (is_all || was_one))
 }
@@ -35,35 +34,35 @@ const DIGESTS_FIRST: &str =
     "its record's comment names rules that are not there, and has room for it once their digests are off";
 
 /// The claims of the stamp until removed rules are gone: the present digests, and the digests of the new rules.
-pub(super) fn claims_with(host: &Host<'_>, desired: &[Accepted<'_>], withdrawn: &[&str]) -> Claims {
+pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
-    claims.record_only = host.claims_record_only() && !withdrawn.contains(&"");
-    for desired in desired.iter().filter(|desired| desired.path().is_none()) {
-        claims.record_only = desired.publication.rule.is_none();
+    claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
+    for accepted in accepted.iter().filter(|accepted| accepted.path().is_none()) {
+        claims.record_only = accepted.publication.rule.is_none();
     }
     claims.rules.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
-    claims.rules.extend(desired.iter().filter_map(Accepted::digest));
+    claims.rules.extend(accepted.iter().filter_map(Accepted::digest));
     claims
 }
 
-/// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `desired` endpoints has.
-pub(super) fn stale(host: &Host<'_>, desired: &[Accepted<'_>]) -> BTreeSet<Digest> {
+/// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `accepted` endpoints has.
+pub(super) fn stale(host: &Host<'_>, accepted: &[Accepted<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
     let mut stays: BTreeSet<Digest> = inserted(host.rules_by_digest.iter().map(|(digest, _)| *digest));
-    stays.extend(desired.iter().filter_map(Accepted::digest));
+    stays.extend(accepted.iter().filter_map(Accepted::digest));
     &stamp.claims.rules - &stays
 }
 
 /// The reason if the comment has no room for new claims beside the claims that the stamp has already.
-pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Accepted<'_>]) -> Option<Reason> {
-    let comes = desired.iter().any(|desired| !claims_already(host, desired));
-    let comments = comments(host, desired);
-    let mut claims = claims_with(host, desired, &[]);
+pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option<Reason> {
+    let comes = accepted.iter().any(|accepted| !claims_already(host, accepted));
+    let comments = comments(host, accepted);
+    let mut claims = claims_with(host, accepted, &[]);
     if !comes || comments.has_room(&claims) {
         return None;
     }
-    let stale = stale(host, desired);
+    let stale = stale(host, accepted);
     claims.rules.retain(|digest| !stale.contains(digest));
     Some(if comments.has_room(&claims) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
@@ -73,10 +72,44 @@ pub(super) fn lack_of_room(host: &Host<'_>, desired: &[Accepted<'_>]) -> Option<
 }
 
 /// True if the stamp has what is asked for already.
-pub(super) fn claims_already(host: &Host<'_>, desired: &Accepted<'_>) -> bool {
+pub(super) fn claims_already(host: &Host<'_>, accepted: &Accepted<'_>) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
-    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match desired.digest() {
+    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match accepted.digest() {
         Some(digest) => claims.rules.contains(&digest),
         None => claims.record_only,
     })
+}
+
+/// The comments that a hostname's record may get in one request: one stamp with different claims.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comments {
+    stamp: Stamp,
+    /// The namespace that the stamp is to name, in its form there.
+    namespace: Option<Box<str>>,
+    limit_bytes: usize,
+    /// A person's text in the comment of a record that is taken over is cut if it does not fit.
+    may_be_cut: bool,
+}
+
+impl Comments {
+    /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
+    pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
+        self.naming(self.namespace.as_deref(), claims).or_else(|| self.naming(None, claims))
+    }
+
+    /// True if the stamp had the digest before anything is written.
+    pub(crate) fn claimed_before(&self, digest: &Digest) -> bool {
+        self.stamp.claims.rules.contains(digest)
+    }
+
+    /// True if the comment has room for these claims and the namespace.
+    fn has_room(&self, claims: &Claims) -> bool {
+        self.naming(self.namespace.as_deref(), claims).is_some()
+    }
+
+    fn naming(&self, namespace: Option<&str>, claims: &Claims) -> Option<Box<str>> {
+        let stamp = self.stamp.claiming(claims.clone(), namespace);
+        let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
+        stamp.render(self.limit_bytes).or_else(cut).map(Into::into)
+    }
 }

@@ -10,7 +10,7 @@ use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::plan::{Reason, RecordNature};
+use crate::reconcile::reason::{Reason, RecordNature};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// What is in the way of endpoints of a hostname that is to be served through one tunnel. What is the same for all of them
@@ -31,16 +31,16 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
     }
 
     /// The obstacle to an endpoint, other than another endpoint of the request.
-    pub(super) fn to(&self, desired: &Accepted<'_>) -> Option<Reason> {
+    pub(super) fn to(&self, accepted: &Accepted<'_>) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
             let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
-            return Some(record_held(host, record, desired, remedy.clone()));
+            return Some(record_held(host, record, accepted, remedy.clone()));
         }
-        if let Some(reason) = held_elsewhere(host, desired) {
+        if let Some(reason) = held_elsewhere(host, accepted) {
             return Some(reason);
         }
-        if desired.tunnel() != *tunnel {
+        if accepted.tunnel() != *tunnel {
             return Some(stays_in(host, tunnel));
         }
         if !host.snapshot().tunnels.contains_key(tunnel) {
@@ -49,12 +49,12 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
         if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
-        let rule = desired.publication.rule.as_ref()?;
+        let rule = accepted.publication.rule.as_ref()?;
         of_rule(host, tunnel, rule)
     }
 
     fn opened_by(&self) -> Option<String> {
-        let published: Vec<_> = self.all.iter().map(|desired| desired.publication).collect();
+        let published: Vec<_> = self.all.iter().map(|accepted| accepted.publication).collect();
         let Self { host, tunnel, .. } = self;
         HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
     }
@@ -132,12 +132,12 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
 }
 
 /// The obstacle of a hostname without a record, if a wildcard's record leads to its foreign rules in another tunnel.
-fn held_elsewhere(host: &Host<'_>, desired: &Accepted<'_>) -> Option<Reason> {
-    let visited = visited_instead_of(host, desired.tunnel())?;
+fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
+    let visited = visited_instead_of(host, accepted.tunnel())?;
     let foreign = host.foreign_rules(visited);
     let is_takable = |rule: &&&Rule| {
-        desired.publication.rule.is_some()
-            && rule.path() == desired.path()
+        accepted.publication.rule.is_some()
+            && rule.path() == accepted.path()
             && twin(host, visited, rule.path()).is_none()
     };
     match foreign.iter().find(is_takable) {
@@ -173,7 +173,12 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason for a name that is held, with the way to make it ours.
-fn record_held(host: &Host<'_>, record: &Record, desired: &Accepted<'_>, remedy: Option<Box<str>>) -> Reason {
+fn record_held(
+    host: &Host<'_>,
+    record: &Record,
+    accepted: &Accepted<'_>,
+    remedy: Option<Box<str>>,
+) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -188,7 +193,7 @@ fn record_held(host: &Host<'_>, record: &Record, desired: &Accepted<'_>, remedy:
         comment: record.comment.clone(),
         nature,
         remedy,
-        adopt: adoption::smallest_value(host, desired),
+        adopt: adoption::smallest_value(host, accepted),
     }
 }
 
@@ -200,7 +205,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
         return None;
     }
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
-    let is_asked_for = |rule: &&Rule| all.iter().any(|desired| desired.path() == rule.path());
+    let is_asked_for = |rule: &&Rule| all.iter().any(|accepted| accepted.path() == rule.path());
     let rules = host.rules_of(tunnel).into_iter().filter(is_asked_for);
     let mut stamp = Stamp::new(&host.policy().owner);
     stamp.claims.rules.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));

@@ -9,9 +9,9 @@ use crate::model::Hostname;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
-use crate::reconcile::plan::reason::Reason;
-use crate::reconcile::plan::refusal::Refusal;
 use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 
 /// The result of planning one hostname.
 #[derive(Debug, Default)]
@@ -119,7 +119,7 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let owned = puts.iter().filter_map(|one| Some((host.situation.owned.get(&one.tunnel)?, &one.edit)));
     let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
     let text = |own: &Rule, foreign: &Rule| {
-        let (own, foreign) = (own.named(), foreign.named());
+        let (own, foreign) = (own.described(), foreign.described());
         format!(
             "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
         )

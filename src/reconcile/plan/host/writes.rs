@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use super::accepted::Accepted;
 use super::adoption;
-use super::comment;
+use super::comment::{self, Comments};
 use super::decide::Decision;
 use super::{Host, Placed};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
-use crate::reconcile::plan::host_plan::{Comments, HostPlan, PlannedEdit, RecordOperation};
-use crate::reconcile::plan::reason::Reason;
-use crate::reconcile::plan::refusal::Refusal;
+use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
+use crate::reconcile::reason::Reason;
+use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
@@ -31,85 +31,120 @@ enum Lead {
     Later,
 }
 
-/// The writes of a decision, and what is told of the work that is left to a later request.
+/// What a request does of the way of a hostname to its tunnel. A hostname that does not change tunnels is there already.
+struct Move<'a, 'w> {
+    /// The wanted tunnel; `None` if no endpoint is published.
+    target: Option<&'w TunnelId>,
+    lead: Lead,
+    /// The wanted rules that are to be written.
+    puts: Vec<Accepted<'w>>,
+    /// The rules that are deleted.
+    going: Vec<Placed<'a>>,
+    /// The rules that are deleted later, because visitors may still be led to them.
+    staying: Vec<Placed<'a>>,
+    /// The tunnel has all wanted rules, and none that is withdrawn.
+    is_in_place: bool,
+}
+
+impl<'a, 'w> Move<'a, 'w> {
+    fn of(decision: &Decision<'a, 'w>, is_withdrawal: bool) -> Self {
+        let Decision { host, accepted, withdrawn, .. } = decision;
+        let (target, puts) = (accepted.first().map(Accepted::tunnel), puts(host, accepted));
+        let goes = |(tunnel, rule): &Placed<'_>| Some(*tunnel) == target && withdrawn.contains(&rule.path());
+        let is_in_place = puts.is_empty() && !host.rules.iter().any(goes);
+        let lead = lead(host, target, is_in_place);
+        let (going, staying) = leaving(decision, is_withdrawal, lead);
+        Self { target, lead, puts, going, staying, is_in_place }
+    }
+
+    /// The reason why a later request has to finish the move; `None` if nothing of the move is left.
+    fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
+        let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
+            (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
+                format!(
+                    "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
+                     connectors serve them"
+                )
+            }),
+            (None, Some((tunnel, _))) => format!(
+                "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
+            ),
+            (None, None) => return None,
+        };
+        // A move is not overdue, whatever the age of its record, if this request writes a part of it, or if a deletion
+        // waits for it.
+        let is_claimed = accepted.iter().all(|accepted| comment::claims_already(host, accepted));
+        let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path());
+        let goes_on = self.lead == Lead::InStamp
+            || !self.is_in_place
+            || !is_claimed
+            || self.staying.iter().any(is_withdrawn);
+        Some(if host.is_overdue() && !goes_on { Reason::NotMoved(text) } else { Reason::Moving(text) })
+    }
+}
+
+/// The writes of a decision, and the refusals of the work that is left to a later request.
 pub(super) fn host_plan(
     decision: &Decision<'_, '_>,
     resource: Option<Box<str>>,
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
-    let Decision { host, desired, withdrawn, .. } = decision;
-    let first = comment::claims_with(host, desired, withdrawn);
-    let stale = comment::stale(host, desired);
-    let (puts, ends) = (puts(host, desired), ends(decision, &first, &stale));
-    let target = desired.first().map(Accepted::tunnel);
-    let goes = |(tunnel, rule): &Placed<'_>| {
-        Some(*tunnel) == target && withdrawn.contains(&rule.path().unwrap_or_default())
-    };
-    let stands = puts.is_empty() && !host.rules.iter().any(goes);
-    let lead = lead(host, target, stands);
-    let is_claimed = desired.iter().all(|desired| comment::claims_already(host, desired));
-    let (going, staying) = leaving(decision, ends, lead);
-    let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path().unwrap_or_default());
-    // A move goes on, whatever the age of its record, if this request writes a part of the move. A move also goes on
-    // if a deletion waits for the move.
-    let goes_on = lead == Lead::InStamp || !stands || !is_claimed || staying.iter().any(is_withdrawn);
-    let is_overdue = host.is_overdue() && !goes_on;
-    let edits = edits(host, &puts, &going, resource.as_deref());
-    let edited = edits.iter().map(|planned| &planned.tunnel).chain(staying.iter().map(|(tunnel, _)| *tunnel));
-    if let Some(tunnel) = edited.into_iter().find(|tunnel| !is_writable(host, tunnel)) {
+    let Decision { host, accepted, withdrawn, .. } = decision;
+    let claims_before = comment::claims_with(host, accepted, withdrawn);
+    let stale = comment::stale(host, accepted);
+    let is_withdrawal = is_withdrawal(decision, &claims_before, &stale);
+    let moving = Move::of(decision, is_withdrawal);
+    let edits = edits(host, &moving, resource.as_deref());
+    let staying = moving.staying.iter().map(|(tunnel, _)| *tunnel);
+    let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
+    if let Some(tunnel) = edited.find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
     }
     let is_early = host.may_come(&stale);
     let stale = if is_early { BTreeSet::new() } else { stale };
-    let mut last = Claims { rules: &first.rules - &stale, ..first };
-    for (tunnel, rule) in &going {
-        last.rules.remove(&Digest::of(tunnel, rule.path()));
+    let mut claims = Claims { rules: &claims_before.rules - &stale, ..claims_before };
+    for (tunnel, rule) in &moving.going {
+        claims.rules.remove(&Digest::of(tunnel, rule.path()));
     }
-    let comments = comment::comments(host, desired);
-    let records = RecordWrites { host, target, lead, comments: &comments };
-    let (stamp, unstamp) =
-        if ends && !is_early { (Vec::new(), deletions(host)) } else { records.written(&first, &last) };
+    let comments = comment::comments(host, accepted);
+    let (stamp, unstamp) = if is_withdrawal && !is_early {
+        (Vec::new(), deletions(host))
+    } else {
+        RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
+    };
+    let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
+    let early = is_early.then(|| Reason::Undecided(STAMPED_LATELY.to_owned()));
+    let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
+    let adopted = host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path()));
     let plan = HostPlan {
         hostname: host.name().into(),
-        resource: resource.clone(),
-        is_withdrawn: ends && host.has_record(),
+        is_withdrawn: is_withdrawal && host.has_record(),
         zone: host.zone.zone.id.clone(),
         stamp,
         edits,
         unstamp,
-        adoptions: adoption::adoptions(host, desired),
-        adopted_rules: inserted(
-            host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())),
-        ),
-        moves_to: target.filter(|_| lead == Lead::InStamp).cloned(),
+        adoptions: adoption::adoptions(host, accepted),
+        adopted_rules: inserted(adopted),
+        moves_to: moving.target.filter(|_| moving.lead == Lead::InStamp).cloned(),
         if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
-        claims: last,
+        claims,
         stale,
         comments,
+        resource,
     };
-    let waiting = waiting(host, target, lead, &staying)
-        .map(|text| if is_overdue { Reason::NotMoved(text) } else { Reason::Moving(text) })
-        .map(|reason| Refusal::whole(host.name().into(), resource.clone(), reason));
-    let reason = || Reason::Undecided(STAMPED_LATELY.to_owned());
-    let early = is_early.then(|| Refusal::whole(host.name().into(), resource.clone(), reason()));
-    Ok((plan, waiting.into_iter().chain(early).collect()))
+    Ok((plan, refusals))
 }
 
 /// The edits of tunnels' documents: rules that go, and wanted ones.
-fn edits(
-    host: &Host<'_>,
-    puts: &[Accepted<'_>],
-    going: &[Placed<'_>],
-    resource: Option<&str>,
-) -> Vec<PlannedEdit> {
-    let removed = going.iter().map(|(tunnel, rule)| {
+fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
+    let removed = moving.going.iter().map(|(tunnel, rule)| {
         let path = rule.path().map(Into::into);
         let edit = RuleEdit::Remove { hostname: host.hostname.clone(), path };
         PlannedEdit { tunnel: (*tunnel).clone(), edit, resource: resource.map(Into::into) }
     });
-    let put = puts.iter().filter_map(|desired| {
-        let rule = desired.publication.rule.clone()?;
-        let replaces = host.own_rule(desired.tunnel(), desired.path()).is_some();
-        let (tunnel, resource) = (desired.tunnel().clone(), desired.resource.map(Into::into));
+    let put = moving.puts.iter().filter_map(|accepted| {
+        let rule = accepted.publication.rule.clone()?;
+        let replaces = host.own_rule(accepted.tunnel(), accepted.path()).is_some();
+        let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource.map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
     removed.chain(put).collect()
@@ -117,68 +152,57 @@ fn edits(
 
 /// When the records are led to the wanted tunnel. What they lead to now serves visitors until the rules there stand as
 /// wanted and the connectors have them.
-fn lead(host: &Host<'_>, target: Option<&TunnelId>, stands: bool) -> Lead {
+fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target)) {
         None => Lead::Here,
         Some(_) if host.is_preview() => Lead::InUnstamp,
         // The next request would take its record for another instance's.
         Some(_) if !may_stay(host) => Lead::InUnstamp,
-        Some(target) if stands && !host.situation.earlier.unready.contains_key(target) => Lead::InStamp,
+        Some(target) if is_in_place && !host.situation.earlier.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
 }
 
-/// The reason why a later request has to finish the move; `None` if nothing of the move is left.
-fn waiting(host: &Host<'_>, target: Option<&TunnelId>, lead: Lead, staying: &[Placed<'_>]) -> Option<String> {
-    Some(match (target.filter(|_| lead == Lead::Later), staying.first()) {
-        (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
-            format!(
-                "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
-                 connectors serve them"
-            )
-        }),
-        (None, Some((tunnel, _))) => format!(
-            "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
-        ),
-        (None, None) => return None,
-    })
-}
-
 /// The wanted rules that do not stand as wanted.
-fn puts<'w>(host: &Host<'_>, desired: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
-    let is_put = |desired: &&Accepted<'_>| {
-        let (tunnel, path) = (desired.tunnel(), desired.path());
-        desired.publication.rule.as_ref().is_some_and(|wanted| {
+fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
+    let is_put = |accepted: &&Accepted<'_>| {
+        let (tunnel, path) = (accepted.tunnel(), accepted.path());
+        accepted.publication.rule.as_ref().is_some_and(|wanted| {
             let stands = host.own_rule(tunnel, path).is_some_and(|rule| rule.equals(wanted));
             !stands || host.is_shadowed(tunnel, path)
         })
     };
-    desired.iter().filter(is_put).copied().collect()
+    accepted.iter().filter(is_put).copied().collect()
 }
 
 /// True if the request withdraws everything that the stamp claims, apart from the `stale` digests, which no rule has.
-fn ends(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
-    let Decision { host, desired, withdrawn, .. } = decision;
+fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
+    let Decision { host, accepted, withdrawn, .. } = decision;
     let mut claims = Claims { rules: &claims.rules - stale, ..*claims };
-    let goes = host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path().unwrap_or_default()));
-    goes.for_each(|(tunnel, rule)| _ = claims.rules.remove(&Digest::of(tunnel, rule.path())));
-    desired.is_empty() && !withdrawn.is_empty() && claims.is_empty()
+    for (tunnel, rule) in host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path())) {
+        claims.rules.remove(&Digest::of(tunnel, rule.path()));
+    }
+    accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
 
 /// Our rules that the decision no longer wants: those that go, and those that visitors may still be led to.
-fn leaving<'a>(decision: &Decision<'a, '_>, ends: bool, lead: Lead) -> (Vec<Placed<'a>>, Vec<Placed<'a>>) {
-    let Decision { host, desired, withdrawn, .. } = decision;
+fn leaving<'a>(
+    decision: &Decision<'a, '_>,
+    is_withdrawal: bool,
+    lead: Lead,
+) -> (Vec<Placed<'a>>, Vec<Placed<'a>>) {
+    let Decision { host, accepted, withdrawn, .. } = decision;
     let led_to = host.led_to();
     let leaves = |(tunnel, rule): &Placed<'_>| {
-        let mut at_path = desired.iter().filter(|desired| desired.path() == rule.path());
+        let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
         let is_wanted = at_path.clone().any(|one| one.publication.rule.is_some() && one.tunnel() == *tunnel);
-        !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path().unwrap_or_default()))
+        !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
     };
     let goes = |(tunnel, _): &Placed<'_>| {
         let is_left =
             if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_past_grace() };
-        ends || host.is_preview() || is_left
+        is_withdrawal || host.is_preview() || is_left
     };
     host.rules.iter().copied().filter(leaves).partition(goes)
 }
@@ -220,15 +244,14 @@ fn may_stay(host: &Host<'_>) -> bool {
 /// The operations on the hostname's records.
 struct RecordWrites<'r, 'a> {
     host: &'r Host<'a>,
-    target: Option<&'r TunnelId>,
-    lead: Lead,
+    moving: &'r Move<'a, 'r>,
     comments: &'r Comments,
 }
 
 impl RecordWrites<'_, '_> {
-    /// Makes the comment claim `first` before the rules are written and `last` afterwards, and the record lead to its
+    /// Makes the comment claim `before` until the rules are written and `after` from then on, and the record lead to its
     /// target.
-    fn written(&self, first: &Claims, last: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
+    fn written(&self, before: &Claims, after: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced(host);
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
@@ -236,14 +259,15 @@ impl RecordWrites<'_, '_> {
         let comment = |claims: &Claims| self.comments.with(claims);
         match host.records.iter().find(|record| is_cname(record)) {
             Some(record) => {
-                let stamped = comment(first).filter(|text| self.changes_stamp(record, text));
-                let before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
-                let unstamped = comment(last).filter(|text| self.meaning(&before) != self.meaning(text));
+                let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
+                let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
+                let unstamped =
+                    comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
                 stamp.extend(patch(record, self.target_in(Lead::InStamp), self.repaired(record), stamped));
-                let unstamped = unstamped.filter(|_| first != last);
+                let unstamped = unstamped.filter(|_| before != after);
                 unstamp.extend(patch(record, self.target_in(Lead::InUnstamp), None, unstamped));
             }
-            None => stamp.extend(self.without_cname(comment(first))),
+            None => stamp.extend(self.without_cname(comment(before))),
         }
         (stamp, unstamp)
     }
@@ -251,9 +275,9 @@ impl RecordWrites<'_, '_> {
     /// Makes a CNAME in place of records of other types, or gives these the comment until its tunnel serves.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
-        let (Some(target), Some(comment)) = (self.target, comment) else { return Vec::new() };
+        let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
         let records = host.records.iter();
-        if self.lead == Lead::Later {
+        if self.moving.lead == Lead::Later {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
         }
@@ -270,12 +294,12 @@ impl RecordWrites<'_, '_> {
 
     /// The target, if the record is led there at this time.
     fn target_in(&self, lead: Lead) -> Option<String> {
-        self.target.filter(|_| self.lead == lead).map(TunnelId::hostname)
+        self.moving.target.filter(|_| self.moving.lead == lead).map(TunnelId::hostname)
     }
 
     /// Repairs a record that Cloudflare does not proxy.
     fn repaired(&self, record: &Record) -> Option<bool> {
-        (self.target.is_some() && !record.proxied).then_some(true)
+        (self.moving.target.is_some() && !record.proxied).then_some(true)
     }
 
     /// True if `comment` means something else than the record's own. Both are compared as they will be read again, so

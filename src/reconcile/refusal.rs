@@ -7,8 +7,8 @@ use crate::lean::inserted;
 use crate::limits;
 use crate::model::LogLine;
 use crate::reconcile::canonical::is_unknown_path;
-use crate::reconcile::plan::reason::Reason;
 use crate::reconcile::property_name::in_form_of;
+use crate::reconcile::reason::Reason;
 
 /// One request that is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +89,7 @@ impl Refusal {
     }
 
     /// What stands in the way, and what to do.
-    pub fn words(&self) -> String {
+    pub fn log_text(&self) -> String {
         in_form_of(self.resource.as_deref(), &self.reason.to_string())
     }
 
@@ -105,7 +105,7 @@ impl Refusal {
             .quoted("path", self.path())
             .quoted("resource", self.resource.as_deref())
             .word("refused", &self.reason.label())
-            .text(format!("{:?}: {}", self.hostname, self.words()))
+            .text(format!("{:?}: {}", self.hostname, self.log_text()))
     }
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::plan::reason::RecordNature;
+    use crate::reconcile::reason::RecordNature;
 
     #[test]
     fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
