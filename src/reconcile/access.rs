@@ -12,5 +12,6 @@ pub mod opening;
 pub mod place;
 pub mod protections;
 pub mod reading;
+pub mod relying;
 pub mod shown;
 pub mod wish;

@@ -20,7 +20,7 @@ use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
-use crate::reconcile::winner::{self, Intents};
+use crate::reconcile::winner::{self, Choice, Intents};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on what is not in it.
@@ -97,19 +97,16 @@ impl<'s> Adjuster<'s> {
     /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, mut endpoints, intents } = self;
-        let (mut notes, mut left_out) = (Vec::new(), Vec::new());
         sort(&mut endpoints);
         // An old answer may hide a published wildcard, so no wildcard is left out by such an answer.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
         let mut unasked_wildcards = wildcard::leave_out(&mut endpoints, whole);
-        // The winner is chosen by properties, and an endpoint that `hold_together` makes invalid has lost them.
-        let chosen = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
-        hold_together(&mut endpoints);
-        if let Some((is_winner, lost, kept)) = chosen {
-            let mut is_winner = is_winner.into_iter();
-            endpoints.retain(|_| is_winner.next().unwrap_or(true));
-            (notes, left_out) = (kept, lost);
-        }
+        // The winner is chosen by properties, and an endpoint that `refuse_together` makes invalid has lost them.
+        let choice = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
+        let Choice { is_winner, lost: left_out, kept: mut notes } = choice.unwrap_or_default();
+        refuse_together(&mut endpoints);
+        let mut is_winner = is_winner.into_iter();
+        endpoints.retain(|_| is_winner.next().unwrap_or(true));
         unasked_wildcards.extend(wildcard::keep(&mut endpoints));
         sort(&mut endpoints);
         let asked = endpoints.iter().map(fingerprint_of).collect();
@@ -126,10 +123,10 @@ fn fingerprint_of(endpoint: &Endpoint) -> u64 {
     fingerprint(targets.iter().map(String::as_str).chain(properties))
 }
 
-/// Makes all of an object's endpoints for a hostname invalid if one is, because another one's rule would take that
-/// one's requests. Only here are all of them seen: ExternalDNS may ask for one alone, and another object may have the
-/// place of one. `endpoints` are sorted.
-fn hold_together(endpoints: &mut [Endpoint]) {
+/// If one endpoint of an object is invalid, all its endpoints for that hostname become invalid: a valid rule would take
+/// the requests of the invalid one. Only here are all of them seen, because ExternalDNS may ask for one alone, and
+/// another object may have the path of one. `endpoints` are sorted.
+fn refuse_together(endpoints: &mut [Endpoint]) {
     let have_same_path = |one: &Endpoint, other: &Endpoint| {
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };

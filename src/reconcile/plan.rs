@@ -58,8 +58,12 @@ pub struct Plan {
     pub end: Option<TurnEnd>,
 }
 
-/// The last hostname of a turn, and whether it is_withdrawn: such hostnames come after all others.
-pub type TurnEnd = (bool, Box<str>);
+/// The last hostname of a turn. Hostnames that are withdrawn come after all others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TurnEnd {
+    is_withdrawn: bool,
+    hostname: Box<str>,
+}
 
 /// The hostnames that one request changes. All get their turn, because each begins behind the one before, round and
 /// round.
@@ -78,12 +82,23 @@ enum Candidate {
 }
 
 impl Candidate {
-    fn position(&self) -> (bool, &str) {
+    fn position(&self) -> TurnEnd {
         match self {
-            Self::Wanted(name, _) => (false, name),
-            Self::Planned(host) => (host.is_withdrawn, &host.hostname),
+            Self::Wanted(name, _) => TurnEnd { is_withdrawn: false, hostname: name.clone() },
+            Self::Planned(host) => {
+                TurnEnd { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() }
+            }
         }
     }
+}
+
+/// The candidates in the order of the turns, each with its position: first those behind the end of the turn before.
+fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnEnd, Candidate)> {
+    let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
+    ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let before = ordered.partition_point(|(position, _)| turn.behind.is_some_and(|end| position <= end));
+    ordered.rotate_left(before);
+    ordered
 }
 
 /// Plans `changes` against what was read, as far as `turn` goes.
@@ -112,7 +127,7 @@ pub fn plan(
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
-    plan.take_turn(wanted.chain(planned).collect(), turn, situation);
+    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.most, situation);
     Refusal::clear_is_coming(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
@@ -193,45 +208,38 @@ impl Plan {
         outcome.plan
     }
 
-    /// Plans the candidates of a turn, and leaves the others.
-    fn take_turn(&mut self, mut candidates: Vec<Candidate>, turn: &Turn<'_>, situation: Situation<'_>) {
-        candidates.sort_unstable_by(|one, other| one.position().cmp(&other.position()));
-        let is_before = |one: &Candidate| {
-            turn.behind.is_some_and(|(is_withdrawn, hostname)| one.position() <= (*is_withdrawn, hostname))
-        };
-        let before = candidates.partition_point(is_before);
-        candidates.rotate_left(before);
-        let (mut end, mut held_back, mut planned_and_left) = (None, BTreeSet::new(), BTreeSet::new());
-        for candidate in candidates {
-            let (is_withdrawn, hostname) = candidate.position();
-            if self.hosts.len() >= turn.most {
-                self.postponed.insert(hostname.into());
-                if let Candidate::Planned(host) = candidate {
-                    planned_and_left.insert(host.hostname);
+    /// Plans the candidates until `most` hostnames change, and postpones the others.
+    fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, situation: Situation<'_>) {
+        let mut untold = BTreeSet::new();
+        for (position, candidate) in candidates {
+            if self.hosts.len() >= most {
+                if matches!(candidate, Candidate::Planned(_)) {
+                    untold.insert(position.hostname.clone());
                 }
+                self.postponed.insert(position.hostname);
                 continue;
             }
-            end = Some((is_withdrawn, hostname.into()));
+            self.end = Some(position);
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
                 Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, situation)),
             };
             let Some(host) = host else { continue };
-            let held = fingerprints::paused(&host, situation.snapshot, &situation.earlier.paused);
-            if held.is_empty() {
+            let paused = fingerprints::paused(&host, situation.snapshot, &situation.earlier.paused);
+            if paused.is_empty() {
                 self.hosts.push(host);
-            } else {
-                held_back.insert(host.hostname);
+                continue;
             }
-            self.refusals.extend(held);
+            // A move of which nothing is written does not go on, so it fails no request.
+            let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
+            self.refusals.retain(|one| one.hostname != host.hostname || !is_moving(one));
+            self.refusals.extend(paused);
+            untold.insert(host.hostname);
         }
-        // If nothing of a hostname's move is written, the move does not go on, so no request fails for the move.
-        let goes_on =
-            |one: &Refusal| !matches!(one.reason, Reason::Moving(_)) || !held_back.contains(&one.hostname);
-        self.refusals.retain(goes_on);
-        self.tell_nothing_of(&held_back);
-        self.tell_nothing_of(&planned_and_left);
-        self.end = end.filter(|_| !self.postponed.is_empty());
+        self.tell_nothing_of(&untold);
+        if self.postponed.is_empty() {
+            self.end = None;
+        }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
 }

@@ -65,28 +65,29 @@ pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
 /// Leaves out unpublished wildcards without the word. If their object has a published path of the wildcard, they become
 /// invalid instead: a deletion of ExternalDNS may be of their earlier form. `endpoints` are sorted.
 pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
-    let place = |endpoint: &Endpoint| snapshot.map(|snapshot| PathClaim::of(endpoint, snapshot));
+    let claim = |endpoint: &Endpoint| PathClaim::of(endpoint, snapshot);
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
     if unasked.is_empty() {
         return Vec::new();
     }
-    let standing = unasked.into_iter().filter(|endpoint| place(endpoint) == Some(PathClaim::Stands));
+    let standing = unasked.into_iter().filter(|endpoint| claim(endpoint) == PathClaim::Stands);
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for at_path in endpoints.chunk_by_mut(winner::have_same_path) {
         let is_asked = !at_path.iter().all(is_unasked);
         for endpoint in at_path {
-            let problem = match is_unasked(endpoint).then(|| place(endpoint)) {
-                None | Some(Some(PathClaim::Stands)) => None,
-                Some(None) => Some(NOT_READ),
-                Some(Some(PathClaim::Free)) if !holders.contains(&object(endpoint)) => {
+            let claim = if is_unasked(endpoint) { claim(endpoint) } else { PathClaim::Stands };
+            let problem = match claim {
+                PathClaim::Stands => None,
+                PathClaim::Unread => Some(NOT_READ),
+                PathClaim::Free if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
                     stays.push(false);
                     continue;
                 }
-                Some(Some(PathClaim::Free | PathClaim::BesideOwn)) => Some(TAKEN_OFF),
+                PathClaim::Free | PathClaim::BesideOwn => Some(TAKEN_OFF),
             };
             if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
                 endpoint.provider_specific = vec![Property::new(INVALID, problem)];
@@ -115,29 +116,32 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
     public
 }
 
-/// The claim of our stamps on the place of a wildcard's endpoint.
+/// The claim of our stamps on the path of a wildcard's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathClaim {
-    /// A stamp of ours names the endpoint's place.
+    /// A stamp of ours names the endpoint's path.
     Stands,
-    /// A stamp of ours names other places, all of them the endpoint's object's.
+    /// A stamp of ours names other paths, all of them the endpoint's object's.
     BesideOwn,
     Free,
+    /// No stamp was read.
+    Unread,
 }
 
 impl PathClaim {
-    fn of(endpoint: &Endpoint, snapshot: &Snapshot) -> Self {
+    fn of(endpoint: &Endpoint, snapshot: Option<&Snapshot>) -> Self {
+        let Some(snapshot) = snapshot else { return Self::Unread };
         let path = path_of(&endpoint.set_identifier);
-        let mut place = Self::Free;
+        let mut claim = Self::Free;
         for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
             if snapshot.claims_path(&stamp, path) {
                 return Self::Stands;
             }
             if stamp.resource.as_deref() == Some(resource_of(endpoint)) {
-                place = Self::BesideOwn;
+                claim = Self::BesideOwn;
             }
         }
-        place
+        claim
     }
 }
 

@@ -47,15 +47,21 @@ impl Intents {
     }
 }
 
+/// The winners among some endpoints.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// For each endpoint, whether it has its hostname and path.
+    pub(super) is_winner: Vec<bool>,
+    /// Notes on the losers.
+    pub(super) lost: Vec<Note>,
+    /// Notes on rules that stay for a namespace which asks for them no more.
+    pub(super) kept: Vec<Note>,
+}
+
 /// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
-/// Returns for each endpoint whether it is the one, and notes: on the others, and on places that are kept for others. Once
-/// there are more than `NOTES_MAX` notes, no further place adds any, so the caller sees that there are more.
-pub(super) fn choose(
-    endpoints: &[Endpoint],
-    intents: &Intents,
-    snapshot: &Snapshot,
-) -> (Vec<bool>, Vec<Note>, Vec<Note>) {
-    let (mut is_winner, mut lost, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+/// Once there are more than `NOTES_MAX` notes, no further path adds any, so the caller sees that there are more.
+pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snapshot) -> Choice {
+    let Choice { mut is_winner, mut lost, mut kept } = Choice::default();
     for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(have_same_path) {
@@ -79,7 +85,7 @@ pub(super) fn choose(
             kept.extend(contest.kept_for_another(winner));
         }
     }
-    (is_winner, lost, kept)
+    Choice { is_winner, lost, kept }
 }
 
 /// The namespace that may have the hostname, with the namespace guard. An object with an invalid endpoint has no part

@@ -1,13 +1,13 @@
 //! Finds the rules and records that answer a place's visitors: an application in front of them is not deleted.
 
 use crate::ingress::{PathPattern, Rule, WantedRule};
-use crate::model::access::{Application, Destination};
+use crate::model::access::Application;
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Note;
 use crate::reconcile::access::host_protection::{self, HostProtection};
-use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
@@ -42,9 +42,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if is_young(application) && !is_replaced {
             return None;
         }
-        let hostname = Hostname::parse(place.hostname()).ok()?;
-        let protection = HostProtection::of(&hostname, snapshot);
-        let answering = protection.relying(application, &Wishes::default());
+        let answering = relying(application, &Wishes::default(), snapshot);
         Some(Unneeded { place, application, is_replaced, answering })
     });
     unneeded.collect()
@@ -117,7 +115,7 @@ fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
 }
 
 /// The hostname of the place. For a wildcard, also the names of records and rules that the wildcard covers.
-fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
+pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let mut names = vec![place.hostname()];
     if place.hostname().starts_with('*') {
         let domain = place.hostname().split_once('.').map_or("", |(_, domain)| domain);
@@ -134,7 +132,7 @@ fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
 
 /// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` lead. The search in a
 /// tunnel ends at a `last` rule that takes all these visitors. A record that leads to no read tunnel is an answer too.
-fn first_answer<'s>(
+pub(super) fn first_answer<'s>(
     place: &Place,
     name: &str,
     records: impl Iterator<Item = &'s Record>,
@@ -169,83 +167,6 @@ fn rules_taking<'s>(
         taking.truncate(last + 1);
     }
     taking
-}
-
-/// What the endpoints of a request say of Access.
-#[derive(Debug, Default)]
-pub(in crate::reconcile) struct Wishes {
-    /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: Vec<(Box<str>, Option<Box<str>>)>,
-    /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: Vec<(Box<str>, Option<Box<str>>)>,
-    /// The places to be closed.
-    pub(in crate::reconcile) closing: Vec<Closing>,
-}
-
-impl Wishes {
-    fn opens(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.open.iter().any(|(name, opened)| **name == *hostname && opened.as_deref() == path)
-    }
-
-    fn withdraws(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.withdrawn.iter().any(|(name, gone)| **name == *hostname && gone.as_deref() == path)
-    }
-}
-
-impl HostProtection<'_> {
-    /// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens
-    /// does not count, nor a rule under a more specific application. If the place itself opens, the rule of a wider
-    /// hostname does not count, because that rule was published for all its names.
-    pub(super) fn relying(self, application: &Application, wishes: &Wishes) -> Option<String> {
-        let snapshot = self.snapshot;
-        let place = Place::of_application(application, &snapshot.policy().owner)?;
-        let whole = place.path();
-        let whole = whole.as_deref();
-        if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), whole)) {
-            return Some(place.to_string());
-        }
-        let is_opened = wishes.opens(place.hostname(), whole);
-        if let Some(outside) = outside_place(application, &place, snapshot) {
-            return Some(outside);
-        }
-        names_under(&place, snapshot).into_iter().find_map(|name| {
-            let hostname = Hostname::parse(name).ok()?;
-            let protection = HostProtection::of(&hostname, snapshot);
-            let is_covered = |path: Option<&str>| {
-                let covering = protection.all_over(path).into_iter().next();
-                covering.is_some_and(|one| one.id != application.id)
-            };
-            if is_covered(whole) {
-                return None;
-            }
-            let own = snapshot.own_records_of(name);
-            // An endpoint is refused if a foreign record has its hostname, so its policy `none` opens no rule.
-            let may_open = !own.is_empty() || may_be_taken(name, snapshot);
-            let opens = |path: Option<&str>| may_open && wishes.opens(name, path);
-            let requires_another = |rule: &Rule| host_protection::requires_another(rule, application);
-            // A wildcard's rule may lose its Access check, and then no other application protects the name.
-            let is_alone = !is_opened && protection.all_over(whole).len() == 1;
-            let is_last =
-                |rule: &Rule| !is_alone || rule.folded_hostname() == name || !requires_another(rule);
-            let relies = |rule: &Rule| {
-                let is_asked = if rule.folded_hostname() == name {
-                    // A wider rule gets no request of the place, because the opened rule of the place answers them.
-                    let takes_place = || rule.takes_all(name, whole) && opens(whole);
-                    opens(rule.path()) || takes_place()
-                } else {
-                    is_opened || !is_served(rule)
-                };
-                // A withdrawn rule with an Access check opens nothing: the application stays until the rule is gone.
-                let goes = || wishes.withdraws(name, rule.path()) && rule.requires_access();
-                !requires_another(rule) && !is_asked && !goes() && !is_covered(rule.path())
-            };
-            let mut alone = own.iter().filter(|own| own.stamp.claims.record_only && !opens(None));
-            let behind = snapshot.wildcards_over(name).into_iter().filter(|_| is_alone);
-            let records = snapshot.answering(name).iter().chain(behind);
-            let relying = first_answer(&place, name, records, snapshot, &is_last, &relies);
-            relying.or_else(|| alone.next().map(|own| record_words(own.record)))
-        })
-    }
 }
 
 impl HostProtection<'_> {
@@ -308,17 +229,6 @@ fn names_led_with<'s>(
     names
 }
 
-/// A destination of the application outside its place, which a person added, or a zone under the place that was not
-/// read. `None` if there is neither such a destination nor such a zone.
-fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
-    let own = place.destinations();
-    let is_within =
-        |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
-    let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
-    let mut zones = snapshot.zones_elsewhere.iter();
-    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
-}
-
 /// True if the hostname has no address record, or if `ADOPT` is set. The caller knows that no record is ours.
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
@@ -331,10 +241,10 @@ fn is_open(rule: &Rule) -> bool {
     is_served(rule) && !rule.requires_access()
 }
 
-fn is_served(rule: &Rule) -> bool {
+pub(super) fn is_served(rule: &Rule) -> bool {
     !rule.service().starts_with("http_status:")
 }
 
-fn record_words(record: &Record) -> String {
+pub(super) fn record_words(record: &Record) -> String {
     format!("{} {} {}", record.name, record.kind, record.content)
 }

@@ -5,12 +5,12 @@ use crate::ingress::access::AccessCheck;
 use crate::labels::labels;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
-use crate::reconcile::access::answering::Wishes;
 use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::{AccessReading, Unread};
+use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::earlier::Earlier;
@@ -215,7 +215,7 @@ impl Gate<'_> {
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         for application in &over {
-            if let Some(relying) = protection.relying(application, self.wishes) {
+            if let Some(relying) = relying(application, self.wishes, self.snapshot) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }

@@ -4,9 +4,10 @@
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_fingerprint};
 use crate::model::Hostname;
-use crate::reconcile::access::answering::{self, Wishes};
+use crate::reconcile::access::answering;
 use crate::reconcile::access::gate::{Besides, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
+use crate::reconcile::access::relying::Wishes;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
