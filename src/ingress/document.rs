@@ -80,7 +80,7 @@ impl Document {
     }
 
     /// The rules, each marked as ours or not, for questions about many of them.
-    pub fn owned(&self, own: &dyn Fn(&Rule) -> bool) -> MarkedRules<'_> {
+    pub fn marked(&self, own: &dyn Fn(&Rule) -> bool) -> MarkedRules<'_> {
         MarkedRules::new(&self.rules, own)
     }
 

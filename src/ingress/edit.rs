@@ -101,12 +101,12 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
             }
             (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
                 None => puts.push((index, rule, present)),
-                Some(place) if is_as_wanted(&list, place, rule) => {}
-                Some(place) => {
+                Some(position) if is_as_wanted(&list, position, rule) => {}
+                Some(position) => {
                     let reason = format!(
                         "rule {} of the tunnel has the same hostname and path and is not ours: remove it there to \
                          publish this one",
-                        place + 1
+                        position + 1
                     );
                     refused.push((index, reason));
                 }
@@ -115,8 +115,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     }
     // Marked before any put is checked, because a rule that is replaced or removed counts as ours for all other edits.
     let replaced: BTreeSet<usize> = inserted(puts.iter().filter_map(|(_, _, present)| *present));
-    for (place, slot) in list.iter_mut().enumerate() {
-        slot.is_own |= replaced.contains(&place) || slot.is_one_of(&removed);
+    for (position, slot) in list.iter_mut().enumerate() {
+        slot.is_own |= replaced.contains(&position) || slot.is_one_of(&removed);
     }
     puts.retain(|(index, rule, present)| {
         let near = Near::new(&list, &hosts, &rule.hostname);
@@ -155,8 +155,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
 }
 
 /// True if the present rule is already as wanted. Then it stays, even if it is not ours.
-fn is_as_wanted(list: &[Slot<'_>], place: usize, wanted: &WantedRule) -> bool {
-    list.get(place).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
+fn is_as_wanted(list: &[Slot<'_>], position: usize, wanted: &WantedRule) -> bool {
+    list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
 }
 
 /// A document's rules, each marked as ours or not.
@@ -198,8 +198,8 @@ impl<'a> MarkedRules<'a> {
         if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
             return Some("its hostname gets another spelling and so more requests".to_owned());
         }
-        let (place, moved) = near.place(present, scope);
-        let mut passed = near.front(present).filter(|(index, _)| *index >= place || moved.contains(index));
+        let (position, moved) = near.position(present, scope);
+        let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
         let (_, other) = passed.find(|(_, slot)| scope.may_share_with(Scope::of(&slot.rule)))?;
         let named = other.rule.described();
         Some(format!("it comes to stand in front of the rule for {named} and gets requests of it"))
@@ -233,10 +233,10 @@ impl<'a> MarkedRules<'a> {
     }
 }
 
-/// The place of the rule for `scope`, if there is one. Several such rules are refused.
+/// The position of the rule for `scope`, if there is one. Several such rules are refused.
 fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
-        near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(place, _)| place).collect();
+        near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(position, _)| position).collect();
     match found[..] {
         [] => Ok(None),
         [index] => Ok(Some(index)),
@@ -254,13 +254,13 @@ fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, Strin
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
 fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), String> {
     let is_live =
-        |(place, slot): &(usize, &Slot<'_>)| Some(*place) == present && scope.is_covered_by(&slot.rule);
-    let end = near.slots().find(is_live).map_or(usize::MAX, |(place, _)| place);
+        |(position, slot): &(usize, &Slot<'_>)| Some(*position) == present && scope.is_covered_by(&slot.rule);
+    let end = near.slots().find(is_live).map_or(usize::MAX, |(position, _)| position);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
-        Some(place) => Err(format!(
+        Some(position) => Err(format!(
             "rule {} of the tunnel, which is not ours, matches exactly the same requests: remove it there, or narrow \
              one of the two by its path",
-            place + 1
+            position + 1
         )),
         None => Ok(()),
     }
@@ -281,7 +281,7 @@ fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// Writes the rule at its present place, or at the place where it has to be. Returns true if that changes anything.
+/// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes anything.
 /// `hosts` is the index of `list`.
 fn put(list: &mut Vec<Slot<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
@@ -306,12 +306,12 @@ fn put(list: &mut Vec<Slot<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> 
         }
     };
     let slot = Slot { rule, is_own: true };
-    let (place, moved) = near.place(end.min(list.len()), scope);
+    let (position, moved) = near.position(end.min(list.len()), scope);
     if moved.is_empty() {
-        list.insert(place, slot);
-        hosts.insert(place, hostname);
+        list.insert(position, slot);
+        hosts.insert(position, hostname);
     } else {
-        insert(list, place, slot, &moved);
+        insert(list, position, slot, &moved);
         *hosts = HostIndex::of(list.iter().map(|slot| &*slot.rule));
     }
     Ok(true)

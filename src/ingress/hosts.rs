@@ -6,60 +6,61 @@ use super::rule::Rule;
 use crate::lean::push_lean;
 use crate::model::hostname::{HostScope, Hostname};
 
-/// The places of rules in their list, by hostname.
+/// The positions of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
 pub struct HostIndex {
     /// The numbers of the rules with an exact hostname.
     exact: BTreeMap<Box<str>, Vec<usize>>,
     /// The numbers of the rules with a wildcard, or for all hosts.
     wide: Vec<usize>,
-    /// The place of each rule by its number; `None` for a rule that was removed.
-    places: Vec<Option<usize>>,
+    /// The position of each rule by its number; `None` for a rule that was removed.
+    positions: Vec<Option<usize>>,
 }
 
 impl HostIndex {
     pub fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut hosts = Self::default();
-        for (place, rule) in rules.into_iter().enumerate() {
-            hosts.add(place, rule.folded_hostname());
+        for (position, rule) in rules.into_iter().enumerate() {
+            hosts.add(position, rule.folded_hostname());
         }
         hosts
     }
 
-    /// The places, ascending, of all rules that may have a host in common with `hostname`; all places for a wildcard.
+    /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
         let HostScope::Exact(hostname) = HostScope::of(hostname) else {
-            return (0..self.places.iter().flatten().count()).collect();
+            return (0..self.positions.iter().flatten().count()).collect();
         };
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
         let numbers = exact.iter().chain(&self.wide);
-        let mut near: Vec<usize> = numbers.filter_map(|number| *self.places.get(*number)?).collect();
+        let mut near: Vec<usize> = numbers.filter_map(|number| *self.positions.get(*number)?).collect();
         near.sort_unstable();
         near
     }
 
-    /// Inserts a rule for `hostname` at `place`. The rules from there on move back by one place.
-    pub(super) fn insert(&mut self, place: usize, hostname: &Hostname) {
-        for other in self.places.iter_mut().flatten().filter(|other| **other >= place) {
+    /// Inserts a rule for `hostname` at `position`. The rules from there on move back by one position.
+    pub(super) fn insert(&mut self, position: usize, hostname: &Hostname) {
+        for other in self.positions.iter_mut().flatten().filter(|other| **other >= position) {
             *other += 1;
         }
-        self.add(place, hostname.as_str());
+        self.add(position, hostname.as_str());
     }
 
-    /// Removes the rule at `place`. The rules behind it move up by one place.
-    pub(super) fn remove(&mut self, place: usize) {
-        for other in &mut self.places {
-            *other = other.filter(|other| *other != place).map(|other| other - usize::from(other > place));
+    /// Removes the rule at `position`. The rules behind it move up by one position.
+    pub(super) fn remove(&mut self, position: usize) {
+        for other in &mut self.positions {
+            *other =
+                other.filter(|other| *other != position).map(|other| other - usize::from(other > position));
         }
     }
 
-    fn add(&mut self, place: usize, folded: &str) {
+    fn add(&mut self, position: usize, folded: &str) {
         let numbers = match HostScope::of(folded) {
             HostScope::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
             HostScope::All | HostScope::Suffix(_) => &mut self.wide,
         };
-        push_lean(numbers, self.places.len());
-        self.places.push(Some(place));
+        push_lean(numbers, self.positions.len());
+        self.positions.push(Some(position));
     }
 }
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// A list of thousands is edited thousands of times, and its places are found once.
+        /// A list of thousands is edited thousands of times, and its positions are found once.
         #[test]
         fn after_each_edit_the_places_are_those_of_the_list(
             edits in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), 0..5_usize), 1..24),
@@ -102,15 +103,15 @@ mod tests {
             let names = ["a.example.com", "b.example.com", "c.example.com", "*.example.com", "*.b.com"];
             let mut list: Vec<&str> = names.to_vec();
             let mut hosts = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
-            for (inserts, place, name) in edits {
+            for (inserts, position, name) in edits {
                 if inserts || list.is_empty() {
-                    let place = place.index(list.len() + 1);
-                    list.insert(place, names[name]);
-                    hosts.insert(place, &hostname(names[name]));
+                    let position = position.index(list.len() + 1);
+                    list.insert(position, names[name]);
+                    hosts.insert(position, &hostname(names[name]));
                 } else {
-                    let place = place.index(list.len());
-                    list.remove(place);
-                    hosts.remove(place);
+                    let position = position.index(list.len());
+                    list.remove(position);
+                    hosts.remove(position);
                 }
                 let fresh = HostIndex::of(&list.iter().map(|name| rule(name)).collect::<Vec<_>>());
                 for name in names {

@@ -1,6 +1,6 @@
-//! Decides the place of a rule of ours in the list.
+//! Decides the position of a rule of ours in the list.
 //!
-//! The first rule that matches a request answers it, so the place of a rule decides which requests it answers:
+//! The first rule that matches a request answers it, so the position of a rule decides which requests it answers:
 //!
 //! 1. A rule of ours is in front of every foreign rule that covers it, because no request would reach it otherwise.
 //! 2. If two rules of ours may match one request, the narrower rule is in front. Exact hostnames are narrowest, then
@@ -11,7 +11,7 @@
 //! Rules that share no request have no order; a new one is only sorted among our rules around it. A present rule is
 //! moved only if it breaks 1 or 2. Moving it for 3 could give its requests to a foreign rule that was put behind it.
 //!
-//! A foreign rule may be in front of the new rule's place and behind a wider rule of ours. Then the foreign rule keeps
+//! A foreign rule may be in front of the new rule's position and behind a wider rule of ours. Then the foreign rule keeps
 //! its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign rule. So
 //! the new rule is refused if the wider rule has another hostname and requires a login. Only 1 and 2 together win over
 //! 3: if a foreign rule covers the wider rule, the new rule is in front of both, although the foreign rule covers the
@@ -111,27 +111,27 @@ pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 pub(super) struct Near<'l, 'a> {
     list: &'l [Slot<'a>],
     /// Ascending.
-    places: Vec<usize>,
+    positions: Vec<usize>,
 }
 
 impl<'l, 'a> Near<'l, 'a> {
     pub(super) fn new(list: &'l [Slot<'a>], hosts: &HostIndex, hostname: &Hostname) -> Self {
-        Self { list, places: hosts.near(hostname.as_str()) }
+        Self { list, positions: hosts.near(hostname.as_str()) }
     }
 
-    /// The rules, each with its place.
+    /// The rules, each with its position.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
-        self.places.iter().filter_map(|place| Some((*place, self.list.get(*place)?)))
+        self.positions.iter().filter_map(|position| Some((*position, self.list.get(*position)?)))
     }
 
     /// The rules in front of `end`.
     pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
-        self.slots().take_while(move |(place, _)| *place < end)
+        self.slots().take_while(move |(position, _)| *position < end)
     }
 
-    /// The place of the first foreign rule in front of `end` for which `is_such` is true.
+    /// The position of the first foreign rule in front of `end` for which `is_such` is true.
     pub(super) fn foreign(&self, end: usize, is_such: impl Fn(&Rule) -> bool) -> Option<usize> {
-        self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(place, _)| place)
+        self.front(end).find(|(_, slot)| !slot.is_own && is_such(&slot.rule)).map(|(position, _)| position)
     }
 
     /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
@@ -141,9 +141,9 @@ impl<'l, 'a> Near<'l, 'a> {
         is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
     }
 
-    /// The last place, at `end` or in front of it, that is allowed for a rule for `scope`, and the places of our rules
+    /// The last position, at `end` or in front of it, that is allowed for a rule for `scope`, and the positions of our rules
     /// that have to move there.
-    pub(super) fn place(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+    pub(super) fn position(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
         let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
@@ -151,11 +151,11 @@ impl<'l, 'a> Near<'l, 'a> {
         // take others.
         let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
         let own = self.front(end).find(|(_, slot)| is_such(slot));
-        let placed = own.map(|(place, _)| self.place_behind_foreign(place, scope));
+        let placed = own.map(|(position, _)| self.position_behind_foreign(position, scope));
         // A rule of ours that moves to the front must not take requests of a foreign rule that it passes.
-        let takes = |index: &usize, place| *index >= place && self.passed(*index, place).is_some();
-        let placed = placed.filter(|(place, moved)| !moved.iter().any(|index| takes(index, *place)));
-        placed.unwrap_or_else(|| self.place_behind_foreign(end, scope))
+        let takes = |index: &usize, position| *index >= position && self.passed(*index, position).is_some();
+        let placed = placed.filter(|(position, moved)| !moved.iter().any(|index| takes(index, *position)));
+        placed.unwrap_or_else(|| self.position_behind_foreign(end, scope))
     }
 
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
@@ -167,58 +167,60 @@ impl<'l, 'a> Near<'l, 'a> {
         }
         let mut live =
             self.slots().filter(|(_, slot)| scope.is_of(&slot.rule) && scope.is_covered_by(&slot.rule));
-        let live = live.next().map(|(place, _)| place);
-        if live.is_some_and(|place| !self.is_misplaced(place, scope)) {
+        let live = live.next().map(|(position, _)| position);
+        if live.is_some_and(|position| !self.is_misplaced(position, scope)) {
             return Vec::new();
         }
-        let (place, moved) = self.place(live.unwrap_or(self.list.len()), scope);
-        let losing = moved.into_iter().filter(|index| *index < place);
-        losing.filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, place)?))).collect()
+        let (position, moved) = self.position(live.unwrap_or(self.list.len()), scope);
+        let losing = moved.into_iter().filter(|index| *index < position);
+        losing
+            .filter_map(|index| Some((&*self.list.get(index)?.rule, self.passed(index, position)?)))
+            .collect()
     }
 
-    /// The first foreign rule between `index` and `place` that may share requests with our rule at `index`.
-    fn passed(&self, index: usize, place: usize) -> Option<&'l Rule> {
+    /// The first foreign rule between `index` and `position` that may share requests with our rule at `index`.
+    fn passed(&self, index: usize, position: usize) -> Option<&'l Rule> {
         let own = Scope::of(&self.list.get(index)?.rule);
-        let mut passed = self.list.get(index.min(place)..index.max(place))?.iter();
+        let mut passed = self.list.get(index.min(position)..index.max(position))?.iter();
         passed.find(|slot| !slot.is_own && own.may_share_with(Scope::of(&slot.rule))).map(|slot| &*slot.rule)
     }
 
-    /// The last place up to `end` that is behind every foreign rule that may share a request with the rule for `scope`.
-    /// If a foreign rule covers a rule that has to move there, the place is in front of that foreign rule.
-    fn place_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+    /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for `scope`.
+    /// If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
+    fn position_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
         let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
         // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
-        let mut place = end;
+        let mut position = end;
         for (index, slot) in self.front(end) {
-            let is_bound = !slot.is_own || place == end && is_wider(slot);
+            let is_bound = !slot.is_own || position == end && is_wider(slot);
             if is_bound && scope.may_share_with(Scope::of(&slot.rule)) {
-                place = if slot.is_own { index } else { end };
+                position = if slot.is_own { index } else { end };
             }
         }
         // To sort the list, the new rule is placed in front of our wider rules there that share no request with it.
         let is_other = |slot: &Slot<'_>| !scope.may_share_with(Scope::of(&slot.rule));
         let passes = |slot: &Slot<'_>| slot.is_own && is_wider(slot) && is_other(slot);
-        let behind = self.list.iter().take(place).rev().take_while(|slot| passes(slot));
-        place -= behind.count();
-        let mut moved = self.ours(place, scope, Ordering::Greater);
+        let behind = self.list.iter().take(position).rev().take_while(|slot| passes(slot));
+        position -= behind.count();
+        let mut moved = self.ours(position, scope, Ordering::Greater);
         let scopes = moved.iter().filter_map(|index| Some(Scope::of(&self.list.get(*index)?.rule)));
         let covers_moved = |rule: &Rule| scopes.clone().any(|scope| scope.is_covered_by(rule));
-        if let Some(limit) = self.foreign(place, covers_moved) {
-            return self.place_behind_foreign(limit, scope);
+        if let Some(limit) = self.foreign(position, covers_moved) {
+            return self.position_behind_foreign(limit, scope);
         }
-        moved.extend(self.ours(place, scope, Ordering::Less));
-        (place, moved)
+        moved.extend(self.ours(position, scope, Ordering::Less));
+        (position, moved)
     }
 
-    /// Our rules on the wrong side of `place`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
+    /// Our rules on the wrong side of `position`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
     /// Each may share a request with the rule for `scope`, or with another rule of the result.
-    fn ours(&self, place: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
+    fn ours(&self, position: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();
         for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own) {
             let other = Scope::of(&slot.rule);
-            let is_there = (index < place) == is_in_front && scope.shares_hosts_with(other);
+            let is_there = (index < position) == is_in_front && scope.shares_hosts_with(other);
             if is_there && other.key().cmp(&key) == side {
                 others.push((other.key(), index));
             }
@@ -239,13 +241,13 @@ impl<'l, 'a> Near<'l, 'a> {
     }
 }
 
-/// Inserts `slot`, a rule of ours, at `place`, and moves our rules at the places `moved` there too.
-pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, place: usize, slot: Slot<'a>, moved: &[usize]) {
+/// Inserts `slot`, a rule of ours, at `position`, and moves our rules at the positions `moved` there too.
+pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, position: usize, slot: Slot<'a>, moved: &[usize]) {
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
-    group.push((place, slot));
+    group.push((position, slot));
     group.sort_by(|(_, one), (_, other)| Scope::of(&one.rule).key().cmp(&Scope::of(&other.rule).key()));
-    let place = others.partition_point(|(index, _)| *index < place);
-    others.splice(place..place, group);
+    let position = others.partition_point(|(index, _)| *index < position);
+    others.splice(position..position, group);
     list.extend(others.into_iter().map(|(_, slot)| slot));
 }

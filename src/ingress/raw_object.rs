@@ -87,12 +87,12 @@ impl<'a> RawObject<'a> {
     /// Puts this value in place of the first member called `name`, or at the end, and removes all others of that name.
     pub(super) fn replace(&mut self, name: &str, value: Option<&'a RawValue>) {
         let present = self.members.iter().enumerate().find(|(_, member)| member.is(name));
-        let (place, key) = match present {
-            Some((place, member)) => (place, member.key.clone()),
+        let (position, key) = match present {
+            Some((position, member)) => (position, member.key.clone()),
             None => (self.members.len(), Cow::Owned(raw(name))),
         };
         self.members.retain(|member| !member.is(name));
-        self.members.splice(place..place, value.map(|value| Member { key, value }));
+        self.members.splice(position..position, value.map(|value| Member { key, value }));
     }
 
     /// The object's text: keys and untouched values keep their bytes, without blanks between members.

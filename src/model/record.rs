@@ -31,6 +31,17 @@ pub struct Record {
     pub modified: Option<Duration>,
 }
 
+impl Record {
+    pub fn is_cname(&self) -> bool {
+        self.kind == "CNAME"
+    }
+
+    /// True if its name has no other address beside a CNAME.
+    pub fn is_address(&self) -> bool {
+        ["A", "AAAA", "CNAME"].contains(&&*self.kind)
+    }
+}
+
 /// A change to one record. A field that is `None` stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordPatch {

@@ -335,6 +335,7 @@ impl<'a> Execution<'a> {
         for piece in pieces {
             let reason = Reason::Cloudflare(text.clone());
             self.ledger.refuse(piece, reason.clone());
+            self.ledger.note_beside(piece, &reason);
             if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
                 self.ledger.note_next_work(step, piece.hostname, &|beside| !pieces.contains(beside));
             }

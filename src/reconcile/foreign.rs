@@ -31,7 +31,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     let mut found = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
         let document = &present.document;
-        let now = document.owned(&|rule| own.has(tunnel, rule));
+        let now = document.marked(&|rule| own.has(tunnel, rule));
         // The rules that are ours now, with the foreign rules that the endpoints found so far take over.
         let mut owned = now.clone();
         for (rule, number) in document.rules().iter().zip(1..) {

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use crate::model::Record;
-use crate::reconcile::snapshot::{ZoneSnapshot, is_address};
+use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::Stamp;
 
 /// The type in the name of a registry's TXT record: that of the record that we ask for.
@@ -85,7 +85,7 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
 
 /// The object of a record of `name` that is in the way.
 pub(super) fn resource(zone: &ZoneSnapshot, seen: &[Box<str>], name: &str) -> Option<Box<str>> {
-    let records = zone.records_of(name).iter().filter(|record| is_address(record));
+    let records = zone.records_of(name).iter().filter(|record| record.is_address());
     let mut found = records.flat_map(|record| records_of(zone, seen, record));
     found.find_map(|(_, heritage)| heritage.resource)
 }

@@ -11,7 +11,7 @@ use crate::reconcile::canonical::{Fault, Publication};
 use crate::reconcile::heritage;
 use crate::reconcile::policy::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::{self, Stamp};
+use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::{Policy, Settings};
 
 /// Options that choose the host behind a shared service, which may be another tenant's.
@@ -157,7 +157,7 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 ///
 /// # Errors
 /// The services' namespaces, for a message, if the stamp names no namespace and the services are not all of one.
-pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, String> {
+pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, String> {
     let stamps = snapshot.stamps_of(name);
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
         return Ok(Some(namespace));
@@ -172,8 +172,8 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<Box<str>>, Strin
     let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));
     match of.first() {
         None if stamps.is_empty() => Ok(None),
-        Some(Some(namespace)) if of.len() == 1 => Ok(Some(stamp::namespace_code(namespace))),
-        _ => Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", stamp::namespace_code(of))).collect()),
+        Some(Some(namespace)) if of.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
+        _ => Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect()),
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) fn entitled<'r>(
     registry_names: &[Box<str>],
     asking: impl Iterator<Item = &'r str>,
     snapshot: &Snapshot,
-) -> Option<Box<str>> {
+) -> Option<NamespaceCode> {
     snapshot.policy().namespace_guard.then_some(())?;
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
     let of_free = || code_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
@@ -193,13 +193,13 @@ pub(super) fn entitled<'r>(
 }
 
 /// The namespace that a stamp names.
-pub fn of_stamp(stamp: &Stamp) -> Option<Box<str>> {
-    stamp.namespace().map(Into::into).or_else(|| code_of(stamp.resource.as_deref()?))
+pub fn of_stamp(stamp: &Stamp) -> Option<NamespaceCode> {
+    stamp.namespace().or_else(|| code_of(stamp.resource.as_deref()?))
 }
 
 /// The namespace in the form of a stamp.
-pub fn code_of(resource: &str) -> Option<Box<str>> {
-    namespace_of(resource).map(stamp::namespace_code)
+pub fn code_of(resource: &str) -> Option<NamespaceCode> {
+    namespace_of(resource).map(NamespaceCode::of)
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ pub fn plan(
 ) -> Result<Plan, WrongOwner> {
     let judge = Judge { snapshot, earlier };
     let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, snapshot)?);
-    let owned = snapshot.owned();
+    let owned = snapshot.marked_rules();
     let situation = Situation { snapshot, earlier, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
@@ -128,7 +128,7 @@ pub fn plan(
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(in_turn(wanted.chain(planned), turn), turn.most, situation);
-    Refusal::clear_is_coming(&mut plan.refusals, &plan.postponed);
+    Refusal::drop_closings_that_never_come(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
@@ -190,7 +190,7 @@ impl Plan {
                 self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
             }
         }
-        Refusal::clear_is_coming(&mut self.refusals, &self.postponed);
+        Refusal::drop_closings_that_never_come(&mut self.refusals, &self.postponed);
     }
 
     /// Takes off the notes on hostnames of which nothing is written.

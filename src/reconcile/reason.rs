@@ -3,9 +3,11 @@
 use std::fmt;
 
 use crate::labels::labels;
+use crate::model::TunnelId;
 use crate::reconcile::access::cover::Gap;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
+use crate::reconcile::stamp::NamespaceCode;
 
 /// The ways out where a foreign record or rule stands.
 const DELETE: &str = "delete it at Cloudflare to publish the hostname";
@@ -26,7 +28,8 @@ pub const WAITING: &str = "waiting";
 pub enum Reason {
     /// The endpoint has mistakes in it.
     Invalid(Problem),
-    /// Another endpoint of the same object and hostname is refused: the rules that are published would take its requests.
+    /// Another rule of the hostname is refused, mostly of the same object: the rules that are published would take its
+    /// requests.
     Beside {
         path: Box<str>,
         /// The label of its reason.
@@ -60,7 +63,7 @@ pub enum Reason {
     /// A rule that is not ours stands for the same hostname and path.
     RuleHeld {
         /// The rule's tunnel: the wanted one, or one that a wildcard record leads visitors to.
-        tunnel: Box<str>,
+        tunnel: TunnelId,
         /// The service it leads to.
         service: Box<str>,
         /// The smallest value of `ADOPT` that would take it over.
@@ -91,47 +94,50 @@ pub enum Reason {
         /// A place that the endpoint's own application protects as well, and whose endpoint does not ask to be open.
         relying: Option<Box<str>>,
     },
-    /// The endpoint asks to be open. Another place, whose endpoint does not ask to be open, would open as well.
+    /// The endpoint asks to be open. Another place, whose endpoint does not ask to be open, would open as well; an Access
+    /// application of its own comes first.
     ClosingFirst {
-        /// The hostname of that place.
         hostname: Box<str>,
         set_identifier: Box<str>,
-        /// An Access application of its own may come.
-        is_coming: bool,
+    },
+    /// The same, and the other place gets no Access application of its own.
+    WouldOpenToo {
+        hostname: Box<str>,
+        set_identifier: Box<str>,
     },
     /// The namespace guard does not let the endpoint's namespace have the hostname.
     NamespaceHeld {
-        /// The digest of the namespace that has it; `None` if nothing tells which one has.
-        holder: Option<Box<str>>,
-        /// The digest of the endpoint's namespace.
-        asking: Box<str>,
+        /// The namespace that has it; `None` if nothing tells which one has.
+        holder: Option<NamespaceCode>,
+        /// The endpoint's namespace, if its object is known.
+        asking: Option<NamespaceCode>,
     },
     /// Another rule of the hostname has the same digest.
     DigestTaken {
         /// The tunnel of that rule.
-        tunnel: Box<str>,
+        tunnel: TunnelId,
         path: Box<str>,
     },
     /// The hostname's record leads, or is to lead, to another tunnel.
     TwoTunnels {
         /// The tunnel that has the hostname.
-        tunnel: Box<str>,
+        tunnel: TunnelId,
     },
     /// The hostname would move away from a rule that is not ours.
     RuleLeftBehind {
         /// The tunnel that the rule is in.
-        tunnel: Box<str>,
+        tunnel: TunnelId,
         /// The hostname, which differs if ours is a wildcard.
         hostname: Box<str>,
         path: Box<str>,
     },
     /// The tunnel is configured here and was deleted at Cloudflare.
     TunnelGone {
-        tunnel: Box<str>,
+        tunnel: TunnelId,
     },
     /// The tunnel is configured by a file beside its `cloudflared`.
     LocalTunnel {
-        tunnel: Box<str>,
+        tunnel: TunnelId,
     },
     /// The comment cannot hold another digest.
     StampFull {
@@ -187,7 +193,7 @@ impl Reason {
         Self::AccessPolicy(_) => "access_policy",
         Self::ApplicationHeld { .. } => "application_held",
         Self::WouldOpen { .. } => "would_open",
-        Self::StillProtected { .. } | Self::ClosingFirst { is_coming: false, .. } => "still_protected",
+        Self::StillProtected { .. } | Self::WouldOpenToo { .. } => "still_protected",
         Self::NamespaceHeld { .. } => "namespace_held",
         Self::DigestTaken { .. } => "digest_taken",
         Self::TwoTunnels { .. } => "two_tunnels",
@@ -213,7 +219,7 @@ impl Reason {
             | Self::NoZone
             | Self::AccessPolicy(_)
             | Self::StillProtected { .. }
-            | Self::ClosingFirst { is_coming: false, .. }
+            | Self::WouldOpenToo { .. }
             | Self::TwoTunnels { .. }
             | Self::TunnelGone { .. }
             | Self::DigestTaken { .. }
@@ -251,7 +257,7 @@ impl Reason {
                 | Self::ApplicationFirst(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
-                | Self::ClosingFirst { is_coming: true, .. }
+                | Self::ClosingFirst { .. }
                 | Self::Moving(_)
         )
     }
@@ -267,7 +273,7 @@ impl fmt::Display for Reason {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
             Self::Beside { path, refused } => {
-                write!(formatter, "it waits for the object's rule for path {path:?}, which is refused ({refused})")
+                write!(formatter, "it waits for the hostname's rule for path {path:?}, which is refused ({refused})")
             }
             Self::Withheld { by } => {
                 formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
@@ -352,28 +358,28 @@ impl fmt::Display for Reason {
                 "it asks to be open, but the Access application {application:?} protects it: take \
                  webhook/access-policy: none off, or change that application"
             ),
-            Self::ClosingFirst { hostname, set_identifier, is_coming } => {
-                let path = Some(&**set_identifier).filter(|path| !is_unknown_path(path));
-                let place = format!("{hostname}{}", path.unwrap_or_default());
-                if *is_coming {
-                    write!(formatter, "it opens once {place:?} has an Access application of its own, which comes first")
-                } else {
-                    write!(
-                        formatter,
-                        "to open it would open {place:?} too, which has no Access application of its own: correct that endpoint, \
-                         or set webhook/access-policy there to its policies or to none"
-                    )
-                }
-            }
+            Self::ClosingFirst { hostname, set_identifier } => write!(
+                formatter,
+                "it opens once {:?} has an Access application of its own, which comes first",
+                place(hostname, set_identifier)
+            ),
+            Self::WouldOpenToo { hostname, set_identifier } => write!(
+                formatter,
+                "to open it would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
+                 webhook/access-policy there to its policies or to none",
+                place(hostname, set_identifier)
+            ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
                 "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
-                 until its record is gone; or write ns={asking} into the record's comment at Cloudflare instead"
+                 until its record is gone; or write ns={} into its comment at Cloudflare",
+                code(asking)
             ),
             Self::NamespaceHeld { holder: None, asking } => write!(
                 formatter,
                 "NAMESPACE_GUARD is on, and neither the record's comment nor the services of the rules tell which namespace \
-                 has the hostname: if it is this one, add ns={asking} to the comment at Cloudflare"
+                 has the hostname: if it is this one, add ns={} to the comment at Cloudflare",
+                code(asking)
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
@@ -429,10 +435,21 @@ impl fmt::Display for Reason {
             | Self::AccessPolicy(_)
             | Self::WouldOpen { .. }
             | Self::StillProtected { .. }
-            | Self::ClosingFirst { .. } => "; what is published now stays as it is",
+            | Self::ClosingFirst { .. }
+            | Self::WouldOpenToo { .. } => "; what is published now stays as it is",
             _ => "",
         })
     }
+}
+
+fn code(namespace: &Option<NamespaceCode>) -> String {
+    namespace.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+/// A hostname with its path, if that is known.
+fn place(hostname: &str, set_identifier: &str) -> String {
+    let path = if is_unknown_path(set_identifier) { "" } else { set_identifier };
+    format!("{hostname}{path}")
 }
 
 /// The ways out in one sentence. `ADOPT=all` comes last, because it takes over whatever is in the way of any hostname.
@@ -447,6 +464,7 @@ fn ways_out(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::tunnel;
 
     #[test]
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
@@ -465,7 +483,7 @@ mod tests {
     #[test]
     fn what_a_hostname_needs_least_is_the_first_way_out_and_adopt_all_the_last() {
         let rule = |adopt: &str| Reason::RuleHeld {
-            tunnel: "home".into(),
+            tunnel: tunnel(),
             service: "http://theirs".into(),
             adopt: adopt.into(),
         };
@@ -502,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_reason_lies_with_a_mistake_with_others_with_a_guard_with_cloudflare_or_waits() {
-        let tunnel: Box<str> = "home".into();
+        let tunnel = tunnel();
         for (reason, group) in [
             (Reason::Invalid(Problem::read("x")), "mistake"),
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
@@ -537,24 +555,25 @@ mod tests {
             held(RecordNature::Dead, None, "tunnel"),
             held(RecordNature::Plain, Some(none()), "tunnel"),
             held(RecordNature::CustomDomain, None, "all"),
-            Reason::RuleHeld { tunnel: none(), service: none(), adopt: "tunnel".into() },
+            Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen { by: None },
             Reason::WouldOpen { by: Some(none()) },
             Reason::StillProtected { application: none(), relying: None },
             Reason::StillProtected { application: none(), relying: Some(none()) },
-            Reason::ClosingFirst { hostname: none(), set_identifier: none(), is_coming: false },
-            Reason::NamespaceHeld { holder: Some(none()), asking: none() },
-            Reason::NamespaceHeld { holder: None, asking: none() },
-            Reason::DigestTaken { tunnel: none(), path: none() },
-            Reason::TwoTunnels { tunnel: none() },
-            Reason::RuleLeftBehind { tunnel: none(), hostname: none(), path: none() },
-            Reason::TunnelGone { tunnel: none() },
-            Reason::LocalTunnel { tunnel: none() },
+            Reason::WouldOpenToo { hostname: none(), set_identifier: none() },
+            Reason::NamespaceHeld { holder: Some(NamespaceCode::of("")), asking: None },
+            Reason::NamespaceHeld { holder: None, asking: None },
+            Reason::DigestTaken { tunnel: tunnel(), path: none() },
+            Reason::TwoTunnels { tunnel: tunnel() },
+            Reason::RuleLeftBehind { tunnel: tunnel(), hostname: none(), path: none() },
+            Reason::TunnelGone { tunnel: tunnel() },
+            Reason::LocalTunnel { tunnel: tunnel() },
             Reason::StampFull { rules: 9, limit_bytes: 500 },
             Reason::NotKept { what: none() },
         ] {
             let text = reason.to_string();
             let text = text.strip_suffix("; what is published now stays as it is").unwrap_or(&text);
+            let text = text.replace(tunnel().as_str(), "");
             assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
         }
     }

@@ -19,17 +19,38 @@ use crate::reconcile::namespace;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
-use crate::reconcile::stamp::Stamp;
+use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
-/// The drift of a hostname with a rule that the comment names and that is not there.
-const RULE_DRIFT: &str = "rule";
+/// A difference that applying the endpoint again would repair and that no other property shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drift {
+    /// The comment names a rule that is not there, or lacks or has the mark of an Access application.
+    Rule,
+    /// The rule does not require what Access gives its visitors, or `ACCESS_GUARD` would not publish the endpoint.
+    Access,
+    /// The stamp does not name the namespace that has the hostname, and has room.
+    Namespace,
+    /// A rule in front takes requests of the rule.
+    Order,
+    /// A rule of the path is in a tunnel that the record does not lead to.
+    Tunnel,
+    /// Cloudflare does not proxy the record.
+    Proxied,
+}
 
-/// The drift of an endpoint that `ACCESS_GUARD` would not publish as it stands.
-const ACCESS_DRIFT: &str = "access";
-
-/// The drift of a hostname whose stamp has room for the namespace that has it, and does not name it.
-const NAMESPACE_DRIFT: &str = "namespace";
+impl Drift {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Access => "access",
+            Self::Namespace => "namespace",
+            Self::Order => "order",
+            Self::Tunnel => "tunnel",
+            Self::Proxied => "proxied",
+        }
+    }
+}
 
 const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
      rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
@@ -47,7 +68,7 @@ pub struct Shown {
     pub endpoints: Vec<Endpoint>,
     /// Records of our owner that another instance seems to serve, zones that no visitor reaches, tunnels with surprises.
     pub notes: Vec<Note>,
-    /// The endpoints whose visitors may need no login, under `ACCESS_GUARD`.
+    /// The number of endpoints that Access or their rule does not protect as it has to be.
     pub unprotected: usize,
     /// The number of our Access applications that nothing of ours relies on.
     pub unneeded_applications: usize,
@@ -55,7 +76,7 @@ pub struct Shown {
 
 /// Everything in `snapshot` that is ours.
 pub fn records(snapshot: &Snapshot) -> Shown {
-    let owned = snapshot.owned();
+    let owned = snapshot.marked_rules();
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
@@ -74,10 +95,11 @@ pub fn records(snapshot: &Snapshot) -> Shown {
             let mut views = view.path_views();
             match view.lacks_namespace() {
                 Ok(false) => {}
-                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(NAMESPACE_DRIFT)),
+                Ok(true) => views.iter_mut().for_each(|of_path| of_path.drift.push(Drift::Namespace)),
                 Err(of) => shown.notes.push(without_namespace(record, &of)),
             }
-            shown.unprotected += views.iter().filter(|of_path| of_path.drift.contains(&ACCESS_DRIFT)).count();
+            shown.unprotected +=
+                views.iter().filter(|of_path| of_path.drift.contains(&Drift::Access)).count();
             shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
         }
     }
@@ -221,8 +243,7 @@ struct RecordView<'a> {
 struct PathView<'a> {
     path: Option<&'a str>,
     properties: Vec<Property>,
-    /// The differences that applying the endpoint again would repair and that no other property shows.
-    drift: Vec<&'static str>,
+    drift: Vec<Drift>,
 }
 
 impl<'a> RecordView<'a> {
@@ -235,7 +256,7 @@ impl<'a> RecordView<'a> {
             let word = hostname.as_ref().and_then(|hostname| shown::of_record(standing(hostname)));
             let properties = [Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect();
             let is_protected = self.meets_access_guard(hostname.as_ref());
-            let drift = if is_protected { Vec::new() } else { vec![ACCESS_DRIFT] };
+            let drift = if is_protected { Vec::new() } else { vec![Drift::Access] };
             views.push(PathView { path: None, properties, drift });
         }
         let Some(hostname) = hostname else { return views };
@@ -244,11 +265,11 @@ impl<'a> RecordView<'a> {
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
         if views.is_empty() {
-            views.push(PathView { drift: vec![RULE_DRIFT], ..PathView::default() });
+            views.push(PathView { drift: vec![Drift::Rule], ..PathView::default() });
         } else if (self.claims_too_much() || self.is_mismarked(&hostname))
             && let Some(first) = views.first_mut()
         {
-            first.drift.push(RULE_DRIFT);
+            first.drift.push(Drift::Rule);
         }
         views
     }
@@ -262,8 +283,8 @@ impl<'a> RecordView<'a> {
         if !snapshot.policy().namespace_guard || namespace::of_stamp(stamp).is_some() {
             return Ok(false);
         }
-        let holder = namespace::holder(&record.name, snapshot)?.unwrap_or_default();
-        Ok(self.has_room(Some(&holder)))
+        let holder = namespace::holder(&record.name, snapshot)?;
+        Ok(self.has_room(holder.as_ref()))
     }
 
     /// True if the comment names rules that are not there, and can be written without them.
@@ -273,7 +294,7 @@ impl<'a> RecordView<'a> {
     }
 
     /// True if the comment has room without the digests of rules that are not there, and with a namespace.
-    fn has_room(&self, namespace: Option<&str>) -> bool {
+    fn has_room(&self, namespace: Option<&NamespaceCode>) -> bool {
         let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
         self.stamp.claiming(standing, namespace).render(self.zone.comment_max_bytes()).is_some()
     }
@@ -286,12 +307,12 @@ impl<'a> RecordView<'a> {
         if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
             let (properties, is_as_it_has_to_be) = properties_of_standing(rule, hostname, self.snapshot);
             (view.path, view.properties) = (rule.path(), properties);
-            view.drift.extend((!is_as_it_has_to_be).then_some(ACCESS_DRIFT));
-            view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some("order"));
+            view.drift.extend((!is_as_it_has_to_be).then_some(Drift::Access));
+            view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some(Drift::Order));
         }
         // A move that is not done yet has a rule in another tunnel.
         if rules.len() > 1 || !rules.iter().any(|rule| is_led_to(&rule)) {
-            view.drift.push("tunnel");
+            view.drift.push(Drift::Tunnel);
         }
         view
     }
@@ -313,8 +334,9 @@ impl<'a> RecordView<'a> {
     }
 
     fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
-        drift.extend((!self.record.proxied).then_some("proxied"));
-        properties.extend((!drift.is_empty()).then(|| Property::new(DRIFT, drift.join(","))));
+        drift.extend((!self.record.proxied).then_some(Drift::Proxied));
+        let labels: Vec<&str> = drift.iter().map(|one| one.label()).collect();
+        properties.extend((!labels.is_empty()).then(|| Property::new(DRIFT, labels.join(","))));
         properties.extend(wildcard::word(&self.record.name));
         let mut labels = Labels::default();
         labels.set(OWNER_LABEL, &self.stamp.owner);

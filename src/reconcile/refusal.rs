@@ -27,17 +27,19 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// Clears `is_coming` of each [`Reason::ClosingFirst`] whose place gets no application: no refusal of the place is
-    /// unfinished, and its hostname is not left to a later request.
-    pub(crate) fn clear_is_coming(refusals: &mut [Self], left: &BTreeSet<Box<str>>) {
+    /// Makes [`Reason::WouldOpenToo`] of each [`Reason::ClosingFirst`] whose place gets no application: no refusal of the
+    /// place is unfinished, and its hostname is not postponed.
+    pub(crate) fn drop_closings_that_never_come(refusals: &mut [Self], postponed: &BTreeSet<Box<str>>) {
         let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
         let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
         let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
             inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
         for refusal in refusals {
-            if let Reason::ClosingFirst { hostname, set_identifier, is_coming } = &mut refusal.reason {
-                let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
-                *is_coming &= left.contains(hostname) || waits(None) || waits(Some(set_identifier));
+            let Reason::ClosingFirst { hostname, set_identifier } = &refusal.reason else { continue };
+            let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
+            if !postponed.contains(hostname) && !waits(None) && !waits(Some(set_identifier)) {
+                let (hostname, set_identifier) = (hostname.clone(), set_identifier.clone());
+                refusal.reason = Reason::WouldOpenToo { hostname, set_identifier };
             }
         }
     }

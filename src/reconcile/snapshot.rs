@@ -53,7 +53,7 @@ pub struct Snapshot {
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnRules>>,
-    /// The places of our rules in the document of each tunnel, in the order of the tunnels.
+    /// The indices of our rules in the document of each tunnel, in the order of the tunnels.
     own_positions: OnceLock<Vec<BTreeSet<usize>>>,
     protections: OnceLock<ProtectionIndex>,
 }
@@ -71,7 +71,7 @@ pub struct ZoneSnapshot {
     records: Vec<Record>,
 }
 
-/// A record of ours, and its place.
+/// A record of ours, and its index.
 #[derive(Clone, Debug)]
 pub struct OwnRecord<'a> {
     pub zone: &'a ZoneSnapshot,
@@ -191,15 +191,15 @@ impl TunnelSnapshot {
         self.indexed_rules_of(hostname).map(|(_, rule)| rule).collect()
     }
 
-    /// The same, each with its place in the document.
+    /// The same, each with its index in the document.
     pub(super) fn indexed_rules_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
         self.near(hostname.as_str()).filter(|(_, rule)| rule.has_hostname(hostname))
     }
 
-    /// The rules that may have a host in common with a hostname, each with its place in the document.
+    /// The rules that may have a host in common with a hostname, each with its index in the document.
     pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
         let near = self.hosts.near(hostname).into_iter();
-        near.filter_map(|place| Some((place, self.document.rules().get(place)?)))
+        near.filter_map(|index| Some((index, self.document.rules().get(index)?)))
     }
 }
 
@@ -295,13 +295,13 @@ impl Snapshot {
             return own;
         }
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
-        records.iter().filter(|record| is_address(record)).filter_map(Stamp::of).collect()
+        records.iter().filter(|record| record.is_address()).filter_map(Stamp::of).collect()
     }
 
     /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
     /// serve. A record that may stand beside a CNAME is never ours, even if our comment was copied there.
     pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
-        if record.read_only || !is_address(record) {
+        if record.read_only || !record.is_address() {
             return None;
         }
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.policy().owner)?;
@@ -310,10 +310,10 @@ impl Snapshot {
     }
 
     /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
-    pub fn owned(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
+    pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_rules();
         inserted(
-            self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.owned(&|rule| own.has(id, rule)))),
+            self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.marked(&|rule| own.has(id, rule)))),
         )
     }
 
@@ -321,8 +321,8 @@ impl Snapshot {
     pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<(&TunnelId, &Rule)> {
         let own = self.own_positions().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
-            let places = tunnel.indexed_rules_of(hostname).filter(|(place, _)| own.contains(place));
-            places.map(move |(_, rule)| (id, rule))
+            let indices = tunnel.indexed_rules_of(hostname).filter(|(index, _)| own.contains(index));
+            indices.map(move |(_, rule)| (id, rule))
         });
         of_tunnel.collect()
     }
@@ -379,18 +379,18 @@ impl Snapshot {
     /// All rules that are ours, with their tunnels.
     pub fn own_rules_standing(&self) -> impl Iterator<Item = (&TunnelId, &Rule)> {
         self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
-            own.iter().filter_map(move |place| Some((id, tunnel.document.rules().get(*place)?)))
+            own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
         })
     }
 
     fn own_positions(&self) -> &[BTreeSet<usize>] {
         self.index.own_positions.get_or_init(|| {
             let own = self.own_rules();
-            let places = self.tunnels.iter().map(|(id, tunnel)| {
+            let indices = self.tunnels.iter().map(|(id, tunnel)| {
                 let rules = tunnel.document.rules().iter().enumerate();
-                inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(place, _)| place))
+                inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(index, _)| index))
             });
-            places.collect()
+            indices.collect()
         })
     }
 
@@ -421,10 +421,6 @@ impl Snapshot {
         });
         Arc::clone(own)
     }
-}
-
-pub(super) fn is_address(record: &Record) -> bool {
-    ["A", "AAAA", "CNAME"].contains(&&*record.kind)
 }
 
 /// The digests of our rules, by hostname.

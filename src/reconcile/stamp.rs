@@ -46,9 +46,20 @@ impl Digest {
     }
 }
 
-/// Four characters over the name of a namespace.
-pub fn namespace_code(namespace: &str) -> Box<str> {
-    digits::<4>(namespace).into()
+/// Four characters over the name of a namespace, or what a person wrote in their place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamespaceCode(Box<str>);
+
+impl NamespaceCode {
+    pub fn of(namespace: &str) -> Self {
+        Self(digits::<4>(namespace).into())
+    }
+}
+
+impl fmt::Display for NamespaceCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
 }
 
 /// Twelve characters over an owner.
@@ -201,7 +212,7 @@ impl Stamp {
     }
 
     /// The stamp with these claims, and with that of a namespace unless one holds the hostname already.
-    pub fn claiming(&self, claims: Claims, namespace: Option<&str>) -> Self {
+    pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
         let mut stamp = Self { claims, ..self.clone() };
         namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
         stamp
@@ -229,16 +240,17 @@ impl Stamp {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    /// The [`namespace_code`] of the namespace that holds the hostname.
-    pub fn namespace(&self) -> Option<&str> {
-        self.unknown_fields.iter().find_map(|field| field.strip_prefix(NAMESPACE))
+    /// The namespace that holds the hostname.
+    pub fn namespace(&self) -> Option<NamespaceCode> {
+        let mut fields = self.unknown_fields.iter();
+        fields.find_map(|field| field.strip_prefix(NAMESPACE)).map(|code| NamespaceCode(code.into()))
     }
 
     /// Claims the hostname for a namespace, unless one holds it already. Like every unknown field, the claim is never
     /// left out.
-    fn claim_for(&mut self, namespace_code: &str) {
+    fn claim_for(&mut self, namespace: &NamespaceCode) {
         if self.namespace().is_none() {
-            self.unknown_fields.push(format!("{NAMESPACE}{namespace_code}").into());
+            self.unknown_fields.push(format!("{NAMESPACE}{namespace}").into());
         }
     }
 
@@ -427,8 +439,8 @@ mod tests {
     fn the_namespace_is_claimed_once_behind_the_other_fields_and_reads_back() {
         let mut stamp = Stamp::parse("external-dns owner=a rules=- later=1").expect("it is ours");
         assert_eq!(stamp.namespace(), None);
-        stamp.claim_for(&namespace_code("shop"));
-        stamp.claim_for(&namespace_code("bank"));
+        stamp.claim_for(&NamespaceCode::of("shop"));
+        stamp.claim_for(&NamespaceCode::of("bank"));
         let comment = stamp.render(100).expect("it fits");
         assert_eq!(comment, "external-dns owner=a rules=- later=1 ns=h6q2");
         assert_eq!(Stamp::parse(&comment), Some(stamp));

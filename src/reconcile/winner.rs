@@ -19,6 +19,7 @@ use crate::reconcile::access::wish::OPEN;
 use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, records, wildcard};
 
 const WAY_OUT: &str =
@@ -66,7 +67,7 @@ pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snaps
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by(have_same_path) {
             let [first, others @ ..] = candidates else { continue };
-            let contest = Contest { of: first, intents, entitled: entitled.as_deref(), snapshot };
+            let contest = Contest { of: first, intents, entitled: entitled.as_ref(), snapshot };
             let winner = if others.is_empty() { first } else { contest.winner(candidates) };
             is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
             if lost.len() + kept.len() > limits::NOTES_MAX {
@@ -91,7 +92,7 @@ pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snaps
 /// The namespace that may have the hostname, with the namespace guard. An object with an invalid endpoint has no part
 /// in a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does not have
 /// the names of the registry's TXT records, so those with a prefix or a suffix are not found.
-fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<Box<str>> {
+fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<NamespaceCode> {
     let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
     let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
     let refused: BTreeSet<&str> = inserted(refused);
@@ -130,7 +131,7 @@ struct Contest<'a> {
     of: &'a Endpoint,
     intents: &'a Intents,
     /// The namespace that may have the hostname.
-    entitled: Option<&'a str>,
+    entitled: Option<&'a NamespaceCode>,
     snapshot: &'a Snapshot,
 }
 
@@ -167,7 +168,7 @@ impl<'a> Contest<'a> {
 
     fn is_of_entitled(&self, endpoint: &Endpoint) -> bool {
         let namespace = namespace::code_of(resource_of(endpoint));
-        self.entitled.is_some() && namespace.as_deref() == self.entitled
+        self.entitled.is_some() && namespace.as_ref() == self.entitled
     }
 
     /// The note on a rule that stays although no endpoint of its namespace wins the path. ExternalDNS merges endpoints
@@ -175,7 +176,7 @@ impl<'a> Contest<'a> {
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
         self.present()?;
-        let asking = namespace::code_of(resource_of(winner)).unwrap_or_default();
+        let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
         let text = format!(
             "path {:?} belongs to another namespace (ns={holder}), so its rule stays: that namespace asks for it no more, or \
              ExternalDNS merged the two objects. To release the hostname take it off both objects for one loop, or write \

@@ -234,7 +234,7 @@ proptest! {
         let mut asked: BTreeMap<Key, RuleEdit> = BTreeMap::new();
         for step in &life {
             document = live(&document, step, &mut asked);
-            let owned = document.owned(&is_ours);
+            let owned = document.marked(&is_ours);
             let is_sure = |rule: &Rule, edit: &RuleEdit| {
                 is_ours(rule) && has_key(rule, &key_of(edit)) && owned.conflict(edit.hostname(), edit.path()).is_none()
             };
@@ -301,7 +301,7 @@ proptest! {
         for rule in &case.own {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
-            let is_shadowed = document.owned(&own).is_shadowed(&rule.hostname, rule.path_text());
+            let is_shadowed = document.marked(&own).is_shadowed(&rule.hostname, rule.path_text());
             prop_assert_eq!(!edited.effective.is_empty(), is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
             if !is_shadowed {
                 standing.push(put);
@@ -336,8 +336,8 @@ proptest! {
             );
             prop_assert!(rules[0].equals(wanted));
             if *replaces {
-                prop_assert!(!edited.document.owned(&own).is_shadowed(hostname, path), "{}", edited.document.to_raw());
-                let owned = edited.document.owned(&own);
+                prop_assert!(!edited.document.marked(&own).is_shadowed(hostname, path), "{}", edited.document.to_raw());
+                let owned = edited.document.marked(&own);
                 let hidden_by = owned.hidden_by(hostname, path);
                 prop_assert!(hidden_by.is_none_or(own), "{:?} hides {}", hidden_by, rules[0].raw());
             }
@@ -453,7 +453,7 @@ fn the_documents_are_not_trivial() {
         changed += usize::from(!edited.effective.is_empty());
         refused += usize::from(!edited.refused.is_empty());
         shadowed += usize::from(case.own.iter().any(|rule| {
-            document.owned(&|rule| case.is_own(rule)).is_shadowed(&rule.hostname, rule.path_text())
+            document.marked(&|rule| case.is_own(rule)).is_shadowed(&rule.hostname, rule.path_text())
         }));
         let (put, _) = applied(&case, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));

@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Stamp, namespace_code};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{NamespaceCode, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, options, tunnel_id};
 use test_support::harness::endpoint_of;
 
@@ -79,7 +79,7 @@ fn a_hostname_of_one_namespace_is_not_taken_by_another() {
             assert_eq!(cloudflare, before, "{path:?}");
             let text = plan.refusals[0].to_string();
             assert!(text.contains("refused=namespace_held"), "{text}");
-            assert!(text.contains(&format!("ns={}", namespace_code("shop"))), "{text}");
+            assert!(text.contains(&format!("ns={}", NamespaceCode::of("shop"))), "{text}");
         }
         // Deleted there, it is free.
         run(&mut cloudflare, &[]);
@@ -97,7 +97,7 @@ fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     run(&mut cloudflare, &[of(&long, "", "http://web.shop.svc:80")]);
     let comment = cloudflare.records[0].comment.clone();
     assert!(!comment.contains("resource="), "{comment}");
-    assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace(), Some(&*namespace_code("shop")));
+    assert_eq!(Stamp::parse(&comment).expect("a stamp").namespace(), Some(NamespaceCode::of("shop")));
 
     let before = cloudflare.clone();
     let plan = run(&mut cloudflare, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
@@ -111,7 +111,7 @@ fn the_namespace_stays_in_the_stamp_where_space_is_short() {
     let full = plan.refusals.iter().filter(|refusal| matches!(refusal.reason, Reason::StampFull { .. }));
     assert_eq!((full.count(), services(&cloudflare).len()), (6, 19), "{plan:?}");
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace(), Some(&*namespace_code("shop")));
+    assert_eq!(stamp.namespace(), Some(NamespaceCode::of("shop")));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     run(&mut cloudflare, &[shop("", "http://web.shop.svc:81")]);
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace(), Some(&*namespace_code("shop")));
+    assert_eq!(stamp.namespace(), Some(NamespaceCode::of("shop")));
 
     // The same with two rules.
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
@@ -165,13 +165,13 @@ fn switched_on_later_the_guard_goes_by_the_resource_in_the_stamp() {
     let plan = run(&mut cloudflare, &[changed, both[1].clone(), bank("^/c$")]);
     assert!(matches!(plan.refusals[0].reason, Reason::NamespaceHeld { .. }), "{plan:?}");
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
-    assert_eq!(stamp.namespace(), Some(&*namespace_code("shop")));
+    assert_eq!(stamp.namespace(), Some(NamespaceCode::of("shop")));
 
     // Switched off again, what is there stays there.
     cloudflare.namespace_guard = false;
     run(&mut cloudflare, &[both[0].clone(), of("ingress/other/web", "^/d$", "http://any:80")]);
     let comment = &cloudflare.records[0].comment;
-    assert!(comment.contains(&format!(" ns={}", namespace_code("shop"))), "{comment}");
+    assert!(comment.contains(&format!(" ns={}", NamespaceCode::of("shop"))), "{comment}");
     assert_eq!(services(&cloudflare).len(), 2);
 }
 
@@ -182,7 +182,7 @@ fn shop_paths(numbers: Range<usize>, service: &str) -> Vec<Endpoint> {
 }
 
 fn namespace_in(cloudflare: &FakeCloudflare) -> Option<String> {
-    Stamp::parse(&cloudflare.records.first()?.comment)?.namespace().map(str::to_owned)
+    Stamp::parse(&cloudflare.records.first()?.comment)?.namespace().map(|code| code.to_string())
 }
 
 /// 20 to 22 rules leave no room for `ns=` in the comment of a Free zone.
@@ -229,7 +229,7 @@ fn a_comment_that_is_filled_lets_go_of_no_namespace() {
         assert_eq!(services(&cloudflare).len(), 21, "{count}");
     }
     run(&mut cloudflare, &shop_paths(0..19, "other"));
-    let shop = Some(namespace_code("shop").into_string());
+    let shop = Some(NamespaceCode::of("shop").to_string());
     assert_eq!(namespace_in(&cloudflare), shop, "the first change that leaves room names it");
     for (count, published) in [(40, 19), (18, 18), (40, 18)] {
         run(&mut cloudflare, &shop_paths(0..count, "other"));
@@ -302,7 +302,7 @@ fn adjust_and_plan_give_a_hostname_in_heritage_to_the_same_namespace() {
 /// A stamp of another owner holds its hostname for its namespace also when it is taken over.
 #[test]
 fn adoption_does_not_take_a_hostname_from_a_namespace() {
-    let shop = namespace_code("shop");
+    let shop = NamespaceCode::of("shop");
     for (namespace, is_taken) in [("shop", true), ("bank", false)] {
         let mut cloudflare = guarded().adopting(&["all"]);
         let comment = format!("external-dns owner=other rules=- ns={shop}");
@@ -346,7 +346,7 @@ fn switched_on_later_the_guard_writes_the_namespace_that_the_services_of_the_rul
     let mut cloudflare = after_the_switch(&both);
     assert_eq!((drifts(&cloudflare), namespace_in(&cloudflare)), (vec!["namespace".to_owned(); 2], None));
     let plan = run(&mut cloudflare, &both);
-    let shop = Some(namespace_code("shop").into_string());
+    let shop = Some(NamespaceCode::of("shop").to_string());
     assert_eq!((plan.refusals, namespace_in(&cloudflare)), (vec![], shop));
     assert_eq!((drifts(&cloudflare), notes(&cloudflare)), (vec![String::new(); 2], vec![]));
     let writes = cloudflare.writes;
@@ -386,8 +386,8 @@ fn no_other_namespace_takes_a_hostname_whose_stamp_names_none() {
                     let plan = run(&mut cloudflare, &desired);
                     let seen = format!("{stranger:?} beside {holder:?}: {plan:?}");
                     assert_ne!(
-                        namespace_in(&cloudflare).as_deref(),
-                        Some(&*namespace_code("bank")),
+                        namespace_in(&cloudflare),
+                        Some(NamespaceCode::of("bank").to_string()),
                         "{seen}"
                     );
                     let served = services(&cloudflare);
@@ -416,7 +416,7 @@ fn a_hostname_of_two_namespaces_changes_once_its_comment_names_one() {
     let shop = |path: &str| of("ingress/shop/web", path, "http://web.shop.svc:80");
     let bank = of("ingress/bank/web", "^/bank$", "http://web.bank.svc:80");
     let before = after_the_switch(&[shop("^/shop$"), bank.clone()]);
-    let [shop_digest, bank_digest] = ["shop", "bank"].map(namespace_code);
+    let [shop_digest, bank_digest] = ["shop", "bank"].map(NamespaceCode::of);
     let named = format!("bank: ns={bank_digest}, shop: ns={shop_digest}");
     assert!(notes(&before).iter().any(|note| note.contains(&named)), "{:?}", notes(&before));
     assert_eq!(drifts(&before), ["", ""]);

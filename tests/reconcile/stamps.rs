@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, RecordOperation, Stage};
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp, namespace_code};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, NamespaceCode, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
 use test_support::harness;
 
@@ -241,7 +241,7 @@ fn a_full_comment_lets_go_of_a_digest_without_a_rule_and_names_its_namespace_whe
         }
         let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("a stamp");
         assert_eq!(stamp.claims.rules.len(), rules, "{rules}");
-        assert_eq!(stamp.namespace() == Some(&*namespace_code("shop")), names_it, "{rules}");
+        assert_eq!(stamp.namespace() == Some(NamespaceCode::of("shop")), names_it, "{rules}");
         assert_eq!(cloudflare.changes(&of_shop(rules)), Changes::default(), "{rules}: no drift is left");
     }
 }

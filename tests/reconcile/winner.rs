@@ -7,7 +7,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property
 use external_dns_cloudflare_tunnel_webhook::reconcile::Note;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::Adjusted;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::namespace_code;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::NamespaceCode;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, adjust, tunnel_id};
 use test_support::harness::endpoint_of;
@@ -186,7 +186,7 @@ fn a_rule_for_which_another_namespace_alone_asks_stays_and_one_note_says_so() {
             let notes = adjusted(&cloudflare, &desired).notes;
             let [note] = &notes[..] else { panic!("{service}: {notes:?}") };
             assert_eq!((note.resource.as_deref(), &*note.hostname), (Some("ingress/bank/a"), HOST));
-            let [holder, asking] = ["shop", "bank"].map(|name| format!("ns={}", namespace_code(name)));
+            let [holder, asking] = ["shop", "bank"].map(|name| format!("ns={}", NamespaceCode::of(name)));
             assert!(note.text.contains(&holder) && note.text.contains(&asking), "{}", note.text);
             assert!(note.text.len() <= 300, "{}", note.text);
             cloudflare.run_loop(&desired, usize::MAX);

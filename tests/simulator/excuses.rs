@@ -2,7 +2,7 @@
 //! mechanism of the program.
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::namespace;
-use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Stamp;
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{NamespaceCode, Stamp};
 use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
@@ -114,7 +114,7 @@ pub(crate) fn rivals<'w>(world: &'w World, object: &Object) -> Option<Vec<&'w Ob
 }
 
 /// The namespace that has a hostname, in the form of a stamp, where namespaces are kept apart.
-pub(crate) fn namespace_of(world: &World, host: &str) -> Option<Box<str>> {
+pub(crate) fn namespace_of(world: &World, host: &str) -> Option<NamespaceCode> {
     if !world.settings.namespace_guard {
         return None;
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use cloudflare_emulator::{Record, Visit, VisitChange, Visitor, Watched};
+use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::NamespaceCode;
 use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
@@ -366,7 +367,7 @@ pub(crate) fn is_withheld(world: &World) -> bool {
 fn is_mass(world: &World, published: &[&str]) -> bool {
     let limit = world.settings.mass_deletion_limit;
     // What another writer's record may keep counts only where it goes.
-    let mut by_namespace: BTreeMap<Option<Box<str>>, (usize, usize)> = BTreeMap::new();
+    let mut by_namespace: BTreeMap<Option<NamespaceCode>, (usize, usize)> = BTreeMap::new();
     for host in published {
         let (all, certain) = by_namespace.entry(excuses::namespace_of(world, host)).or_default();
         *all += 1;

@@ -75,6 +75,16 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    /// Notes that the other pieces of the hostname wait for a refused rule, if it has any that are not written.
+    pub(super) fn note_beside(&mut self, refused: &Piece<'_>, reason: &Reason) {
+        let (Some(edit), Some(host)) = (refused.edit(), self.plan.host(refused.hostname)) else { return };
+        let waits = |piece: &Piece<'_>| piece != refused && !self.written.contains(&piece.content());
+        if steps(host).any(|(_, piece)| waits(&piece)) {
+            let path = edit.path().unwrap_or_default().into();
+            self.give_up(refused.hostname, Reason::Beside { path, refused: reason.label() });
+        }
+    }
+
     pub(super) fn give_up_all(&mut self, pieces: &[Piece<'_>], reason: &Reason) {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }

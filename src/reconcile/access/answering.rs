@@ -11,7 +11,7 @@ use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, is_address};
+use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
 /// The age in seconds up to which an application without a rule stays, because the next request may write its rule.
 const AGE_MIN: i64 = 600;
@@ -232,7 +232,7 @@ fn names_led_with<'s>(
 /// True if the hostname has no address record, or if `ADOPT` is set. The caller knows that no record is ours.
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
-        || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(is_address));
+        || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(Record::is_address));
     snapshot.policy().adopt != Adopt::default() || !has_record()
 }
 

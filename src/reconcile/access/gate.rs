@@ -260,11 +260,15 @@ impl Gate<'_> {
         let closings = self.wishes.closing.iter().filter(counts);
         match opening::opened_with(closings, protection, path, going) {
             None => Ok(()),
-            Some(Closing { hostname, set_identifier, resource: _, by }) => Err(Reason::ClosingFirst {
-                hostname: hostname.as_str().into(),
-                set_identifier: set_identifier.clone(),
-                is_coming: *by != ClosedBy::Silence,
-            }),
+            Some(Closing { hostname, set_identifier, resource: _, by }) => {
+                let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
+                Err(match by {
+                    ClosedBy::Silence => Reason::WouldOpenToo { hostname, set_identifier },
+                    ClosedBy::Policies | ClosedBy::Mistake => {
+                        Reason::ClosingFirst { hostname, set_identifier }
+                    }
+                })
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use crate::reconcile::earlier::{Earlier, Unfinished};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, is_address};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy};
 
@@ -113,9 +113,9 @@ impl<'a> Host<'a> {
         let rules = self.rules_by_digest.iter().map(|(_, (tunnel, _))| *tunnel);
         let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
-        let places: Vec<&str> = tunnels.chain(zones).collect();
+        let ids: Vec<&str> = tunnels.chain(zones).collect();
         let mut old = snapshot.old.iter();
-        old.find(|(id, _)| may_hide_rule || places.contains(&&***id)).map(|(_, problem)| &**problem)
+        old.find(|(id, _)| may_hide_rule || ids.contains(&&***id)).map(|(_, problem)| &**problem)
     }
 
     fn snapshot(&self) -> &'a Snapshot {
@@ -162,12 +162,12 @@ impl<'a> Host<'a> {
         rules
     }
 
-    /// The rule that stands at a place, ours or a foreign one.
+    /// The rule of a path, ours or a foreign one.
     fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
         self.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)
     }
 
-    /// The rule of ours at a place.
+    /// Our rule of a path.
     fn own_rule(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
         let mut rules = self.rules.iter();
         rules.find(|(id, rule)| *id == tunnel && rule.path() == path).map(|(_, rule)| *rule)
@@ -189,7 +189,7 @@ impl<'a> Host<'a> {
         self.adopted_records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
-    /// True if the rule at the place would answer other requests if it were put again.
+    /// True if the rule of the path would answer other requests if it were put again.
     fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let is_adopted = |rule: &Rule| {
             self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
@@ -254,5 +254,5 @@ impl<'a> Host<'a> {
 
 /// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
-    is_address(record) || &*record.kind == "NS" && !is_apex
+    record.is_address() || &*record.kind == "NS" && !is_apex
 }

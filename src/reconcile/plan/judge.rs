@@ -105,7 +105,7 @@ impl Judge<'_> {
         if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
             return Ok(());
         }
-        Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking: asking.unwrap_or_default() })
+        Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking })
     }
 
     /// Refuses it where Cloudflare refused the rule and would refuse it again.

@@ -12,11 +12,12 @@ use super::{HostPlan, Plan, Reason, Refusal};
 use crate::lean::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::NamespaceCode;
 
 /// One of our hostnames.
 struct OwnHostname {
-    /// The digest of the namespace that has it, if namespaces are kept apart.
-    namespace: Option<Box<str>>,
+    /// The namespace that has it, if namespaces are kept apart.
+    namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
     /// The hostname would be gone.
     goes: bool,
@@ -43,8 +44,8 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
         inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
     withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
-    let mut places = 0..;
-    let is_withheld = |_: &HostPlan| places.next().is_some_and(|place| withheld.contains(&place));
+    let mut indices = 0..;
+    let is_withheld = |_: &HostPlan| indices.next().is_some_and(|index| withheld.contains(&index));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
         mem::take(&mut plan.hosts).into_iter().partition(is_withheld);
     plan.tell_nothing_of(&inserted(withheld.iter().map(|host| host.hostname.clone())));

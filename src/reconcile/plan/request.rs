@@ -11,7 +11,7 @@ use crate::reconcile::access::gate::Besides;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::Stamp;
+use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
@@ -25,8 +25,8 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
     pub(super) wanted: Vec<Wanted>,
-    /// The namespace that may have the hostname, in the form of a stamp, with the namespace guard.
-    pub(super) entitled: Option<Box<str>>,
+    /// The namespace that may have the hostname, with the namespace guard.
+    pub(super) entitled: Option<NamespaceCode>,
     /// The set identifiers of what is withdrawn, each with its object if that is known.
     pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
@@ -163,7 +163,7 @@ pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<Tu
     let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.policy.adopt.all);
     let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
     let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
-    let unstamped = records.filter(|record| &*record.kind == "CNAME" && Stamp::of(record).is_none());
+    let unstamped = records.filter(|record| record.is_cname() && Stamp::of(record).is_none());
     let tunnels = unstamped.filter_map(|record| TunnelId::from_hostname(&record.content));
     inserted(tunnels.filter(|tunnel| !snapshot.settings.is_configured(tunnel)))
 }

@@ -129,7 +129,10 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
         let edited = edit(&document, &puts);
         assert!(edited.effective.is_empty(), "{label}: {:?}", lines(&edited.document));
         for rule in document.rules().iter().filter(|rule| is_own(rule)) {
-            assert!(!document.owned(&is_own).is_shadowed(&hostname(rule.hostname()), rule.path()), "{label}");
+            assert!(
+                !document.marked(&is_own).is_shadowed(&hostname(rule.hostname()), rule.path()),
+                "{label}"
+            );
         }
     }
 }
@@ -197,10 +200,10 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
         ),
     ] {
         let document = list(&before);
-        assert!(document.owned(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
+        assert!(document.marked(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
         let edited = edit(&document, &[put(wanted(host, path, "http://own"))]);
         assert_eq!(lines(&edited.document), after, "{label}");
-        assert!(!edited.document.owned(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
+        assert!(!edited.document.marked(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
     }
 }
 
@@ -240,10 +243,10 @@ fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_
         let document = super::document(&config);
         let edited = edit(&document, &[put(wanted(new, path, "http://own"))]);
         assert_eq!(
-            document.owned(&is_own).conflict(&hostname(new), Some(path)).as_ref(),
+            document.marked(&is_own).conflict(&hostname(new), Some(path)).as_ref(),
             edited.refused.first().map(|(_, refusal)| refusal)
         );
-        let owned = document.owned(&is_own);
+        let owned = document.marked(&is_own);
         let losing = owned.losing(&hostname(new), Some(path));
         let losing = losing.iter().map(|(rule, _)| rule.hostname().to_owned()).collect::<Vec<_>>();
         (!edited.effective.is_empty(), edited.refused.first().map(|(_, refusal)| refusal.to_string()), losing)

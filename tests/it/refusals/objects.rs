@@ -51,7 +51,7 @@ fn no_rule_of_an_object_takes_the_requests_of_one_that_is_refused() {
         }
         assert_eq!(harness.service_at("other.example.com", "/"), OTHER, "{label}");
         assert!(!harness.log.lines_with(&["refused=", "path=\"^/admin(/|$)\""]).is_empty(), "{label}");
-        let words = ["it waits for the object's rule for path", "admin"];
+        let words = ["'s rule for path", "which is", "admin"];
         assert_eq!(harness.log.lines_with(&words).len(), 1, "{label}");
     }
 }

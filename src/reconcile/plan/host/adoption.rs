@@ -120,7 +120,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     if !owners.is_empty() {
         return Some(owners);
     }
-    let tunnel = TunnelId::from_hostname(&record.content).filter(|_| &*record.kind == "CNAME");
+    let tunnel = TunnelId::from_hostname(&record.content).filter(|_| record.is_cname());
     let is_takable =
         |id| host.snapshot().settings.is_configured(&id) || host.was_deleted(&id) == Some(&Ok(true));
     Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])

@@ -7,7 +7,7 @@ use super::accepted::Accepted;
 use crate::lean::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
-use crate::reconcile::stamp::{Claims, Digest, Stamp};
+use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
 /// The comments that the hostname's record can have while the `accepted` endpoints are published.
 pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
@@ -84,8 +84,8 @@ pub(super) fn claims_already(host: &Host<'_>, accepted: &Accepted<'_>) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comments {
     stamp: Stamp,
-    /// The namespace that the stamp is to name, in its form there.
-    namespace: Option<Box<str>>,
+    /// The namespace that the stamp is to name.
+    namespace: Option<NamespaceCode>,
     limit_bytes: usize,
     /// A person's text in the comment of a record that is taken over is cut if it does not fit.
     may_be_cut: bool,
@@ -94,7 +94,7 @@ pub struct Comments {
 impl Comments {
     /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
-        self.naming(self.namespace.as_deref(), claims).or_else(|| self.naming(None, claims))
+        self.naming(self.namespace.as_ref(), claims).or_else(|| self.naming(None, claims))
     }
 
     /// True if the stamp had the digest before anything is written.
@@ -104,10 +104,10 @@ impl Comments {
 
     /// True if the comment has room for these claims and the namespace.
     fn has_room(&self, claims: &Claims) -> bool {
-        self.naming(self.namespace.as_deref(), claims).is_some()
+        self.naming(self.namespace.as_ref(), claims).is_some()
     }
 
-    fn naming(&self, namespace: Option<&str>, claims: &Claims) -> Option<Box<str>> {
+    fn naming(&self, namespace: Option<&NamespaceCode>, claims: &Claims) -> Option<Box<str>> {
         let stamp = self.stamp.claiming(claims.clone(), namespace);
         let cut = || stamp.render_cut(self.limit_bytes).filter(|_| self.may_be_cut);
         stamp.render(self.limit_bytes).or_else(cut).map(Into::into)

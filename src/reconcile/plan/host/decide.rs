@@ -241,7 +241,8 @@ fn refused_by_object<'r, 'w>(judged: &'r [Judged<'w>]) -> Vec<&'r Judged<'w>> {
 fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
     // An endpoint whose application comes first is not held up by the opening that waits for that application.
     let is_waited_for = |reason: &Reason| {
-        matches!((reason, &one.wanted.besides), (Reason::ClosingFirst { .. }, Besides::ApplicationFirst(_)))
+        let is_opening = matches!(reason, Reason::ClosingFirst { .. } | Reason::WouldOpenToo { .. });
+        is_opening && one.first_work().is_some()
     };
     let start = refused.partition_point(|other| other.resource() < one.resource());
     let beside = refused.get(start..)?.iter().take_while(|other| other.resource() == one.resource());

@@ -44,7 +44,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
             return Some(stays_in(host, tunnel));
         }
         if !host.snapshot().tunnels.contains_key(tunnel) {
-            return Some(Reason::TunnelGone { tunnel: tunnel.as_str().into() });
+            return Some(Reason::TunnelGone { tunnel: (*tunnel).clone() });
         }
         if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
@@ -150,7 +150,7 @@ fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
 fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
     match left_behind(host, tunnel) {
         Some(rule) => rule_left_behind(tunnel, rule),
-        None => Reason::TwoTunnels { tunnel: tunnel.as_str().into() },
+        None => Reason::TwoTunnels { tunnel: tunnel.clone() },
     }
 }
 
@@ -201,7 +201,7 @@ fn record_held(
 /// that endpoints ask for, because another rule may be foreign. A person's comment becomes the stamp's remark. `None`
 /// if the record has a person's comment and no such rule, or if the stamp does not fit.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<str>> {
-    if record.read_only || Stamp::of(record).is_some() || &*record.kind != "CNAME" {
+    if record.read_only || Stamp::of(record).is_some() || !record.is_cname() {
         return None;
     }
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
@@ -220,12 +220,12 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
 fn rule_held(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> Reason {
     let adopt = adoption::need_of_rule(host).to_string().into();
     let service = without_userinfo(rule.service(), "://").into();
-    Reason::RuleHeld { tunnel: tunnel.as_str().into(), service, adopt }
+    Reason::RuleHeld { tunnel: tunnel.clone(), service, adopt }
 }
 
 fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
     Reason::RuleLeftBehind {
-        tunnel: tunnel.as_str().into(),
+        tunnel: tunnel.clone(),
         hostname: rule.folded_hostname().into(),
         path: rule.path().unwrap_or_default().into(),
     }
@@ -233,5 +233,5 @@ fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
 
 /// The reason if the rule of this place has the digest.
 pub(super) fn digest_taken_by(tunnel: &TunnelId, path: Option<&str>) -> Reason {
-    Reason::DigestTaken { tunnel: tunnel.as_str().into(), path: path.unwrap_or_default().into() }
+    Reason::DigestTaken { tunnel: tunnel.clone(), path: path.unwrap_or_default().into() }
 }

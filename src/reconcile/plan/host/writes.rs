@@ -97,7 +97,7 @@ pub(super) fn host_plan(
     let staying = moving.staying.iter().map(|(tunnel, _)| *tunnel);
     let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
     if let Some(tunnel) = edited.find(|tunnel| !is_writable(host, tunnel)) {
-        return Err(Reason::LocalTunnel { tunnel: tunnel.as_str().into() });
+        return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     let is_early = host.may_come(&stale);
     let stale = if is_early { BTreeSet::new() } else { stale };
@@ -225,11 +225,7 @@ fn takes_from_another(host: &Host<'_>) -> bool {
 
 /// True if the record leads visitors elsewhere than to the tunnel.
 fn leads_past(record: &Record, target: &TunnelId) -> bool {
-    !is_cname(record) || !record.content.eq_ignore_ascii_case(&target.hostname())
-}
-
-fn is_cname(record: &Record) -> bool {
-    &*record.kind == "CNAME"
+    !record.is_cname() || !record.content.eq_ignore_ascii_case(&target.hostname())
 }
 
 /// True if our records may lead where they do. One that leads to a tunnel that is not configured counts as another
@@ -257,7 +253,7 @@ impl RecordWrites<'_, '_> {
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         let comment = |claims: &Claims| self.comments.with(claims);
-        match host.records.iter().find(|record| is_cname(record)) {
+        match host.records.iter().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
