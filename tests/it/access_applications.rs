@@ -413,3 +413,29 @@ fn a_dry_run_writes_no_application() {
         assert_eq!(told.len(), lines, "{verb}: {told:?}");
     }
 }
+
+/// Another instance may have made it, and lists may not show that yet. No application was refused.
+#[test]
+fn a_tag_that_is_refused_keeps_no_application_waiting_for_minutes() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().fault(Matcher::create_tag(), 1, Fault::error(400, 12_130, "the tag exists"));
+    assert_eq!(stage.run_loop(&[wish("staff")]), Err(503));
+    assert_eq!(writes(&stage, &[wish("staff")]), [format!("POST {NAME}")]);
+    stage.run(&[wish("staff")]);
+    assert!(stage.is_served_with_login());
+}
+
+/// Nothing was written, so no line and no count says so, and the next loop creates it.
+#[test]
+fn an_application_that_is_gone_when_it_is_to_be_replaced_is_created_by_the_next_loop() {
+    let stage = Stage::new(&[]);
+    stage.run(&[wish("staff")]);
+    let id = stage.applications()[0].id.clone();
+    let by_id = Matcher::call("GET", &format!("/accounts/*/access/apps/{id}"));
+    stage.cloudflare().edit_before(by_id, 1, move |cloudflare| cloudflare.delete_application(&id));
+    assert_eq!(stage.run_loop(&[wish("on-call")]), Err(503));
+    assert!(!stage.logged(&["Access application changed"]));
+    assert_eq!(writes(&stage, &[wish("on-call")]), [format!("POST {NAME}")]);
+    stage.run(&[wish("on-call")]);
+    assert!(stage.is_served_with_login());
+}

@@ -282,3 +282,17 @@ fn changes_with_an_endpoint_that_is_too_long_are_not_done_in_part() {
     assert_eq!(program.external_dns().apply(&create), Err(503));
     assert_eq!(harness.cnames(), []);
 }
+
+/// ExternalDNS asked, so what was refused before is asked for still, and is told once.
+#[test]
+fn changes_that_are_refused_as_a_whole_make_no_refusal_new() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let refused = [published("a.example.net", "http://a:80")];
+    let _ = program.external_dns().run_loop(&refused);
+    program.external_dns().records().expect("read");
+    let changes = Changes { create: vec![too_long()], ..Changes::default() };
+    assert_eq!(program.external_dns().apply(&changes), Err(503));
+    let _ = program.external_dns().run_loop(&refused);
+    assert_eq!(harness.log.lines_with(&["refused=no_zone"]).len(), 1);
+}
