@@ -81,8 +81,8 @@ impl Provider {
         Self { health, resolved: Mutex::default(), writer }
     }
 
-    /// The metrics as a scrape shows them. Most are counted when an event happens; values that change by themselves are
-    /// read now.
+    /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all other
+    /// metrics are updated when an event happens.
     pub fn scrape(&self) -> String {
         let calls_left = self.writer.client().calls_left();
         let mut values = self.writer.reporter.metrics.update();
@@ -122,7 +122,7 @@ impl Service for Provider {
         let clock = self.writer.clock();
         let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
         lock(&reporter.last_loop).adjust(&adjusted, sent, clock.unix_seconds());
-        // Only after adjusting, because the deletion of applications needs a new reading, which replaces this snapshot.
+        // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
             self.writer.look_for_unneeded_applications(last);
         }
@@ -138,14 +138,14 @@ impl Service for Provider {
         if let Err(failure) = &outcome {
             let last = &mut lock(&self.writer.reporter.last_loop).request;
             last.failure.get_or_insert_with(|| format!("the last request failed: {failure}"));
-            // A rule that this request could not write may need the applications, so no look counts any more.
+            // A rule that this request did not write may need an application, so earlier looks no longer count.
             lock(&self.writer.unneeded_applications).clear();
         }
         outcome
     }
 }
 
-/// Keeps the endpoints of a request that affect its plan.
+/// Parses the changes of a request, and retains only the endpoints that affect the plan.
 fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
@@ -170,9 +170,9 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
     Ok(changes)
 }
 
-/// The bytes that the plan and the writes for an endpoint take, in addition to the endpoint itself.
+/// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
 fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
-    /// A hostname's part of the request while it waits for its turn, or of its plan and calls.
+    /// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
     const HOSTNAME: usize = 1024;
     /// The same for a deletion. All deletions are planned, even those that wait for their turn.
     const DELETED: usize = 2048;

@@ -1,4 +1,4 @@
-//! Adjusts endpoints while their request is read.
+//! Adjusts endpoints while the body of the request is parsed.
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,24 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 use crate::webhook::body::{Arrived, Body};
 
-/// Hostnames without a service that are known of one request: 200 KB. Any more of them count as not sent.
+/// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as not sent.
 const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
 
-/// What one request sent without a service.
+/// The endpoints without a service of one request.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// The hostnames, as fingerprints; as many as are kept.
+    /// The fingerprints of their hostnames, `NAMES_WITHOUT_SERVICE_MAX` at most.
     pub(super) without_service: Vec<u64>,
-    /// All endpoints that did not ask to be left out.
+    /// The number of these endpoints without `webhook/tunnel: "false"`.
     pub(super) without_named_service: usize,
-    /// The first of their hostnames in order, quoted.
+    /// The first hostnames of these endpoints by name, quoted.
     first_unnamed: BTreeSet<Box<str>>,
 }
 
-/// The canonical form of `wanted`, and what was sent beside it.
+/// The canonical form of the `wanted` endpoints, and the endpoints without a service.
 ///
 /// # Errors
-/// When the body is malformed, or there is no room for what is kept of it.
+/// When the body is malformed, or when the retained endpoints do not fit into memory.
 pub fn adjust(
     wanted: &Body,
     settings: &Settings,

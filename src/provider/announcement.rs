@@ -1,4 +1,4 @@
-//! Announces, once the tunnels are found, what will be managed, and what a loop costs of the rate limit.
+//! Logs the managed tunnels and zones once the tunnels are found, and the calls that a loop needs of the rate limit.
 
 use log::{info, warn};
 
@@ -12,7 +12,7 @@ use crate::provider::settings::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::{ConfiguredTunnel, Policy};
 
-/// Logs what will be managed, and anything unusual about it.
+/// Logs the managed tunnels and zones, and unusual settings.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
     announce_tunnels(resolved);
     announce_modes(settings);
@@ -38,7 +38,6 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
     }
 }
 
-/// Logs unusual settings of what will be managed.
 fn announce_modes(settings: &ProviderSettings) {
     let Policy { adopt, publish_all, mass_deletion_limit, .. } = &settings.policy;
     if settings.dry_run {

@@ -1,5 +1,5 @@
-//! Looks at the connectors of tunnels. The watch looks from time to time, beside all requests: no request waits for
-//! this look, and a failed look changes nothing. A request looks before it leads a record to another tunnel.
+//! Looks at the connectors of tunnels. The watch looks periodically, outside of requests: no request waits for this
+//! look, and a failed look changes nothing at Cloudflare. A request looks before it points a record to another tunnel.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,21 +20,20 @@ use crate::reconcile::ConfiguredTunnel;
 #[derive(Debug)]
 pub(super) struct ConnectorWatch {
     next_at: Instant,
-    /// The versions that were written before the last look, where a connector had not applied them yet.
+    /// By tunnel: the version from before the last look, if a connector had not applied that version at the look.
     awaited: BTreeMap<TunnelId, i64>,
     logged: Logged<LogLine>,
 }
 
 impl ConnectorWatch {
-    /// The state before the first look. `now` is the program's start.
+    /// The state before the first look.
     pub(super) fn new(now: Instant) -> Self {
         let next_at = now + limits::CONNECTORS_PERIOD;
         Self { next_at, awaited: BTreeMap::new(), logged: Logged::default() }
     }
 
-    /// Looks at the connectors of each tunnel if that is due, updates the metrics, and warns if no visitor reaches a
-    /// tunnel's hostnames or if a connector does not take its configuration from one look to the next. While it waits it
-    /// holds nothing that a request needs.
+    /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
+    /// connector, or if a connector has not applied a version from one look to the next. Holds no lock during a call.
     pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
         let clock = writer.clock();
         if clock.now() < self.next_at {
@@ -54,7 +53,7 @@ impl ConnectorWatch {
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
 
-    /// Looks at the connectors of one tunnel. `awaited` is the version that one of them lacked at the last look.
+    /// Looks at the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
     fn look_at(
         &mut self,
         ConfiguredTunnel { id, name, is_local: _ }: &ConfiguredTunnel,
@@ -63,7 +62,7 @@ impl ConnectorWatch {
         account: &AccountId,
     ) -> Vec<LogLine> {
         let metrics = &writer.reporter.metrics;
-        // Read before the look, because no connector can have applied what is written meanwhile.
+        // Read before the look, because a connector cannot yet have applied a version that is written during the look.
         let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
         let deadline = Deadline::after(writer.clock(), limits::CONNECTORS_TIMEOUT);
         let connectors = writer.client().connectors(account, id, deadline);
@@ -102,8 +101,8 @@ impl ConnectorWatch {
     }
 }
 
-/// Checks that every connector of the tunnel has applied this version of its configuration, and says why not. Connectors
-/// that report no version are not waited for.
+/// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports
+/// no version is ignored. The error is the reason why no hostname moves to the tunnel.
 pub(super) fn check_applied(
     client: &Client,
     account: &AccountId,

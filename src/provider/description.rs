@@ -1,4 +1,4 @@
-//! Describes a write for the log: that it was done, that it would be done, or that it does not last.
+//! Describes a write for the log: as done, as planned in a dry run, or as not kept by Cloudflare.
 
 use miniserde::json;
 
@@ -9,7 +9,7 @@ use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation};
 use crate::secret::redact;
 
-/// What a line has room for beside a hostname, a path and the words around it.
+/// The room in a log line beside a hostname, a path and the fixed words.
 const ADOPTION_MAX_CHARS: usize = 2_600;
 
 /// A line for each write of a plan.
@@ -20,7 +20,7 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
 
 /// A line for each write of a hostname.
 fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
-    // A rule that is taken over unchanged is only looked at.
+    // The edit of a rule that is taken over unchanged writes nothing.
     let edits = host.edits.iter().filter(|PlannedEdit { edit, .. }| {
         let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
         let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
@@ -44,7 +44,7 @@ pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
         .text(format!("Access application {verb}"))
 }
 
-/// What was there as a whole, and the options of a rule that change.
+/// The complete former rule or record, and the options of the rule that change.
 pub(super) fn describe_adoption(
     hostname: &str,
     Adoption { path, was, options }: &Adoption,
@@ -55,7 +55,7 @@ pub(super) fn describe_adoption(
     let line = LogLine::default().word("hostname", &hostname).quoted("path", path);
     texts.into_iter().flat_map(move |(what, text)| {
         let line = line.clone();
-        // What is cut in two is redacted first.
+        // Redacted before the text is divided, because a divided secret would not be recognized.
         let characters: Vec<char> = redact(&text).chars().collect();
         let parts: Vec<String> = characters.chunks(ADOPTION_MAX_CHARS).map(String::from_iter).collect();
         let count = parts.len();
@@ -66,7 +66,7 @@ pub(super) fn describe_adoption(
     })
 }
 
-/// The option as it was, with the annotation that keeps it, behind ExternalDNS's prefix.
+/// The former value of the option, with the annotation that preserves the value, without ExternalDNS's prefix.
 fn describe_option(Property { name, value }: &Property) -> String {
     let option = OriginOption::of(name);
     let field = option.map_or("access", OriginOption::field);

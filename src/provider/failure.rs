@@ -1,4 +1,4 @@
-//! The answers to requests that are not carried out, or not completely. Each has a line in the log, here or elsewhere.
+//! The error responses to requests that are not carried out completely. Each has a log line, from here or elsewhere.
 
 use log::{info, warn};
 
@@ -18,25 +18,25 @@ pub(super) fn not_ready() -> Failure {
     Failure::unavailable(NOT_READY)
 }
 
-/// There is no room for what is kept of the body.
+/// The retained endpoints of the request do not fit into memory.
 pub(super) fn too_much() -> Failure {
     warned(Failure::unavailable(TOO_MUCH))
 }
 
-/// An endpoint is longer than those that `adjust` returns. Without this endpoint, the rest of the request could
-/// delete what the endpoint keeps.
+/// An endpoint is longer than any endpoint that `adjust` returns. Without this endpoint, the rest of the request could
+/// delete rules and records that the endpoint asks for.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     warned(Failure::unavailable(format!(
         "the endpoint of {dns_name:?} is longer than any that this program returns, so nothing of the request is done"
     )))
 }
 
-/// The request is another owner's.
+/// The endpoints of the request are labelled with another owner.
 pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
     warned(Failure::internal(error.to_string()))
 }
 
-/// Cloudflare was not read, so nothing was planned.
+/// Reading Cloudflare failed, so nothing was planned.
 pub(super) fn unread(error: ReadError) -> Failure {
     let text = error.to_string();
     let may_pass = error.error.is_retryable();
@@ -53,7 +53,7 @@ pub(super) fn unwritten(error: &Error) -> Failure {
     warned(Failure::unavailable(format!("writing to Cloudflare failed: {error}")))
 }
 
-/// Some of the request is left to the next one.
+/// A part of the request is left to the next request.
 pub(super) fn unfinished(changes: usize) -> Failure {
     Failure::unavailable(format!("{changes} changes are left to do; the log says which"))
 }

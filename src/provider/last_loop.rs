@@ -1,5 +1,5 @@
-//! What is known of the last loop of ExternalDNS: the log has a line of what is new in it, and `status` shows it. No
-//! plan goes by it; `access/unneeded.rs` keeps an application while its hostname has a refusal here.
+//! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
+//! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -18,57 +18,57 @@ use crate::reconcile::records::Shown;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
-/// The log has a line of so many wildcards. Further ones are not logged.
+/// The number of wildcards that are logged. Further wildcards are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct LastLoop {
-    /// The endpoints as they were sent and shown.
+    /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
     pub(super) endpoints: MarkedEndpoints,
-    /// What was sent without a service; `None` before the first request.
+    /// The endpoints without a service; `None` before the first adjustment.
     pub(super) sent: Option<Sent>,
     pub(super) wildcards: Wildcards,
-    /// The objects that are left out, because another object has their place.
+    /// Notes on endpoints that are left out, because another object has their hostname and path.
     pub(super) left_out: Logged<LogLine>,
     alternations: Alternations,
     pub(super) notes_of_sent: Logged<LogLine>,
     pub(super) notes_of_shown: Logged<LogLine>,
     pub(super) request: LastRequest,
-    /// The log has the counts of the first loop.
+    /// The counts of the first loop are logged.
     is_first_logged: bool,
 }
 
-/// The wildcards that no object asked for by their word. ExternalDNS merges objects, and may send the word of one of them
-/// in every other loop, so what was logged of one is not forgotten.
+/// The wildcards that no object asks for by `webhook/tunnel-wildcard`. ExternalDNS merges the endpoints of several
+/// objects, and may send the property in every other loop, so a logged wildcard is not logged again.
 #[derive(Debug, Default)]
 pub(super) struct Wildcards {
-    /// Those of the last request.
+    /// The wildcards of the last adjustment.
     pub(super) unasked: Vec<UnaskedWildcard>,
-    /// When each was first logged, in seconds since 1970, by its hostname and whether it is public.
+    /// By hostname and `is_public`: the time of the log line, in seconds since 1970.
     pub(super) logged: BTreeMap<(Box<str>, bool), i64>,
 }
 
-/// What became of the last request of changes. Hostnames are fingerprints.
+/// The result of the last request of changes. Hostnames are fingerprints.
 #[derive(Debug, Default)]
 pub(super) struct LastRequest {
-    /// ExternalDNS has asked for changes since its last read. It asks for refused work in every loop.
+    /// ExternalDNS has asked for changes since its last read. ExternalDNS asks for refused work in every loop.
     was_asked: bool,
     pub(super) refusals: Logged<Refusal>,
     pub(super) notes: Logged<LogLine>,
-    /// What a dry run did not write.
+    /// The planned writes of a dry run.
     pub(super) unwritten: Logged<LogLine>,
-    /// The hostnames of the requests since the last read. One without a refusal that is not in `left` is written.
+    /// The hostnames of the requests since the last read. They are written, except those with a refusal or in `left`.
     pub(super) asked: BTreeSet<u64>,
-    /// The hostnames that are left to the next turn.
+    /// The hostnames that wait for the next turn.
     pub(super) left: BTreeSet<u64>,
-    /// Why the last request failed, or the first refusal of a write in it. Hostnames without a refusal may wait for the same
-    /// reason.
+    /// The reason why the last request failed, or the reason of the first refused write in the last request. Hostnames
+    /// without a refusal may wait for the same reason.
     pub(super) failure: Option<String>,
 }
 
 impl LastLoop {
-    /// Begins a new loop, in which ExternalDNS is shown these endpoints. True if it did not ask for changes in the one before:
-    /// what was refused then is no longer asked for.
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS. True if ExternalDNS did not ask for changes
+    /// in the loop before: then the earlier refusals are forgotten.
     pub(super) fn begin(&mut self, shown: &Shown, now: i64) -> bool {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
@@ -87,7 +87,7 @@ impl LastLoop {
         is_quiet
     }
 
-    /// Takes note of what ExternalDNS sends, and logs what is new in it.
+    /// Notes the endpoints that ExternalDNS sends, and logs changes.
     pub(super) fn adjust(&mut self, adjusted: &Adjusted, sent: Sent, now: i64) {
         let Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections: _ } =
             adjusted;
@@ -114,7 +114,7 @@ impl LastLoop {
 }
 
 impl LastRequest {
-    /// ExternalDNS asks for changes.
+    /// Notes that ExternalDNS asks for changes.
     pub(super) fn begin(&mut self) {
         self.was_asked = true;
         self.failure = None;

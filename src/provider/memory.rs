@@ -1,5 +1,5 @@
-//! What this process remembers from one request to the next. All of it is lost with the process and bounded while the
-//! process lives: nothing here grows with the number of loops.
+//! The memory of this process from one request to the next. It is lost with the process, and each part is bounded: no
+//! part grows with the number of loops.
 
 mod alternations;
 mod last_snapshot;

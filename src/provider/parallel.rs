@@ -1,4 +1,4 @@
-//! Runs reads side by side, on a few threads.
+//! Runs calls in parallel, on a few threads.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 
-/// The stack of a reading thread, on which a TLS handshake runs. Only the pages that are touched become resident.
+/// The stack of such a thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.
@@ -22,7 +22,7 @@ pub(super) fn in_parallel<T: Sync, A: Send>(
     answers
 }
 
-/// The same, or the first error. After an error no new task is begun.
+/// Runs the tasks like [`in_parallel`], and returns the first error in their order. After an error, no task begins.
 pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
     parallel_reads: usize,
     tasks: &[T],
@@ -45,12 +45,12 @@ pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Does the work on so many threads. It is compiled once for all tasks.
+/// Runs `work` on this many threads. The function is compiled only once, because it is not generic.
 fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
-            // Without the thread, reading only takes longer.
+            // Without the thread, the tasks only take longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 logging::debug(module_path!(), || {
                     LogLine::default().text(format!("cannot start a thread: {error}"))

@@ -1,4 +1,4 @@
-//! Reads a snapshot: the zones within the filter, a few at a time in parallel, and the tunnels' configurations.
+//! Reads a snapshot: the zones within the filters and the tunnels' configurations, a few at a time in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,11 +24,11 @@ use crate::reconcile::{ConfiguredTunnel, Settings};
 /// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
 const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// The reason why a snapshot could not be read. A configuration that does not have the form that cloudflared knows is an
-/// answer that cannot be read.
+/// The reason why a snapshot could not be read. A configuration in a form that cloudflared does not know is
+/// `Error::Unreadable`.
 #[derive(Debug)]
 pub(crate) struct ReadError {
-    /// What Cloudflare does not show.
+    /// The part that could not be read, such as `the records of zone example.com`.
     pub(super) what: String,
     pub(super) error: Error,
 }
@@ -42,10 +42,10 @@ impl fmt::Display for ReadError {
 /// Whether the account has a tunnel that is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existence {
-    /// Also if the token may not look: an error is no proof of deletion, so the tunnel stays with its owner.
+    /// Also if the token may not look up the tunnel, because an error does not prove that the tunnel was deleted.
     Present,
     Deleted,
-    /// The account never had it.
+    /// The account never had the tunnel.
     Never,
 }
 
@@ -53,12 +53,12 @@ pub(super) enum Existence {
 pub(super) struct ReadConfiguration {
     pub(super) document: Document,
     pub(super) version: i64,
-    /// A file beside its `cloudflared` configures the tunnel; `None` if the answer does not tell.
+    /// A file beside `cloudflared` configures the tunnel; `None` if the answer does not say.
     is_local: Option<bool>,
     pub(super) freshness: Freshness,
 }
 
-/// Reads, and remembers the list of zones, whether foreign tunnels were deleted, and the newest of each answer and write.
+/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and foreign tunnels.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     pub(super) client: Arc<Client>,
@@ -66,7 +66,6 @@ pub(crate) struct SnapshotReader {
     pub(super) settings: ProviderSettings,
     /// The list of zones, and the time at which it was read.
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
-    /// What was read and written of Access.
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
     foreign_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
@@ -85,8 +84,7 @@ impl SnapshotReader {
         }
     }
 
-    /// Every zone that the token sees. An old list is read again, because a new zone may hold a name or a part of a
-    /// known zone.
+    /// Every zone that the token sees. An old list is read again, because a new zone may own a name of a known zone.
     pub(super) fn zones(&self, deadline: Deadline) -> Result<Arc<[Zone]>, Error> {
         // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = lock(&self.zones).clone();
@@ -103,18 +101,18 @@ impl SnapshotReader {
         Ok(zones)
     }
 
-    /// What was seen and written of tunnels and records.
+    /// The newest state of tunnels and records that was read or written.
     pub(super) fn newest(&self) -> MutexGuard<'_, Newest> {
         lock(&self.newest)
     }
 
-    /// Makes the next use read the list of zones again.
+    /// Forgets the list of zones, so that the next use reads the list again.
     pub(super) fn doubt_zones(&self) {
         *lock(&self.zones) = None;
     }
 
-    /// Reads everything that a decision needs. Access is read where something depends on it: what is `wished`, a setting, a
-    /// comment, or an application that was there.
+    /// Reads everything that a decision needs. Access is read if the request asks for Access (`is_access_wished`), if a
+    /// setting needs Access, if a comment of ours has the mark of Access, or if the account had applications of ours.
     pub(crate) fn snapshot(
         &self,
         account: &AccountId,
@@ -133,7 +131,7 @@ impl SnapshotReader {
                 Part::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
             };
             let first = read()?;
-            // Another server of Cloudflare may know better. Memory does not hold both answers.
+            // Another server of Cloudflare may have a newer state. The old answer is dropped first, to save memory.
             if first.old.is_none() {
                 return Ok(first);
             }
@@ -202,7 +200,7 @@ impl SnapshotReader {
         Ok(Answer { content: Content::Tunnel(id.clone(), tunnel), old })
     }
 
-    /// Reads a tunnel's configuration. One that does not exist yet is empty.
+    /// Reads a tunnel's configuration. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
     pub(super) fn configuration(
         &self,
         account: &AccountId,
@@ -220,7 +218,7 @@ impl SnapshotReader {
         Ok(ReadConfiguration { document, version, is_local, freshness })
     }
 
-    /// The existing tunnels among those that are not configured, but that records with our owner's stamp lead to.
+    /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.
     fn live_elsewhere(
         &self,
         account: &AccountId,
@@ -247,7 +245,7 @@ impl SnapshotReader {
         Ok(live)
     }
 
-    /// Looks up a tunnel that is not configured. An answer is kept for ten minutes.
+    /// Looks up a tunnel that is not configured. The answer is remembered for ten minutes.
     pub(super) fn existence(
         &self,
         account: &AccountId,
@@ -274,23 +272,23 @@ impl SnapshotReader {
     }
 }
 
-/// True if a record in the zone can lead to a tunnel of `account`: Cloudflare answers visitors with error 1014
-/// otherwise. The tunnels of another account cannot be looked up either, so a record that leads to one would look
-/// abandoned.
+/// True if a record in the zone can point to a tunnel of `account`. For a record that points to a tunnel of another
+/// account, Cloudflare answers visitors with error 1014. Tunnels of another account cannot be looked up either, so a
+/// record that points to such a tunnel would look abandoned.
 pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
     zone.account == *account || zone.account.as_str().is_empty()
 }
 
-/// What is read by one call.
+/// A part of a snapshot, read in parallel with the other parts.
 enum Part<'a> {
     Zone(&'a Zone),
     Tunnel(&'a ConfiguredTunnel),
 }
 
-/// The answer about one of them.
+/// The content that was read for a part.
 struct Answer {
     content: Content,
-    /// The id of an old answer's zone or tunnel, and what shows that it is old.
+    /// If the answer is old: the id of the zone or tunnel, and the evidence.
     old: Option<(Box<str>, Box<str>)>,
 }
 

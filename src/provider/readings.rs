@@ -1,4 +1,4 @@
-//! Reads for requests, counts what was read, and keeps it for requests that follow soon.
+//! Reads snapshots for requests, counts their content in the metrics, and stores the last snapshot.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::provider::writer::Writer;
 use crate::reconcile::snapshot::Snapshot;
 
 impl Writer {
-    /// Reads the present state, with Access if a request wishes for something of it.
+    /// Reads a snapshot of the present state, always with Access if `is_access_wished`.
     pub(super) fn read(
         &self,
         Resolved { account, settings }: &Resolved,

@@ -1,4 +1,4 @@
-//! Reports what requests find and do: in the log, once, in the metrics, and for `status`.
+//! Reports the results of requests: once in the log, in the metrics, and for `status`.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -26,26 +26,26 @@ use crate::reconcile::refusal::Refusal;
 pub(super) struct Reporter {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
-    /// Writes are only logged.
+    /// `DRY_RUN`: writes are only logged.
     pub(super) is_dry_run: bool,
     pub(super) last_loop: Mutex<LastLoop>,
 }
 
 impl Reporter {
-    /// Begins a new loop of ExternalDNS, in which it is shown these endpoints.
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
     pub(super) fn begin_loop(&self, shown: &Shown) {
         if lock(&self.last_loop).begin(shown, self.clock.unix_seconds()) {
             self.count_refusals([].iter());
         }
     }
 
-    /// What came of earlier changes of these hostnames counts no more.
+    /// Forgets that earlier requests asked for the hostnames of these changes.
     pub(super) fn forget_outcomes(&self, changes: &Changes) {
         let asked = hostnames_asked_for(changes);
         lock(&self.last_loop).request.asked.retain(|hostname| !asked.contains(hostname));
     }
 
-    /// Logs the refusals, the notes and what a dry run does not write, as far as they are new, and keeps them for `status`.
+    /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
         self.log_notes(plan, done);
         self.count_refusals(plan.refusals.iter().chain(&done.refusals));
@@ -76,13 +76,13 @@ impl Reporter {
         }
     }
 
-    /// Keeps what came of a request, and returns the refusals that are to be logged. The line of a failed write is in the
-    /// log already.
+    /// Stores the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not
+    /// returned, because the log already has a line for each failed write.
     fn new_refusals(&self, changes: &Changes, plan: &Plan, done: &Done) -> Vec<Refusal> {
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let last = &mut lock(&self.last_loop).request;
         let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
-        // A turn says nothing of the hostnames that it leaves.
+        // A turn does not plan the postponed hostnames, so their refusals are retained.
         let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
@@ -95,7 +95,7 @@ impl Reporter {
         news
     }
 
-    /// Logs the notes about what was done, as far as they are new.
+    /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
         let opened = plan.opened_without(&done.unwritten).filter(|_| !self.is_dry_run);
         let notes = plan.notes.iter().filter(|note| !done.unwritten.contains(&note.hostname)).chain(opened);
@@ -103,7 +103,7 @@ impl Reporter {
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }
 
-    /// Logs and counts a change that was made.
+    /// Logs and counts a completed write.
     pub(super) fn log_change(&self, kind: &str, line: &LogLine) {
         logging::log(Level::Info, module_path!(), line);
         let mut values = self.metrics.update();
@@ -120,7 +120,7 @@ impl Reporter {
     }
 }
 
-/// The hostnames that are to be published or changed, as fingerprints.
+/// The fingerprints of the hostnames to publish or change.
 fn hostnames_asked_for(changes: &Changes) -> BTreeSet<u64> {
     let asked = changes.create.iter().chain(&changes.update_new);
     inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])))

@@ -1,4 +1,4 @@
-//! Carries out one request of ExternalDNS: it reads, plans and writes, and begins again if a write's outcome is unknown.
+//! Carries out one request of ExternalDNS: it reads, plans and writes, and starts over if a write's outcome is unknown.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
@@ -34,10 +34,10 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 
-/// The number of times that one request begins at the read, after writes without an answer.
+/// The number of times that one request reads: at first, and after writes without an answer.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
-/// One request to write, while no other one is carried out.
+/// One request that writes. Only one such request runs at a time.
 struct Request<'a> {
     writer: &'a Writer,
     memory: MutexGuard<'a, WriteMemory>,
@@ -88,15 +88,15 @@ impl Request<'_> {
             if !done.lost_answer || attempts_left == 0 || !has_time {
                 return self.conclude(&plan, &done, snapshot);
             }
-            // The next plan has nothing of what is written now.
+            // The next plan has no notes on the writes that are done now.
             self.writer.reporter.log_notes(&plan, &done);
         }
     }
 
-    /// True if a recent reading shows that nothing is to be written, as in most loops that ask for refused work.
+    /// True if a recent snapshot shows that no write is needed, as in most loops that ask for refused work.
     fn concluded_without_reading(&self) -> Result<bool, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
-        // A request this large rarely has refusals only, and to plan it twice takes time.
+        // A request of this size rarely has only refusals, and planning it twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
             return Ok(false);
         }
@@ -109,7 +109,7 @@ impl Request<'_> {
             return Ok(false);
         };
         let plan = self.plan(&snapshot)?;
-        // A move may go on although the reading is the same, because connectors apply versions later.
+        // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         if !plan.is_empty() || is_moving {
             return Ok(false);
@@ -117,14 +117,14 @@ impl Request<'_> {
         self.report(&plan, &Done::default()).map(|()| true)
     }
 
-    /// True if an endpoint says something of Access that depends on applications.
+    /// True if an endpoint to create or update has a property that depends on Access applications.
     fn wishes_for_access(&self) -> bool {
         let mut wanted = self.changes.create.iter().chain(&self.changes.update_new);
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to go on with it: after a request that ran out of time, which may have
-    /// written records that have no rules yet, and after a lost answer.
+    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a request that ran out of
+    /// time, which may have written records without their rules.
     fn end_turn(&mut self, plan: &Plan, done: &Done, is_whole: bool) {
         if done.is_out_of_time {
             let hostnames = plan.hosts.len();
@@ -142,7 +142,7 @@ impl Request<'_> {
         }
     }
 
-    /// Reports, and fails if work is left.
+    /// Reports the results. Fails if work is left.
     fn report(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, done);
         let refusals = plan.refusals.iter().chain(&done.refusals);
@@ -153,8 +153,8 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Reports, and deletes our applications whose rules were removed and whose places another one protects: Cloudflare
-    /// asks visitors for their logins, whose tokens the answering rules refuse.
+    /// Reports the results. Deletes our applications whose rules this request removed and whose places another application
+    /// protects: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn conclude(&self, plan: &Plan, done: &Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
         let removed = self.removed_places(plan, done, &snapshot);
         let reported = self.report(plan, done);
@@ -181,7 +181,7 @@ impl Request<'_> {
     }
 
     /// The plan of a turn; in a dry run, of all hostnames. A hostname moves only once the connectors of its next tunnel
-    /// have applied the version that was read. Until then another hostname takes its place in the turn.
+    /// have applied the version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let turn = Turn {
             behind: self.memory.turns.end.as_ref(),
@@ -207,7 +207,7 @@ impl Request<'_> {
         }
     }
 
-    /// Asks for each tunnel, each for a short time, so that those that are not answered leave time for all else.
+    /// Calls `ask` for each tunnel with a short deadline, so that slow answers leave time for the rest of the request.
     fn ask_each<A: Send>(
         &self,
         tunnels: &[TunnelId],
@@ -237,8 +237,8 @@ impl Request<'_> {
         Earlier { paused, deleted, unfinished, is_preview, ..Earlier::default() }
     }
 
-    /// Does the work on applications. Half of the time is left to everything else. What is not done is told with the
-    /// reason.
+    /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the
+    /// plan gets refusals.
     fn write_applications(&mut self, plan: &mut Plan) {
         if plan.work.is_empty() {
             return;
@@ -262,7 +262,7 @@ impl Request<'_> {
                         .note_written(&Write { key: work.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
-                    // A permission may be given before the next loop.
+                    // Only a refusal of the content is paused: a missing permission may be granted before the next loop.
                     if matches!(reason, Reason::Cloudflare(_)) {
                         self.memory.paused.refuse(content, reason.clone(), None, now);
                     }
@@ -275,16 +275,16 @@ impl Request<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
         let Self { writer, memory, resolved, deadline, .. } = self;
-        // From the first write on, earlier readings are outdated.
+        // From the first write on, earlier snapshots are outdated.
         lock(&writer.last_snapshot).outdate();
         let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
-        // So are readings made meanwhile.
+        // Snapshots that were read during the writes are outdated, too.
         lock(&writer.last_snapshot).outdate();
         memory.tidy(writer.clock().now());
         result
     }
 
-    /// Forgets the refusals of work that passed, and notes what was written.
+    /// Forgets earlier refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;

@@ -1,5 +1,4 @@
-//! Finds what must be known before the first request can be answered: a working token, the account, and the id of every
-//! configured tunnel.
+//! Checks the token, and finds the account and the id of every configured tunnel, which the first request needs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,30 +13,30 @@ use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// The remedy where Cloudflare does not answer, or another server does.
+/// The remedy if no server answers, or another server than Cloudflare's.
 const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
 
-/// A run of so many hexadecimal digits, hyphens among them, is an id or what is left of one.
+/// A run of at least this many hexadecimal digits, hyphens not counted, is an id or a part of an id.
 const ID_DIGITS_MIN: usize = 20;
 
-/// How the names begin that `deploy/` leaves to be replaced.
+/// The beginning of the placeholders in `deploy/`, which an operator replaces by names.
 const PLACEHOLDER: &str = "YOUR-";
 
-/// The account and the tunnels, as Cloudflare knows them.
+/// The account and the tunnels, as Cloudflare reports them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) account: AccountId,
     pub(crate) settings: Arc<Settings>,
 }
 
-/// The reason why they are not known.
+/// The reason why the account or the tunnels are not known.
 #[derive(Debug)]
 pub(crate) struct Unresolved {
     pub(crate) why: String,
     /// The operator's remedy.
     pub(crate) remedy: &'static str,
-    /// The fault is temporary: the account and the tunnels that were found before still count.
+    /// The error is temporary: an account and tunnels that were found earlier remain in use.
     pub(super) may_pass: bool,
 }
 
@@ -47,13 +46,13 @@ impl From<Error> for Unresolved {
     }
 }
 
-/// The settings do not fit what Cloudflare has.
+/// The settings do not match the account, the zones or the tunnels at Cloudflare.
 fn unfitting(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing";
     Unresolved { why, remedy, may_pass: false }
 }
 
-/// Checks the token, and finds the account, unless it is already known, and its tunnels.
+/// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
 pub(crate) fn find_tunnels(
     reader: &SnapshotReader,
     known: Option<&AccountId>,
@@ -63,7 +62,7 @@ pub(crate) fn find_tunnels(
     client.verify_token(settings.account.as_ref(), deadline)?;
     let account = match settings.account.as_ref().or(known) {
         Some(account) => account.clone(),
-        // The token may be corrected while this waits.
+        // The next check reads the zones again, because the token's permissions may be corrected meanwhile.
         None => shared_account(&reader.zones(deadline)?, settings)
             .inspect_err(|_| reader.doubt_zones())
             .map_err(|problem| unfitting(problem.to_owned()))?,
@@ -83,7 +82,7 @@ pub(crate) fn find_tunnels(
     Ok(Resolved { account, settings: Arc::new(settings) })
 }
 
-/// The tunnel of that name or id. In a dry run, a missing tunnel that would be made has an id of its own.
+/// The tunnel with the wanted name or id. In a dry run, a missing tunnel that can be created has a made-up id.
 fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
     let (id, name, is_local) = match find_tunnel(present, wanted)? {
         Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
@@ -96,7 +95,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
     Ok(ConfiguredTunnel { id, name: name.into(), is_local })
 }
 
-/// The account that all zones in scope share, or else the remedy.
+/// The account of all zones within the filters, or the remedy if the zones do not share an account.
 pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, &'static str> {
     let wanted = zones.iter().filter(|zone| settings.takes(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
@@ -116,10 +115,10 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
     }
 }
 
-/// The tunnel of that name or id, if there is one.
+/// The tunnel with the wanted name or id, if there is one.
 ///
 /// # Errors
-/// When there are several.
+/// When several tunnels have the name or id.
 pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Option<&'a Tunnel>, String> {
     let mut matching = present
         .iter()
@@ -131,7 +130,7 @@ pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Opt
     }
 }
 
-/// What is said of a name or id that no tunnel has.
+/// The error message for a name or id that no tunnel has.
 pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
     let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
     let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
@@ -143,8 +142,8 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
     }
 }
 
-/// Refuses to make a tunnel of a name that was not meant as one. A tunnel may be called anything, but this program never
-/// deletes one.
+/// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, but this program never
+/// deletes a tunnel.
 pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
@@ -160,7 +159,7 @@ pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), St
              underscores, dots and blanks between them"
         ));
     }
-    // cloudflared takes a UUID for an id, also without its hyphens.
+    // cloudflared parses a UUID as an id, even without hyphens.
     let mut runs = name.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
     let is_long = |run: &str| run.bytes().filter(u8::is_ascii_hexdigit).count() >= ID_DIGITS_MIN;
     let meant = if name.starts_with(PLACEHOLDER) {

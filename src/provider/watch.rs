@@ -1,6 +1,6 @@
-//! Runs beside all requests. It checks the token and finds the tunnels until both succeed, and again after a request
-//! has met something that puts them in doubt. It also looks at the credentials' file and at the tunnels' connectors, and
-//! deletes the Access applications for which nothing answers any more.
+//! The watch: a thread that runs beside all requests. It checks the token and finds the tunnels until both succeed, and
+//! again after a call failed in a way that suggests a change. It also reads the credentials' file, looks at the
+//! tunnels' connectors, and deletes unneeded Access applications.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -23,32 +23,32 @@ use crate::provider::resolution::{Unresolved, find_tunnels};
 use crate::provider::writer::Writer;
 use crate::shutdown::Shutdown;
 
-/// One attempt to check the token and to find the tunnels.
+/// The time for one attempt to check the token and to find the tunnels.
 const START_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The time that announcing what is managed may delay readiness.
+/// The time by which the announcement of the zones may delay readiness.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between two looks at the credentials' file. Kubernetes itself takes a minute to bring a new secret there.
+/// The time between two looks at the credentials' file. Kubernetes needs a minute to update the file.
 const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 
-/// The watch sleeps this long before it sees that work is due or that the program ends.
+/// The time that the watch sleeps before it checks for due work and for the end of the program.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The time between two checks of the token and the tunnels, whatever requests meet. Each takes two calls.
+/// The shortest time between two checks of the token and the tunnels, unless the secret changes. A check usually takes
+/// two calls.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 impl Provider {
-    /// Does the work that has to run beside the requests until `ending` is true. The thread is not waited for then, because
-    /// nothing that it does can be left half done.
+    /// Starts the thread of the watch, which runs until `ending` is true. The end of the program does not wait for the
+    /// thread, because each of its writes is a single call.
     ///
     /// # Errors
     ///
     /// When the thread cannot be started.
     pub fn watch(self: Arc<Self>, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            // Without the watch the program would answer 503 forever, or never learn of a new token, so it had better
-            // start afresh.
+            // Without the watch, the program would answer 503 forever or never read a new token. A restart is better.
             if panic::catch_unwind(AssertUnwindSafe(|| self.run_watch(&ending))).is_err() {
                 failing.fail("the thread that checks the token and the tunnels panicked");
             }
@@ -59,7 +59,7 @@ impl Provider {
     fn run_watch(&self, ending: &AtomicBool) {
         let start = self.writer.clock().now();
         let mut connectors = ConnectorWatch::new(start);
-        // Settled: the last check succeeded, and nothing has put it in doubt since.
+        // Settled: the last check succeeded, and no later call put the token or the tunnels in doubt.
         let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
         while !ending.load(Ordering::Relaxed) {
             if self.writer.clock().now() >= file_at {
@@ -73,7 +73,7 @@ impl Provider {
                 is_settled = self.check();
                 check_at = self.writer.clock().now() + CHECK_PERIOD;
                 if is_settled {
-                    // The check has settled the doubts that arose before it.
+                    // The successful check settles doubts from before its end.
                     self.writer.client().take_doubt();
                 }
             }
@@ -85,12 +85,12 @@ impl Provider {
         }
     }
 
-    /// Checks the token and finds the tunnels. Returns true if both succeeded, and none may be made later.
+    /// Checks the token and finds the tunnels. True if both succeeded and every tunnel exists, also in a dry run.
     fn check(&self) -> bool {
         let Writer { reader, last_snapshot, .. } = &self.writer;
         let clock = self.writer.clock();
         let known = lock(&self.resolved).clone();
-        // Once the account is known, a zone of another account that becomes visible does not change it.
+        // Once the account is known, a newly visible zone of another account does not change the account.
         let account = known.as_ref().map(|known| &known.account);
         let deadline = Deadline::after(clock, START_TIMEOUT);
         let resolved = match find_tunnels(reader, account, deadline) {
@@ -112,7 +112,7 @@ impl Provider {
         is_whole
     }
 
-    /// Logs why the check failed. A failure that may pass does not contradict what was found before.
+    /// Logs why the check failed. After a temporary failure, the tunnels that were found earlier remain in use.
     fn report_missing(&self, Unresolved { why, remedy, may_pass }: Unresolved, was_found: bool) {
         if may_pass && was_found {
             logging::debug(module_path!(), || {

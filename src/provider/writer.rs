@@ -1,5 +1,5 @@
-//! The writer: what requests that write share, from one to the next. The rest of it is in `readings.rs`, `request.rs`
-//! and `access/unneeded.rs`.
+//! The writer: the state that requests share. Its other methods are in `readings.rs`, `request.rs` and
+//! `access/unneeded.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,25 +18,24 @@ pub(super) struct Writer {
     pub(super) reader: SnapshotReader,
     pub(super) reporter: Reporter,
     pub(super) last_snapshot: Mutex<LastSnapshot>,
-    /// A request that writes holds the lock until its end, so there is one at a time.
+    /// A request that writes holds this lock until its end, so one such request runs at a time.
     pub(super) memory: Mutex<WriteMemory>,
-    /// The places of our applications for which nothing answered at the last look; true if that was so at the look before as
-    /// well.
+    /// The places of our applications that the last look found unneeded; true if the look before found the same.
     pub(super) unneeded_applications: Mutex<BTreeMap<Place, bool>>,
 }
 
-/// What a request that writes leaves to the next one.
+/// The memory from one request that writes to the next.
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
     pub(super) paused: PausedWrites,
     pub(super) targets: Targets,
     pub(super) turns: Turns,
-    /// What the last run left undone, by hostname.
+    /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,
 }
 
 impl WriteMemory {
-    /// Drops what was not asked for in a long time.
+    /// Drops writes and targets whose time is over.
     pub(super) fn tidy(&mut self, now: Instant) {
         self.paused.tidy(now);
         self.targets.tidy(now);

@@ -1,4 +1,4 @@
-//! Reads what Cloudflare Access protects. A failure is a part of the result, because it stops only what depends on it.
+//! Reads Cloudflare Access. A failure is part of the result, because it prevents only work that depends on Access.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -21,13 +21,13 @@ pub(crate) const ZONE_APPLICATIONS_READ: &str =
 const SET_UP: &str =
     "Access is not set up in the account: open Zero Trust in the dashboard and choose a team name";
 
-/// The time for which Cloudflare's list of applications may not show a write.
+/// After a write, Cloudflare's list of applications may not show the write for this time.
 const LIST_LAG_MAX: Duration = Duration::from_secs(120);
 
-/// Applications that one reading asks for by id. The others wait for the list.
+/// Applications that one reading requests by id. Further applications are pending until the list shows them.
 const BY_ID_MAX: usize = 50;
 
-/// A write of the last `LIST_LAG_MAX`.
+/// A write within the last `LIST_LAG_MAX`.
 #[derive(Clone, Debug)]
 struct Written {
     place: Box<str>,
@@ -35,14 +35,14 @@ struct Written {
     at: Instant,
 }
 
-/// What became of an application.
+/// The result of a write of an application.
 #[derive(Clone, Debug)]
 pub(super) enum WriteOutcome {
-    /// It was created or replaced, and is like this.
+    /// The application was created or replaced. This is its new state.
     Made(Application),
-    /// The application with this id is gone.
+    /// The application with this id does not exist any more.
     Deleted(Box<str>),
-    /// The answer to its creation was lost.
+    /// The answer to the creation of the application was lost.
     InDoubt,
 }
 
@@ -56,12 +56,12 @@ impl WriteOutcome {
     }
 }
 
-/// Remembers what was just written, which Cloudflare's list may not show.
+/// Remembers recent writes, which Cloudflare's list may not show yet.
 #[derive(Debug, Default)]
 pub(crate) struct AccessMemory {
     written: Mutex<Vec<Written>>,
-    /// The last reading showed applications of ours. After a deletion, there may be applications that no record's comment
-    /// names.
+    /// The last reading showed applications of ours. After the deletion of records, applications may remain that no
+    /// comment names.
     pub(in crate::provider) has_ours: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl AccessMemory {
         written.push(Written { place, outcome, at });
     }
 
-    /// What was written so short a time ago that the list may not show it. The lock is not held during calls.
+    /// The writes within the last `LIST_LAG_MAX`. The lock is not held during calls.
     fn just_written(&self, now: Instant) -> Vec<Written> {
         let mut written = lock(&self.written);
         written.retain(|one| now.saturating_duration_since(one.at) < LIST_LAG_MAX);
@@ -82,7 +82,7 @@ impl AccessMemory {
 }
 
 impl SnapshotReader {
-    /// Reads everything of Access, in `ACCESS_TIMEOUT`. The applications of these zones count as well as the account's.
+    /// Reads the team, the policies, and the applications of the account and of `zones`, within `ACCESS_TIMEOUT`.
     pub(in crate::provider) fn read_access(
         &self,
         account: &AccountId,
@@ -134,8 +134,8 @@ impl SnapshotReader {
         Ok(AccessSnapshot { team, applications, unread_zones, policies, pending })
     }
 
-    /// Reads by id, side by side, the lately written applications that the list shows differently. An unread
-    /// application is shown as it was written. Returns the places of unread applications and of creations in doubt.
+    /// Reads by id, in parallel, recently written applications that the list does not show as written. If a read fails,
+    /// `applications` gets the written state. Returns the places of failed reads and of creations in doubt.
     fn correct(
         &self,
         applications: &mut Vec<Application>,
@@ -180,7 +180,7 @@ impl SnapshotReader {
     }
 }
 
-/// Adds the applications that another list did not show yet. Sorting them would take 5 KB of code.
+/// Adds the applications that are not in the list yet. A sort would add 5 KB to the binary.
 fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
     for application in more {
         if !applications.iter().any(|one| one.id == application.id) {
@@ -195,7 +195,7 @@ fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, Unread> {
     answer.map_err(|error| told(&error, GIVE_ACCESS))
 }
 
-/// What could not be read; with the permission, if it is missing.
+/// The reason why Access could not be read, with the permission to grant if Cloudflare refused the credentials.
 fn told(error: &Error, permission: &str) -> Unread {
     match error {
         Error::Credentials(_) => Unread { reason: format!("{error}; {permission}").into(), is_lasting: true },

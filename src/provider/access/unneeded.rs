@@ -1,4 +1,4 @@
-//! Deletes the applications of ours for which nothing answers any more.
+//! Deletes the applications of ours that no rule or record needs any more.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::snapshot::Snapshot;
 
-/// The time for looking at, and deleting, what is left of Access applications.
+/// The time to read and to delete unneeded Access applications.
 pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Writer {
-    /// Looks for applications of ours that can go, once in each loop.
+    /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
         let mut known = lock(&self.unneeded_applications);
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
-    /// Deletes the applications of ours without an answering rule at the last two looks. Between two looks ExternalDNS
-    /// asks again for a rule that was deleted at Cloudflare and that an object still wants. No request writes
-    /// meanwhile, and a request may wait for its turn, so the deletion takes two seconds at most.
+    /// Deletes the applications of ours that the last two looks found unneeded. If a rule was deleted at Cloudflare and an
+    /// object still wants the rule, ExternalDNS asks for the rule between two looks. No request writes during the
+    /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_applications).values().any(|again| *again) {
             return;
@@ -43,7 +43,7 @@ impl Writer {
         );
     }
 
-    /// Deletes those of the applications without an answering rule that `is_such`.
+    /// Reads a new snapshot, and deletes the unneeded applications that `is_such` selects.
     pub(in crate::provider) fn delete_unneeded(
         &self,
         resolved: &Resolved,
@@ -69,7 +69,7 @@ impl Writer {
         let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&deletions);
         for (work, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
-            // The next loop's look counts as the second one, and the deletion is tried again after it.
+            // The next loop's look counts as the second look, and the deletion is retried after that look.
             lock(&self.unneeded_applications).insert(work.place, false);
             logging::debug(module_path!(), || {
                 LogLine::default().text(format!("an Access application that is left stays for now: {reason}"))
@@ -77,8 +77,8 @@ impl Writer {
         }
     }
 
-    /// The applications of ours without an answering rule, on hostnames without a refusal. The list is empty while the
-    /// snapshot has an old answer, because that answer may lack an answering rule.
+    /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an
+    /// old answer, because an old answer may lack a rule that needs an application.
     fn unneeded_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if !snapshot.old.is_empty() {
             return Vec::new();

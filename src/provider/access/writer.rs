@@ -1,4 +1,4 @@
-//! Makes, replaces and deletes Access applications, side by side.
+//! Creates, replaces and deletes Access applications in parallel.
 
 use serde_json::{Map, Value};
 
@@ -15,22 +15,21 @@ use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::reason::Reason;
 
-/// What is needed to write applications.
 pub(in crate::provider) struct ApplicationWriter<'a> {
     pub(in crate::provider) writer: &'a Writer,
     pub(in crate::provider) resolved: &'a Resolved,
-    /// The end of the time for all of them.
+    /// The deadline for all applications together.
     pub(in crate::provider) deadline: Deadline,
 }
 
 impl ApplicationWriter<'_> {
-    /// Does the work as far as time and calls go, and returns what came of each piece.
+    /// Does the work while time and calls are left, and returns the result of each piece.
     pub(in crate::provider) fn carry_out(&self, work: &[ApplicationWork]) -> Vec<Result<(), Reason>> {
         let is_written = |work: &ApplicationWork| !matches!(work.operation, ApplicationOperation::Delete(_));
         if work.iter().any(is_written)
             && let Err(error) = self.make_tag()
         {
-            // Nothing of the work was refused: another instance may have made the tag, which lists do not show yet.
+            // Only the tag was refused. Another instance may have created the tag, and lists may not show the tag yet.
             let reason = match &error {
                 Error::Refused(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
                 error => reason_of(error),
@@ -46,7 +45,7 @@ impl ApplicationWriter<'_> {
         let results = in_parallel(reader.settings.parallel_reads, now, |work| {
             if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(work) }
         });
-        // Readings made meanwhile are outdated, too.
+        // Snapshots that were read during the writes are outdated, too.
         lock(last_snapshot).outdate();
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
@@ -98,7 +97,7 @@ impl ApplicationWriter<'_> {
         }
     }
 
-    /// Makes the tag of our applications, unless it is there.
+    /// Creates the tag of our applications, unless the tag exists.
     fn make_tag(&self) -> Result<(), Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.policy.owner);
@@ -110,8 +109,8 @@ impl ApplicationWriter<'_> {
     }
 }
 
-/// The number of first pieces that a request does, so that each loop goes on: a third of the calls above
-/// `SHARED_CALLS_LEFT_MIN` is left to the next ones, and one piece is done whatever is left.
+/// The number of pieces that a request does, from the first piece on. A third of the calls above
+/// `SHARED_CALLS_LEFT_MIN` is left to the next requests. At least one piece is done, so that each loop makes progress.
 fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
     let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
     let mut needed = 0;
@@ -123,7 +122,7 @@ fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
     fitting.count().max(1).min(work.len())
 }
 
-/// Logs the policies that belong to this application alone, because they are gone for good once they are taken off it.
+/// Logs the policies that exist only in this application, because removing them from the application deletes them.
 fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     let policies = members.get("policies").and_then(Value::as_array).into_iter().flatten();
     let inline = policies.filter(|policy| policy.get("reusable").and_then(Value::as_bool) != Some(true));
@@ -135,7 +134,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     }
 }
 
-/// The reason for a call that failed. After a failure that is no refusal, ExternalDNS asks again.
+/// The reason for a failed call. `Reason::Waiting` makes ExternalDNS ask again.
 fn reason_of(error: &Error) -> Reason {
     let text = format!("its Access application: {error}");
     match error {

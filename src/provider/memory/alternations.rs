@@ -1,6 +1,6 @@
-//! Remembers which object each place came from in the last loops, and what that object asked for. ExternalDNS merges the
-//! endpoints of several objects into one of them, in a random order, so that the others' logins and services are lost in
-//! some loops. One request does not show that.
+//! Remembers the object of each hostname and path (a place) in the last loops, and a fingerprint of its wishes. If
+//! several objects have endpoints for one place, ExternalDNS sends one of these endpoints, chosen at random in each
+//! loop, and drops the services and logins of the other objects. A single request does not show the alternation.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::model::text::fingerprint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::resource_of;
 
-/// The places that are remembered. Further ones are not logged.
+/// The places that are remembered. Alternations at further places are not logged.
 const PLACES_MAX: usize = 1_000;
 
-/// An object that comes back after more loops than these comes back for another reason.
+/// The return of an object after more than this many loops is not an alternation.
 const LOOPS_MAX: u64 = 10;
 
 #[derive(Debug, Default)]
@@ -22,19 +22,19 @@ pub(crate) struct Alternations {
     places: BTreeMap<u64, Seen>,
 }
 
-/// What was seen of a place.
+/// The history of a place.
 #[derive(Debug)]
 struct Seen {
     now: Asking,
-    /// What was there before, and the loop in which it went.
+    /// The object before the present object, and the loop in which the object changed.
     before: Option<(Asking, u64)>,
-    /// The object before this one has come back. A single return may be a rollback.
+    /// The present object has returned. A single return may be a rollback, so only the second return is logged.
     is_back: bool,
     last_loop: u64,
     line: Option<LogLine>,
 }
 
-/// An object, and a fingerprint of what it asks for.
+/// An object, and a fingerprint of its wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asking {
     resource: Box<str>,
@@ -42,8 +42,8 @@ struct Asking {
 }
 
 impl Alternations {
-    /// Notes the endpoints of a loop, each with a fingerprint of what it asks for, and returns a line on each place that two
-    /// objects take in turns.
+    /// Notes the endpoints of a loop, each with a fingerprint of the object's wishes. Returns a line for each place at
+    /// which two objects alternate.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {
@@ -70,7 +70,7 @@ impl Alternations {
 impl Seen {
     fn change(&mut self, endpoint: &Endpoint, now: Asking, loops: u64) {
         self.last_loop = loops;
-        // An edit of the same object is no turn, and nothing is lost between two objects that ask alike.
+        // An edit of the same object is not an alternation. Between two objects with equal wishes, no wish is lost.
         if now.resource == self.now.resource || now.asked == self.now.asked {
             self.now = now;
             return;

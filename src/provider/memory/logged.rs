@@ -1,15 +1,15 @@
-//! Remembers what was logged of a lasting state, so that it is not repeated in every loop, and since when it holds.
+//! Remembers logged states and when they were first logged, so that a lasting state is not logged in every loop.
 
 use log::Level;
 
 use crate::logging;
 use crate::model::LogLine;
 
-/// What the last loop logged of one state, sorted.
+/// The things that were present in the last loop, sorted.
 #[derive(Debug)]
 pub(crate) struct Logged<T> {
     things: Vec<T>,
-    /// When each was first logged, in seconds since 1970.
+    /// For each thing, the time at which it was first logged, in seconds since 1970.
     since: Vec<i64>,
 }
 
@@ -20,7 +20,7 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// What is new since the last time. What is missing from `things` may be logged again later.
+    /// The things that are new since the last call. A thing that is missing from `things` counts as new when it returns.
     pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
         let mut things: Vec<T> = things.collect();
         things.sort_unstable();
@@ -31,7 +31,7 @@ impl<T: Ord + Clone> Logged<T> {
         news
     }
 
-    /// What was logged, with the time at which it was first logged.
+    /// The present things, each with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
         self.things.iter().zip(self.since.iter().copied())
     }
@@ -42,7 +42,7 @@ impl<T: Ord + Clone> Logged<T> {
 }
 
 impl Logged<LogLine> {
-    /// Logs the lines that are new since the last time.
+    /// Logs the lines that are new since the last call.
     pub(crate) fn log(&mut self, level: Level, lines: impl Iterator<Item = LogLine>, now: i64) {
         for line in self.news(lines, now) {
             logging::log(level, module_path!(), &line);

@@ -1,4 +1,4 @@
-//! Remembers the tunnels and zones of which not all writes were decided.
+//! Remembers the tunnels and zones with undecided writes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use super::paused_writes::Pause;
 use crate::limits;
 use crate::reconcile::reason::Reason;
 
-/// The pauses of a tunnel that takes its document and no edit of it. Each try makes every replica of `cloudflared`
-/// reload.
+/// The pauses of a tunnel that accepts its unchanged document but no edited document. Each attempt makes every replica
+/// of `cloudflared` reload.
 const EDIT_PAUSES: (Duration, Duration) = (Duration::from_secs(60), limits::REJECTION_PAUSE_MIN);
 
 /// The hostnames whose pieces are sent together to a target.
@@ -22,17 +22,17 @@ pub(crate) enum GroupSize {
     SinglePiece,
 }
 
-/// By the ids of tunnels and zones. No tunnel has the id of a zone.
+/// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone.
 #[derive(Debug, Default)]
 pub(crate) struct Targets(BTreeMap<Box<str>, TargetMemory>);
 
-/// A tunnel or a zone of which not all writes were decided.
+/// A tunnel or zone with undecided writes.
 #[derive(Debug)]
 struct TargetMemory {
     group: GroupSize,
-    /// Its last write failed, whatever it was to write.
+    /// The last write failed, whatever its content.
     is_failing: bool,
-    /// A tunnel took its document as it was, and no edit of it.
+    /// The tunnel accepted its unchanged document, but no edited document.
     edits: Option<Pause>,
     forget_at: Instant,
 }
@@ -42,38 +42,38 @@ impl Targets {
         self.0.get(target).map(|target| target.group).unwrap_or_default()
     }
 
-    /// A group of the target was refused, and the search for its bad pieces goes on with groups of this size.
+    /// Notes that the search for the bad pieces of the target continues with a group of this size.
     pub(crate) fn set_group_size(&mut self, target: &str, group: GroupSize, now: Instant) {
         self.target(target, now).group = group;
     }
 
-    /// True if a write of the target failed, whatever it was to write.
+    /// True if the last write to the target failed, whatever its content.
     pub(crate) fn is_failing(&self, target: &str) -> bool {
         self.0.get(target).is_some_and(|target| target.is_failing)
     }
 
-    /// A write of the target failed.
+    /// Notes that a write to the target failed.
     pub(crate) fn set_failing(&mut self, target: &str, now: Instant) {
         self.target(target, now).is_failing = true;
     }
 
-    /// The reason why a tunnel gets no edit now.
+    /// The reason why edits of the tunnel are paused now.
     pub(crate) fn paused_edits(&self, tunnel: &str, now: Instant) -> Option<Reason> {
         self.0.get(tunnel)?.edits.as_ref()?.reason(now)
     }
 
-    /// The tunnel accepted its unchanged document, and no edit of it: the next edit waits.
+    /// Notes that the tunnel accepted its unchanged document, but no edited document. The next edit is paused.
     pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
         let target = self.target(tunnel, now);
         target.edits = Some(Pause::after(target.edits.as_ref(), reason, EDIT_PAUSES, now));
     }
 
-    /// All writes of a target were decided.
+    /// Notes that all writes to the target were decided.
     pub(crate) fn forget(&mut self, target: &str) {
         self.0.remove(target);
     }
 
-    /// Drops the targets without a write in a long time.
+    /// Drops the targets without a failed or refused write for `REJECTION_PAUSE_MAX`.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, target| now < target.forget_at);
     }

@@ -1,31 +1,30 @@
-//! Remembers the turns of a request that changes more hostnames than one request may: where the next turn begins, and how
-//! many hostnames it has.
+//! Remembers the turns of changes that exceed one request: the end of the last turn, and the size of the next turn.
 
 use crate::limits;
 use crate::reconcile::plan::TurnEnd;
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// The end of the last turn, if it left hostnames.
+    /// The end of the last turn, if the turn postponed hostnames.
     pub(crate) end: Option<TurnEnd>,
-    /// The number of hostnames of a turn, if turns ran out of time.
+    /// The number of hostnames of a turn, if a turn ran out of time.
     most: Option<usize>,
 }
 
 impl Turns {
-    /// The number of hostnames that one turn changes.
+    /// The maximum number of hostnames that one turn changes.
     pub(crate) fn most(&self) -> usize {
         self.most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
     }
 
-    /// A turn of this many hostnames ran out of time. The next one takes half of them, but not fewer than
-    /// `CHANGED_HOSTNAMES_MIN`. True if the turn before took all.
+    /// A turn of this many hostnames ran out of time. The next turn has half as many, but at least
+    /// `CHANGED_HOSTNAMES_MIN`. True if the size was not reduced before.
     pub(crate) fn shorten(&mut self, hostnames: usize) -> bool {
         let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
         self.most.replace(half).is_none()
     }
 
-    /// A turn had time for all that it took. The next one takes half as many more.
+    /// A turn had time for all of its hostnames. If the size is reduced, the next turn is larger by half.
     pub(crate) fn lengthen(&mut self) {
         let most = self.most.map(|most| most + most.div_ceil(2));
         self.most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
