@@ -1,5 +1,5 @@
-//! Carries out a plan, stage by stage. One bad piece never stops the rest: a group that is refused is sent in halves
-//! until the bad pieces stand alone.
+//! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
+//! until each bad piece is refused alone.
 
 mod corrections;
 mod documents;
@@ -30,11 +30,11 @@ use crate::reconcile::plan::{HostPlan, Plan, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// What helps where a zone holds as many records as it may.
+/// The remedy for a zone with the maximum number of records.
 const ZONE_IS_FULL: &str =
     ": delete records of the zone that are not needed, or take a plan that allows more";
 
-/// One run over a plan: it sends the writes. `Halving` decides which pieces are next, and `Ledger` keeps their results.
+/// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
     writer: &'a Writer,
     memory: &'a mut WriteMemory,
@@ -43,19 +43,19 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// For each tunnel that was read in this run: the hostnames with a rule there that the plan did not know.
+    /// By tunnel that was read in this run: the hostnames with a rule in the tunnel that the plan did not know.
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The tunnels that took their documents as they are in this run.
+    /// The tunnels that accepted their unchanged documents in this run.
     tried: BTreeSet<&'a TunnelId>,
-    /// The hostnames of which nothing is written, because a tunnel cannot be.
+    /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets to which something was sent.
+    /// The targets to which pieces were sent.
     sent_to: BTreeSet<Target<'a>>,
-    /// The targets of which not all pieces are decided.
+    /// The targets with undecided pieces.
     undecided: BTreeSet<Target<'a>>,
-    /// The writes that looked for the bad pieces of a refused group.
+    /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
-    /// The zones whose quota is used up, with the answer that said so.
+    /// The zones whose quota of records is used up, with Cloudflare's answer.
     full_zones: BTreeMap<ZoneId, ApiRejection>,
     record_counts: BTreeMap<ZoneId, usize>,
 }
@@ -68,7 +68,7 @@ enum Answer {
     Refused(ApiRejection),
 }
 
-/// The reason why writes end, whatever their content.
+/// The reason why writes end, independent of their content.
 enum Stop {
     /// Nothing can be written to this target before the next request.
     Target(Reason),
@@ -76,8 +76,8 @@ enum Stop {
     Run(Error),
 }
 
-/// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all others, because
-/// a target that does not answer can use up a request's time.
+/// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all other
+/// hostnames, because a target that does not answer can use up a request's time.
 pub(super) fn run<'a>(
     writer: &'a Writer,
     memory: &'a mut WriteMemory,
@@ -131,8 +131,8 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last writes failed and that cannot be written now either. The record of a
-    /// new hostname is made before its rule, and without the rule it would only take the name from a wildcard's record.
+    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise Stamp
+    /// would create a record without a rule, which only hides the wildcard's record.
     fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
@@ -160,14 +160,14 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes each stage to all targets. Where one cannot be written, its hostnames go no further, and all others do.
+    /// Writes each stage to all targets. If a target cannot be written, only its hostnames are left out.
     ///
     /// # Errors
-    /// When the run ends before the last stage.
+    /// When the run ends early, because no time or no calls are left.
     fn run_stages(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
-                // Digests without a rule come off, unless there is one that was not read.
+                // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
                 let mut bare = hosts.to_vec();
                 bare.retain(|host| !host.stale.is_empty() && !host.unstamp.is_empty());
                 bare.retain(|host| !self.ledger.is_given_up(&host.hostname));
@@ -182,8 +182,8 @@ impl<'a> Execution<'a> {
                 }
             }
             for (target, mut pieces) in by_target {
-                // If the other pieces were written, wider rules would get the requests of the refused rule, and the
-                // rules that it replaces would be gone. The next request plans the hostname anew.
+                // If a hostname's other pieces were written, wider rules would match the requests of the refused
+                // rule, and the rules that it replaces would be deleted. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_given_up(piece.hostname));
                 if !pieces.is_empty() {
                     self.sent_to.insert(target);
@@ -194,7 +194,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// A write of the target failed.
+    /// Notes that a write to the target failed.
     fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
         let now = self.writer.clock().now();
         self.undecided.insert(target);
@@ -204,7 +204,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The reason why nothing was written, once it is logged.
+    /// Logs a failed write, and returns the reason.
     fn log_failure(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let (kind, name) = self.name_of(target);
@@ -215,8 +215,8 @@ impl<'a> Execution<'a> {
         Reason::Failed(text)
     }
 
-    /// Writes all pieces with as few calls as possible. Each request sends at least one group, which has half the size in
-    /// the next request if it is refused, so each loop decides something.
+    /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
+    /// the next group has half the size, even in the next request, so each loop makes progress.
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.1;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
@@ -296,12 +296,12 @@ impl<'a> Execution<'a> {
     fn failed(&mut self, target: Target<'a>, pieces: &[Piece<'_>], error: Error) -> Result<Answer, Stop> {
         match error {
             Error::Refused(answer) | Error::Intercepted(answer) => Ok(Answer::Refused(answer)),
-            // One of the records has gone meanwhile.
+            // One of the records was deleted meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Refused(answer)),
             Error::OutOfTime | Error::Limited { .. } => Err(Stop::Run(error)),
             error => {
-                // Another attempt helps where an answer was lost. At a target that failed before, it would cost the
-                // calls of all.
+                // After a lost answer, another attempt helps. At a target that failed before, another attempt would
+                // use up calls that all hostnames share.
                 let is_new = !self.memory.targets.is_failing(target.id());
                 self.ledger.done.lost_answer |= is_new && error.may_have_been_done();
                 let hostnames = pieces.chunk_by(|one, other| one.hostname == other.hostname).count();
@@ -314,7 +314,7 @@ impl<'a> Execution<'a> {
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
         let now = self.writer.clock().now();
         if let Some(reason) = no_verdict(answer) {
-            // The next request begins with the others, because something in between may let them through.
+            // The next request begins with the other pieces, because a server in between may let these pass.
             for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
                 self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
             }
@@ -329,8 +329,8 @@ impl<'a> Execution<'a> {
             }
             _ => None,
         };
-        // The conflicting record is newer than the snapshot. A proxy may have sent this batch twice, so that the batch
-        // conflicts with itself.
+        // The conflicting record is newer than the snapshot. If a proxy sent this batch twice, the batch conflicts with
+        // its own records.
         self.ledger.done.is_unfinished |= answer.is_record_conflict();
         for piece in pieces {
             let reason = Reason::Cloudflare(text.clone());
@@ -343,7 +343,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The word for the target, and its name.
+    /// The kind of the target, and its name.
     fn name_of(&self, target: Target<'a>) -> (&'static str, &'a str) {
         match target {
             Target::Tunnel(tunnel) => ("tunnel", tunnel.as_str()),
@@ -368,7 +368,7 @@ fn undecided() -> Reason {
     )
 }
 
-/// The reason to leave work out for this request only, if the answer says nothing against its content.
+/// The reason to leave out the work in this request only, if the answer does not refuse the content itself.
 fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
     if !answer.is_of_cloudflare() {
         return Some(in_between(answer.clone()));
@@ -378,7 +378,7 @@ fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
     answer.is_missing_record().then(|| Reason::Undecided(text()))
 }
 
-/// The reason given when an answer is not Cloudflare's.
+/// The reason after an answer of another server than Cloudflare's.
 fn in_between(answer: ApiRejection) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }

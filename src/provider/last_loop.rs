@@ -67,8 +67,8 @@ pub(super) struct LastRequest {
 }
 
 impl LastLoop {
-    /// Begins a new loop, in which these endpoints are shown to ExternalDNS. True if ExternalDNS did not ask for changes
-    /// in the loop before: then the earlier refusals are forgotten.
+    /// Begins a new loop, in which these endpoints are shown to ExternalDNS. If ExternalDNS asked for no changes in the
+    /// loop before, forgets the earlier refusals and returns true.
     pub(super) fn begin(&mut self, shown: &Shown, now: i64) -> bool {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {

@@ -153,8 +153,8 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Reports the results. Deletes our applications whose rules this request removed and whose places another application
-    /// protects: otherwise visitors would get tokens of the old application, which the existing rules refuse.
+    /// Reports the results. Deletes our applications whose rules this request removed, if another application protects
+    /// the place: otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn conclude(&self, plan: &Plan, done: &Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
         let removed = self.removed_places(plan, done, &snapshot);
         let reported = self.report(plan, done);
@@ -262,7 +262,7 @@ impl Request<'_> {
                         .note_written(&Write { key: work.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
-                    // Only a refusal of the content is paused: a missing permission may be granted before the next loop.
+                    // A missing permission may be granted before the next loop, so only refused content is paused.
                     if matches!(reason, Reason::Cloudflare(_)) {
                         self.memory.paused.refuse(content, reason.clone(), None, now);
                     }

@@ -1,10 +1,9 @@
-//! Answers the command `status`, from what the process holds for its work:
+//! Answers the command `status` from the memory of the process:
 //!
-//! - what ExternalDNS sends and what it is shown: fingerprints, compared as ExternalDNS compares them;
-//! - what is refused, waits, failed or is withheld, and since when: the refusals of the last request, which keep the log
-//!   from saying them again;
-//! - what the last request wrote, and what it left to the next turn: fingerprints of hostnames;
-//! - what stands: the last snapshot, also one that a write has outdated.
+//! - the endpoints that ExternalDNS sent and was shown: fingerprints, compared as ExternalDNS compares endpoints;
+//! - the refusals of the last request, each with the time of its first log line;
+//! - the hostnames that were written or postponed: fingerprints;
+//! - the published hostnames: the last snapshot, even if a write has outdated the snapshot.
 
 use std::collections::BTreeSet;
 
@@ -63,8 +62,8 @@ const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its anno
      no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
 
 impl LastLoop {
-    /// The refusals of endpoints that differ between sent and shown; of those of a whole hostname only the first: a
-    /// failure comes before a move. Other refusals are outdated: their endpoint was mended, or its object went.
+    /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was
+    /// corrected, or its object was deleted. Of a hostname as a whole, only the first refusal counts.
     fn refusals(&self) -> impl Iterator<Item = (&Refusal, i64)> {
         let mut last = None;
         self.request.refusals.all().filter(move |(Refusal { hostname, set_identifier, .. }, _)| {
@@ -80,7 +79,7 @@ impl LastLoop {
         })
     }
 
-    /// The row of those endpoints of a hostname that are neither published nor refused, if there are any.
+    /// The row for the endpoints of a hostname that are neither published nor refused, if there are any.
     fn rest(&self, hostname: &str, stands: &dyn Fn(&MarkedEndpoint) -> bool) -> Option<Row> {
         let refusals = self.request.refusals.all().filter(|(refusal, _)| *refusal.hostname == *hostname);
         let refused: Vec<Option<&str>> = refusals.map(|(one, _)| one.set_identifier.as_deref()).collect();
@@ -102,7 +101,7 @@ impl LastLoop {
         })
     }
 
-    /// The state of what is neither published nor refused of a hostname.
+    /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
         match &self.request.failure {
             _ if self.request.left.contains(&hostname) => (NEXT_TURN, IS_LEFT),
@@ -136,7 +135,7 @@ impl LastLoop {
         status
     }
 
-    /// The wildcards that no object asks for by their word: of all, or of one hostname.
+    /// The wildcards that no object asks for by `webhook/tunnel-wildcard`: all of them, or those of one hostname.
     fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
         let unasked = self.wildcards.unasked.iter();
         let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
@@ -156,7 +155,7 @@ impl LastLoop {
 }
 
 impl Provider {
-    /// What is known of `hostname`; without one, what is not done.
+    /// The status of `hostname`, or else an overview of unfinished work.
     pub fn status(&self, hostname: Option<&str>) -> Status {
         let last = lock(&self.writer.reporter.last_loop);
         match hostname {
@@ -165,7 +164,7 @@ impl Provider {
         }
     }
 
-    /// What is not done.
+    /// The overview of unfinished work.
     fn overview(&self, last: &LastLoop) -> Status {
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
@@ -180,7 +179,7 @@ impl Provider {
         status
     }
 
-    /// What is known of a hostname.
+    /// The status of one hostname.
     fn status_of(&self, hostname: &str, last: &LastLoop) -> Status {
         let mut status = last.counts();
         let mut rows: Vec<Row> = self.standstill(last).into_iter().collect();
@@ -210,7 +209,7 @@ impl Provider {
         status
     }
 
-    /// The reason why nothing is done at all.
+    /// The row with the reason why no hostname is processed.
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.health.missing() {
             Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
@@ -221,7 +220,7 @@ impl Provider {
         Some(row("", WAITING, what.to_owned()))
     }
 
-    /// What stands of a hostname, if it is known.
+    /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
     fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
         let read = lock(&self.writer.last_snapshot).as_read()?;
         let parsed = Hostname::parse(hostname).ok();

@@ -35,8 +35,7 @@ const CREDENTIAL_FILE_PERIOD: Duration = Duration::from_secs(3);
 /// The time that the watch sleeps before it checks for due work and for the end of the program.
 const CHECK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest time between two checks of the token and the tunnels, unless the secret changes. A check usually takes
-/// two calls.
+/// The time between checks of the token and the tunnels, unless the secret changes. A check takes two calls or more.
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 impl Provider {

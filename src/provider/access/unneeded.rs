@@ -25,8 +25,8 @@ impl Writer {
         *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
     }
 
-    /// Deletes the applications of ours that the last two looks found unneeded. If a rule was deleted at Cloudflare and an
-    /// object still wants the rule, ExternalDNS asks for the rule between two looks. No request writes during the
+    /// Deletes the applications of ours that the last two looks found unneeded. If a rule was deleted at Cloudflare but
+    /// an object still wants the rule, ExternalDNS asks for the rule between two looks. No request writes during the
     /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_applications).values().any(|again| *again) {

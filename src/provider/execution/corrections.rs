@@ -1,9 +1,9 @@
-//! Corrects the stamps that name a rule which was not written after all.
+//! Corrects stamps that name a rule which was not written.
 //!
-//! A stamp names a rule before the rule is written. If that write is refused, or a foreign rule has taken the place,
-//! the stamp would make a rule in that place ours. If the stamp claims nothing else, a new record is deleted, because
-//! it would take the hostname from a wildcard's record, and an older record gets its old comment back. A takeover that
-//! deleted records is not undone.
+//! A stamp names a rule before the rule is written. If the write of the rule is refused, or if a foreign rule now has
+//! its hostname and path, the stamp would make a foreign rule ours. If the stamp claims nothing else, a new record is
+//! deleted, because the new record would hide a wildcard's record, and the comment of an older record is restored.
+//! A takeover that deleted records is not undone.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -16,7 +16,7 @@ use crate::model::{RecordId, RecordPatch, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 
 impl<'a> Execution<'a> {
-    /// Corrects the stamps of hostnames whose rules were not written, and deletes the records that `if_unwritable` names.
+    /// Corrects the stamps of hostnames whose rules were not written, and carries out the operations in `if_unwritable`.
     pub(super) fn correct_stamps(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {
@@ -43,7 +43,7 @@ impl<'a> Execution<'a> {
         let Some(comment) = host.comments.with(&claims) else { return Vec::new() };
         let zone = self.snapshot.zone(&host.zone);
         let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
-        // The takeover deleted the records of the former owner: without our record, the hostname would have none.
+        // The takeover deleted the records of the former owner, so our record is the hostname's only record.
         let takes_over = host.stamp.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
         let correction = |id: &RecordId| {
             let patch = |comment: &str| {

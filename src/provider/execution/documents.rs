@@ -1,4 +1,4 @@
-//! Writes a tunnel's configuration: GET, edit, PUT.
+//! Reads, edits and writes a tunnel's configuration: GET, then PUT.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -32,12 +32,12 @@ impl<'a> Execution<'a> {
         let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
         for (index, refusal) in &edited.refused {
             if let Some(piece) = pieces.get(*index) {
-                // A foreign rule has taken the place between the plan and this write.
+                // Another writer changed the document after the plan: a foreign rule is in the way of this edit.
                 self.ledger.refuse(piece, Reason::Edit(refusal.clone()));
                 self.ledger.note_next_work(step, piece.hostname, &|_| false);
             }
         }
-        // `done` has the other pieces of such a hostname: their rules are in the document, so they are ours.
+        // `done` has the hostname's other pieces, too: their rules are in the document, so these rules are ours.
         let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
         let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
         let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
@@ -67,10 +67,10 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes the document back as it is, which shows whether the tunnel can be written.
+    /// Writes the document back unchanged, to check whether the tunnel can be written.
     ///
     /// # Errors
-    /// The reason why it cannot.
+    /// The reason why the tunnel cannot be written.
     pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
             |execution: &Self, error| execution.log_failure(Target::Tunnel(tunnel), hostnames, &error);
@@ -78,22 +78,22 @@ impl<'a> Execution<'a> {
             Stop::Target(reason) => reason,
             Stop::Run(error) => failed(self, error),
         })?;
-        // To a tunnel that a file configures, an empty list would be its whole configuration. Without time to write, the
-        // edits end the run.
+        // If a file configures the tunnel, an empty list would replace its whole configuration. Without time for a
+        // write, the edits end the run.
         if document.rules().is_empty() || self.check_time().is_err() {
             return Ok(());
         }
-        // Records have the other half of the time.
+        // The other half of the time is for records.
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
-            // A refusal of the content is decided rule by rule, once the edits are sent.
+            // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(failed(self, error)),
         }
     }
 
-    /// The hostnames whose record and digests must stay, with the reasons: a tunnel has a missing rule after all, or
-    /// cannot be read.
+    /// The hostnames whose record and digests must stay, with the reasons: a tunnel has the missing rule after all, or
+    /// could not be read.
     pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
         for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
@@ -108,8 +108,8 @@ impl<'a> Execution<'a> {
         missed
     }
 
-    /// The hostnames with a rule in the tunnel that the plan did not know. A tunnel that was read in this run is not read
-    /// again.
+    /// The hostnames with a rule in the tunnel that the plan did not know. After a current answer in this run, the tunnel
+    /// is not read again.
     fn missed_in(&mut self, tunnel: &TunnelId) -> Result<&BTreeSet<Box<str>>, Reason> {
         let mut read_version = -1;
         if !self.missed_by_tunnel.contains_key(tunnel) {
@@ -121,8 +121,8 @@ impl<'a> Execution<'a> {
         self.missed_by_tunnel.get(tunnel).ok_or_else(|| put_back(tunnel, read_version))
     }
 
-    /// Reads the document and its version anew, because others may have written it since the snapshot, and once more after
-    /// an old answer. A failure concerns this tunnel only.
+    /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
+    /// reads once more. Only a lack of time or calls ends the run; other failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {
@@ -165,7 +165,7 @@ impl<'a> Execution<'a> {
             );
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
-        // The write succeeded, so a lower version number in its answer is no error.
+        // The write succeeded, so a lower version in its answer is not an error.
         let _ = writer.reader.newest().see(tunnel, &written, None, writer.clock().now());
         Ok(())
     }

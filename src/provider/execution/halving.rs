@@ -1,5 +1,5 @@
-//! Divides the pieces of one step into groups. A group that is refused is sent in halves, until the bad pieces stand
-//! alone or the search for them has used up its part of the request. Nothing is sent here.
+//! Divides the pieces of one step into groups. A refused group is sent in halves, until each bad piece is refused alone
+//! or the search for bad pieces has used up its part of the request. This module sends nothing.
 
 use std::cmp::Ordering;
 use std::mem;
@@ -10,19 +10,19 @@ use crate::ingress::RuleEdit;
 use crate::limits;
 use crate::provider::memory::GroupSize;
 
-/// The writes of a request that look for the bad pieces of a refused group. A write of a document is preceded by a read,
-/// and five loops in five minutes must not use more than half of `RATE_CALLS`.
+/// The writes of a request that search for the bad pieces of a refused group. Each write of a document needs a read
+/// before, and five loops in five minutes must not use more than half of `RATE_CALLS`.
 const SEARCH_WRITES_MAX: usize = 48;
 
-/// After so many writes of a single piece in a row that a proxy answers with a page, the other pieces of the target wait,
-/// because the content is not the cause.
+/// After this many consecutive single-piece writes answered by a proxy page, the target's other pieces wait: the
+/// content is not the cause.
 const INTERCEPTIONS_MAX: usize = 2;
 
-/// The pieces of one step that are not decided. The next group is half as large after a refusal, and twice as large after
-/// a success.
+/// The undecided pieces of one step. In a search, the next group is half as large after a refusal, and twice as large
+/// after a success.
 #[derive(Debug)]
 pub(super) struct Halving<'a> {
-    /// The pieces of each hostname, or each piece for itself once the hostname was refused alone.
+    /// The pieces of each hostname together, or each piece alone after the hostname was refused alone.
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before. Each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
@@ -30,15 +30,15 @@ pub(super) struct Halving<'a> {
     sent: Vec<Vec<Piece<'a>>>,
     /// The size of the next group.
     pub(super) size: GroupSize,
-    /// The time that was left when the search for bad pieces began; `None` before there is one.
+    /// The time that was left when the search for bad pieces began; `None` before a search.
     time_left_at_search: Option<Duration>,
-    /// Pages in a row.
+    /// The number of consecutive proxy pages for single pieces.
     interceptions: usize,
 }
 
 impl<'a> Halving<'a> {
-    /// The pieces of a step, with those of a hostname side by side. If an earlier request searched for bad pieces, `size`
-    /// is that of its last group.
+    /// The pieces of a hostname are adjacent in `pieces`. If an earlier request ended during a search, `size` is the
+    /// size of the group that was due next.
     pub(super) fn new(
         pieces: &[Piece<'a>],
         size: GroupSize,
@@ -57,13 +57,13 @@ impl<'a> Halving<'a> {
         Self { queue, suspects, sent: Vec::new(), size, time_left_at_search, interceptions: 0 }
     }
 
-    /// True while bad pieces are looked for.
+    /// True during a search for bad pieces.
     pub(super) fn is_searching(&self) -> bool {
         self.time_left_at_search.is_some()
     }
 
-    /// True if no further group may be sent in a search that has taken so many writes. All requests share the calls, and the
-    /// later steps need time.
+    /// True if a search that used this many writes may send no further group. All requests share the calls, and later
+    /// steps need time.
     pub(super) fn is_used_up(&self, writes: usize, calls_left: u32, time_left: Duration) -> bool {
         self.time_left_at_search.is_some_and(|time| {
             writes >= SEARCH_WRITES_MAX
@@ -72,12 +72,12 @@ impl<'a> Halving<'a> {
         })
     }
 
-    /// True if something answers in place of the target, whatever is sent.
+    /// True if another server answers in place of the target, whatever the content.
     pub(super) fn is_intercepted(&self) -> bool {
         self.interceptions >= INTERCEPTIONS_MAX
     }
 
-    /// The next group, with no more than so many operations if it has more than one hostname; empty at the end.
+    /// The next group; empty at the end. A group of several hostnames has at most this many operations.
     pub(super) fn next(&mut self, operations_max: usize) -> Vec<Piece<'a>> {
         let mut operations = 0;
         let most = match self.size {
@@ -97,7 +97,7 @@ impl<'a> Halving<'a> {
         self.sent.concat()
     }
 
-    /// The group that was sent is done.
+    /// Notes that the sent group was written.
     pub(super) fn passed(&mut self) {
         self.size = match self.size {
             GroupSize::All => GroupSize::All,
@@ -107,8 +107,8 @@ impl<'a> Halving<'a> {
         self.interceptions = 0;
     }
 
-    /// Notes that Cloudflare or a page refused the sent group. A single piece is returned, and its hostname's other
-    /// pieces are dropped; a larger group is divided. Pieces of hostnames that are left out are dropped.
+    /// Notes that Cloudflare or a proxy refused the sent group. Pieces of hostnames that are left out are dropped. A
+    /// larger group is divided. A single piece is returned, and the other pieces of its hostname are dropped.
     pub(super) fn refused(
         &mut self,
         is_interception: bool,
@@ -143,14 +143,14 @@ impl<'a> Halving<'a> {
         self.suspects.retain(|piece| !is_given_up(piece.hostname));
     }
 
-    /// Ends the search, and returns what is not decided.
+    /// Ends the search, and returns the undecided pieces.
     pub(super) fn undecided(self) -> Vec<Piece<'a>> {
         [self.queue.concat(), self.suspects].concat()
     }
 }
 
-/// The pieces of one hostname in the order in which they are sent one by one: additions, the narrowest first, then
-/// deletions, the widest first. So a wider rule gets no request of a narrower rule that is refused or deleted.
+/// The pieces of one hostname in the order in which they are sent one by one: additions from narrow to wide, then
+/// deletions from wide to narrow. So a wider rule matches no request of a narrower rule that is refused or deleted.
 fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by(|one, other| {

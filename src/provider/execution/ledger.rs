@@ -1,4 +1,4 @@
-//! What became of the hostnames of a plan in one run.
+//! Records the results of one run for the hostnames of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,26 +18,26 @@ use crate::reconcile::stamp::{Claims, Digest};
 #[derive(Debug, Default)]
 pub(in crate::provider) struct Done {
     pub(in crate::provider) refusals: Vec<Refusal>,
-    /// Hostnames whose work was not done completely.
+    /// Hostnames whose writes were not completed.
     pub(in crate::provider) unwritten: BTreeSet<Box<str>>,
-    /// The answer to a write was lost at a tunnel or a zone where the last write had not failed.
+    /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
     pub(in crate::provider) lost_answer: bool,
-    /// A hostname lost one part to a refusal, and the next request will do its other parts.
+    /// A piece was refused; the next request writes the hostname's other pieces.
     pub(in crate::provider) is_unfinished: bool,
-    /// The run ended because its time was over, although no hostname was left out and no refused group was searched.
+    /// The run ran out of time, although no hostname was left out and no refused group was searched.
     pub(in crate::provider) is_out_of_time: bool,
 }
 
-/// The hostnames of a plan while it is carried out.
+/// The hostnames of a plan during its run.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
     pub(super) done: Done,
-    /// The rules that are ours by the stamps that were read and written so far.
+    /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own: OwnRules,
-    /// The contents of the pieces that are written.
+    /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The hostnames with a new stamp that may have to be corrected, and its records.
+    /// By hostname: the records that this run stamped, whose stamps may have to be corrected.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Ledger<'a> {
         self.done.unwritten.insert(hostname.into());
     }
 
-    /// Leaves out the hostname of a refused piece. The refusal of a rule is of its path and its object.
+    /// Leaves out the hostname of a refused piece. The refusal of a rule names the rule's path and object.
     pub(super) fn refuse(&mut self, piece: &Piece<'_>, reason: Reason) {
         match piece.work {
             Work::Operations(_) => self.give_up(piece.hostname, reason),
@@ -75,7 +75,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the other pieces of the hostname wait for a refused rule, if it has any that are not written.
+    /// If the hostname of a refused rule has other unwritten pieces, notes that these pieces wait for the rule.
     pub(super) fn note_beside(&mut self, refused: &Piece<'_>, reason: &Reason) {
         let (Some(edit), Some(host)) = (refused.edit(), self.plan.host(refused.hostname)) else { return };
         let waits = |piece: &Piece<'_>| piece != refused && !self.written.contains(&piece.content());
@@ -89,7 +89,7 @@ impl<'a> Ledger<'a> {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
-    /// Leaves out the hostnames of which something is not written.
+    /// Leaves out the hostnames with unwritten pieces.
     pub(super) fn give_up_unwritten(
         &mut self,
         hosts: impl IntoIterator<Item = &'a HostPlan>,
@@ -103,8 +103,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the next request has work on a hostname with a refused rule: pieces of later steps, and those of this
-    /// step that `waits` selects. On a hostname that moves, the other pieces wait for the refused rule instead.
+    /// Notes that the next request has work on a hostname with a refused rule: pieces of later steps, and the pieces of
+    /// this step that `waits` selects. If the hostname moves, the other pieces wait for the refused rule instead.
     pub(super) fn note_next_work(
         &mut self,
         step: Step<'_>,
@@ -116,7 +116,7 @@ impl<'a> Ledger<'a> {
         self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
     }
 
-    /// The edits are written, and the new rules are ours.
+    /// Notes that the edits are written. Their new rules are ours.
     pub(super) fn note_edited(&mut self, tunnel: &TunnelId, pieces: &[Piece<'a>]) {
         for piece in pieces {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
@@ -126,12 +126,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Nothing tells whether the rules were written, so their stamps stay.
+    /// Notes that the rules may have been written, so their stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
         self.stamped.retain(|hostname, _| !pieces.iter().any(|piece| *piece.hostname == **hostname));
     }
 
-    /// The operations on records are done, and with their stamps the rules that are taken over are ours.
+    /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
         self.written.extend(pieces.iter().map(Piece::content));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
@@ -148,9 +148,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// The records that this run stamped for a hostname of which a rule was not written after all, and the claims that
-    /// the stamp should make. A digest from before this request stays: another instance may be about to write its rule,
-    /// or the rule was not read.
+    /// If a stamped rule was not written: the stamped records and their correct claims. A digest from before this
+    /// request stays: another instance may be about to write the rule, or the rule was not read.
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;
         let mut done = host.claims.clone();
@@ -172,7 +171,7 @@ impl<'a> Ledger<'a> {
         (claims != done).then_some((stamped, claims))
     }
 
-    /// What is left undone of the hostnames, with what the run before left.
+    /// The work that this run and the run before left undone, by hostname.
     pub(super) fn unfinished(
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,

@@ -1,4 +1,4 @@
-//! Writes records in batches; each is all or nothing.
+//! Writes records in batches. Cloudflare applies a batch completely or not at all.
 
 use log::Level;
 
@@ -18,7 +18,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 impl<'a> Execution<'a> {
-    /// The largest number of operations that one write of the target has.
+    /// The maximum number of operations in one write to the target.
     pub(super) fn operations_max(&self, target: Target<'_>) -> usize {
         let Target::Zone(zone) = target else { return usize::MAX };
         match self.snapshot.zone(zone).map(|zone| zone.zone.plan) {
@@ -46,8 +46,8 @@ impl<'a> Execution<'a> {
                 Ok(Answer::Done)
             }
             Err(error) => {
-                // The next read shows whether the batch was done, but not the old records, so these are logged now. A
-                // batch that a proxy answered mostly was not done, and is sent again at once.
+                // The next read shows whether the batch was done, but not the former records, so these are logged now.
+                // After a proxy's answer, the batch usually was not done, and is sent again at once.
                 let is_intercepted = matches!(error, Error::Intercepted(_));
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);

@@ -1,4 +1,4 @@
-//! Divides an execution's work into pieces, each of which is refused or passes as a whole.
+//! Divides the work of a run into pieces. A piece is written or refused as a whole.
 
 use crate::cloudflare::Batch;
 use crate::ingress::RuleEdit;
@@ -25,10 +25,10 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Steps are taken in this order.
+/// A stage at a target. Steps are carried out in ascending order.
 pub(super) type Step<'a> = (Stage, Target<'a>);
 
-/// A hostname's steps, with its piece of each.
+/// The steps of a hostname, each with the hostname's piece.
 pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
     let piece = |work| Piece { hostname: &host.hostname, work };
     let edits = host
@@ -42,7 +42,7 @@ pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_
     }))
 }
 
-/// One hostname's work in one stage at one target.
+/// Work of one hostname in one step: one edit of a rule, or all operations on the hostname's records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece<'a> {
     pub(super) hostname: &'a str,
@@ -53,7 +53,7 @@ pub(super) struct Piece<'a> {
 pub(super) enum Work<'a> {
     /// One rule of a tunnel's document.
     Edit(&'a PlannedEdit),
-    /// The hostname's operations on a zone's records, which belong in one transaction.
+    /// The hostname's operations on a zone's records, which must be in one batch.
     Operations(&'a [RecordOperation]),
 }
 
@@ -74,14 +74,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// True if the zone holds more records afterwards.
+    /// True if the piece adds records to the zone and deletes none.
     pub(super) fn grows(&self) -> bool {
         let is_post = |operation: &RecordOperation| matches!(operation, RecordOperation::Post(_));
         let is_delete = |operation: &RecordOperation| matches!(operation, RecordOperation::Delete(..));
         self.operations().iter().any(is_post) && !self.operations().iter().any(is_delete)
     }
 
-    /// The fingerprint of the content, by which a refusal is remembered.
+    /// The fingerprint of the content. Refusals are remembered by this fingerprint.
     pub(super) fn content(&self) -> u64 {
         match self.work {
             Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),

@@ -1,6 +1,6 @@
-//! Remembers the object of each hostname and path (a place) in the last loops, and a fingerprint of its wishes. If
-//! several objects have endpoints for one place, ExternalDNS sends one of these endpoints, chosen at random in each
-//! loop, and drops the services and logins of the other objects. A single request does not show the alternation.
+//! Remembers the object of each place (hostname and path) in the last loops, and a fingerprint of its wishes. In random
+//! order, ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the
+//! other objects are lost in some loops. A single request does not show this loss.
 
 use std::collections::BTreeMap;
 

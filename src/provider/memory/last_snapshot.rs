@@ -1,18 +1,18 @@
-//! Keeps the last snapshot, and knows if something was written since. One with an old answer in it does not show that there is
-//! nothing to write.
+//! Stores the last snapshot, and whether this process wrote since. A snapshot with an old answer does not prove that no
+//! write is needed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::reconcile::snapshot::Snapshot;
 
-/// A snapshot younger than this may show that there is nothing to write.
+/// A younger snapshot may show that no write is needed.
 const RECENT_MAX_AGE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(crate) struct LastSnapshot {
-    /// The snapshot, with the time at which its reading began and the number of writes by then. Every later write
-    /// outdates the snapshot, also a write during the reading.
+    /// The snapshot, with the time at which its reading began and the number of writes until then. Every later write
+    /// outdates the snapshot, even a write during the reading.
     read: Option<(Instant, u64, Arc<Snapshot>)>,
     /// The number of writes.
     writes: u64,
@@ -31,22 +31,22 @@ impl LastSnapshot {
         self.read = Some((begun, writes, Arc::clone(snapshot)));
     }
 
-    /// Something was written or is about to be, or the scope has changed.
+    /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
     pub(crate) fn outdate(&mut self) {
         self.writes += 1;
     }
 
-    /// The last snapshot, whatever its age, unless this program wrote since. What others wrote since is not in it.
+    /// The last snapshot, whatever its age, unless this process wrote since. Other writers may have written since.
     pub(crate) fn unless_outdated(&self) -> Option<Arc<Snapshot>> {
         self.valid().map(|(_, snapshot)| Arc::clone(snapshot))
     }
 
-    /// The last snapshot, also if it is outdated: to be shown, and not to decide by.
+    /// The last snapshot, even if it is outdated. It may be shown, but no decision may depend on it.
     pub(crate) fn as_read(&self) -> Option<Arc<Snapshot>> {
         self.read.as_ref().map(|(.., snapshot)| Arc::clone(snapshot))
     }
 
-    /// The last snapshot, if it is young enough to show that there is nothing to write.
+    /// The last snapshot, if it is young enough to show that no write is needed, and has no old answer.
     pub(crate) fn recent(&self, now: Instant) -> Option<Arc<Snapshot>> {
         let (begun, snapshot) = self.valid()?;
         let is_young = now.saturating_duration_since(begun) < RECENT_MAX_AGE;

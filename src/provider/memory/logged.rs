@@ -20,7 +20,7 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// The things that are new since the last call. A thing that is missing from `things` counts as new when it returns.
+    /// The things that are new since the last call. A thing that is absent once counts as new when it returns.
     pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
         let mut things: Vec<T> = things.collect();
         things.sort_unstable();

@@ -1,9 +1,9 @@
-//! Remembers what ExternalDNS sends and what it is shown, as fingerprints, and compares the two as ExternalDNS does.
+//! Remembers fingerprints of the endpoints that ExternalDNS sends and is shown, and compares them as ExternalDNS does.
 
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
 
-/// Hostnames that are known by name. `status` shows as many rows.
+/// Hostnames that are remembered by name. `status` shows as many rows.
 const NAMES_MAX: usize = 1_000;
 
 /// The mark of an endpoint that ExternalDNS sends, in its canonical form.
@@ -18,9 +18,9 @@ const BOTH: u32 = SENT | SHOWN;
 #[derive(Debug, Default)]
 pub(crate) struct MarkedEndpoints {
     marked: Vec<MarkedEndpoint>,
-    /// The first of the hostnames that were not published as they were sent.
+    /// The first hostnames that are not published as sent.
     pub(crate) unpublished: Vec<Box<str>>,
-    /// When the last reading was shown, with which a loop begins; in seconds since 1970.
+    /// The time at which endpoints were last shown, which begins a loop; in seconds since 1970.
     pub(crate) shown_at: Option<i64>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct MarkedEndpoints {
 pub(crate) struct MarkedEndpoint {
     pub(crate) hostname: u64,
     path: u32,
-    /// What is compared of it, with the marks in place of the two lowest bits.
+    /// The fingerprint of the compared fields, with the marks in place of the two lowest bits.
     content: u32,
 }
 
@@ -43,7 +43,7 @@ impl MarkedEndpoint {
         Self { hostname: fingerprint([&**dns_name]), path: fingerprint([&**set_identifier]) as u32, content }
     }
 
-    /// True if ExternalDNS asks for a change of it.
+    /// True if ExternalDNS asks for a change of the endpoint.
     pub(crate) fn differs(self) -> bool {
         self.content & BOTH != BOTH
     }
@@ -52,14 +52,14 @@ impl MarkedEndpoint {
         self.content & SENT != 0
     }
 
-    /// True if it is of this path, empty for none.
+    /// True if the endpoint has this path; empty for an endpoint without a path.
     pub(crate) fn has_path(self, path: &str) -> bool {
         self.path == fingerprint([path]) as u32
     }
 }
 
 impl MarkedEndpoints {
-    /// Notes what ExternalDNS sends. The endpoints are sorted by name.
+    /// Notes the endpoints that ExternalDNS sends, sorted by name.
     pub(crate) fn send(&mut self, endpoints: &[Endpoint]) {
         self.mark(endpoints, SENT);
         let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
@@ -68,7 +68,7 @@ impl MarkedEndpoints {
         self.unpublished = unpublished.take(NAMES_MAX).map(Into::into).collect();
     }
 
-    /// Notes what ExternalDNS is shown.
+    /// Notes the endpoints that ExternalDNS is shown.
     pub(crate) fn show(&mut self, endpoints: &[Endpoint], now: i64) {
         self.mark(endpoints, SHOWN);
         self.shown_at = Some(now);

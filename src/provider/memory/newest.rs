@@ -1,6 +1,6 @@
-//! Remembers the newest state of tunnels and records that this process saw or wrote, to know old answers: a plan made
-//! from an old answer would take out or forget newer rules and records. Contents are not compared, because Cloudflare
-//! may rewrite what it stores.
+//! Remembers the newest state of tunnels and records that this process read or wrote, to recognize old answers: a plan
+//! from an old answer would delete or miss newer rules and records. Only versions and times are compared, because
+//! Cloudflare may rewrite the content that it stores.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::cloudflare::{Configuration, WrittenRecord};
 use crate::ingress::Document;
 use crate::model::{Record, RecordId, TunnelId};
 
-/// The time since the newest version was last seen, after which an earlier version is no old answer: an operator has
-/// put an earlier configuration back.
+/// If the newest version was not seen for this time, an answer with a lower version is believed: an operator may have
+/// restored an earlier configuration.
 const VERSION_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// The time for which a list of records may not show a batch.
+/// After a batch, a list of records may not show the batch for this time.
 const BATCH_MAX_AGE: Duration = Duration::from_secs(120);
 
 /// The records of two full requests. For further records, an old list is not recognized.
@@ -22,34 +22,34 @@ const RECORDS_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 pub(crate) struct Newest {
     versions: BTreeMap<TunnelId, Version>,
-    /// By record: the earliest time of the write by Cloudflare's clock (`None`: deleted), and when the answer came.
+    /// By record: the earliest time of the write by Cloudflare's clock (`None`: deleted), and the time of the answer.
     records: BTreeMap<RecordId, (Option<Duration>, Instant)>,
 }
 
-/// What the newest state of a tunnel tells of an answer.
+/// Whether an answer is old, judged by the newest known state of the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// No newer state is known, so the tunnel has no other rules than the answer shows.
+    /// No newer state is known, so the answer shows all rules of the tunnel.
     Current,
-    /// A newer version was seen, and not again for `VERSION_MAX_AGE`: the answer counts, and may lack rules.
+    /// A newer version was seen, but not within the last `VERSION_MAX_AGE`. The answer counts, but may lack rules.
     Doubtful,
-    /// The answer is old, by this evidence.
+    /// The answer is old. The text is the evidence.
     Old(String),
 }
 
 /// The newest configuration of a tunnel.
 #[derive(Debug)]
 struct Version {
-    /// Its number, and whether a read showed rules in it.
+    /// The number of the version, and whether a read showed rules in the version.
     state: (i64, bool),
     seen_at: Instant,
-    /// The version is older than one seen before, and counts because no newer one came for `VERSION_MAX_AGE`.
+    /// A newer version was seen earlier. This version counts, because no newer one was seen for `VERSION_MAX_AGE`.
     is_doubtful: bool,
 }
 
 impl Newest {
-    /// Notes the configuration in an answer to a write, or to a read that gave the document. An answer that a newer
-    /// answer overtook counts as old too, and the caller reads once more.
+    /// Notes the configuration in an answer to a write, or to a read that gave the document `read`. An answer that
+    /// arrives after a newer answer counts as old too, and the caller reads once more.
     pub(crate) fn see(
         &mut self,
         tunnel: &TunnelId,
@@ -61,7 +61,7 @@ impl Newest {
             return Freshness::Old(format!("the answer is about tunnel {other}"));
         }
         let (number, is_empty) = (answer.version, read.is_some_and(|document| document.rules().is_empty()));
-        // Cloudflare may give versions in another form, which are not known.
+        // Cloudflare may send a version in a form that this program does not know.
         if number < 0 && !is_empty {
             return Freshness::Current;
         }
@@ -83,7 +83,7 @@ impl Newest {
         if is_doubtful { Freshness::Doubtful } else { Freshness::Current }
     }
 
-    /// Notes what a batch did, by its answer.
+    /// Notes the records of a completed batch.
     pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
         self.records.retain(|_, (_, at)| now.saturating_duration_since(*at) < BATCH_MAX_AGE);
         let deleted = deleted.iter().map(|id| (id, None));
@@ -95,10 +95,10 @@ impl Newest {
         }
     }
 
-    /// Looks at a list of records.
+    /// Checks that a list of records is not old.
     ///
     /// # Errors
-    /// What shows that the list is old.
+    /// The evidence that the list is old.
     pub(crate) fn check_list(&self, list: &[Record], now: Instant) -> Result<(), String> {
         for record in list {
             if let Some((written, at)) = self.records.get(&record.id)

@@ -1,5 +1,5 @@
-//! Remembers the writes that wait: what Cloudflare refused, so that it is not sent again in every loop, and what does not
-//! stay as it was written, because every written configuration makes every replica of `cloudflared` reload.
+//! Remembers paused writes. A write that Cloudflare refused is not sent in every loop. A write that is reverted each
+//! time is not repeated in every loop, because each written configuration makes every replica of `cloudflared` reload.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -11,32 +11,32 @@ use crate::reconcile::plan::Write;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// If a write has to be repeated within this time, another writer has changed it back. The third one waits.
+/// If a write has to be repeated within this time, something reverted it; a third attempt waits.
 const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 
-/// The pauses of a write that Cloudflare refused, or does not keep.
+/// The shortest and the longest pause of a write that was refused or reverted.
 const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
 /// The writes that are remembered. A request of 5,000 hostnames writes twice as many pieces.
 const WRITES_MAX: usize = 10_000;
 
-/// By fingerprint: refused writes by their content, and done or repeated ones by the key of their `Write`. All are lost
-/// with the process; then a refused write is sent once more.
+/// By fingerprint: refused writes by their content, and done or repeated writes by the key of their `Write`. All are
+/// lost with the process, so a refused write is then sent once more.
 #[derive(Debug, Default)]
 pub(crate) struct PausedWrites(HashMap<u64, Remembered>);
 
 #[derive(Debug)]
 struct Remembered {
     state: State,
-    /// The write is forgotten at this time, unless it is refused or done again before.
+    /// The write is forgotten at this time, unless the write is refused or done again before.
     forget_at: Instant,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The content is not sent before the pause is over.
+    /// The content is not sent before the pause ends, or before the full zone has room.
     Paused { content: u64, quota: Option<Quota>, pause: Pause },
-    /// The content that was written lately.
+    /// The content that was written recently.
     Written { content: u64 },
 }
 
@@ -61,17 +61,17 @@ impl PausedWrites {
         }))
     }
 
-    /// True if the content was refused when it was last sent, or got no answer of Cloudflare's.
+    /// True if the content was refused when it was last sent, or was answered by another server than Cloudflare's.
     pub(crate) fn has_failed(&self, content: u64) -> bool {
         self.0.contains_key(&content)
     }
 
-    /// Cloudflare refused the content when it was sent alone.
+    /// Pauses content that Cloudflare refused when the content was sent alone.
     pub(crate) fn refuse(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
         self.pause(content, content, reason, quota, now);
     }
 
-    /// Notes content that was sent alone and answered by another server. It counts as failed, and does not wait.
+    /// Notes content that was sent alone and answered by another server. The content counts as failed, without a pause.
     pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
         let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
         let state = State::Paused { content, quota: None, pause };
@@ -79,12 +79,12 @@ impl PausedWrites {
         self.0.entry(content).or_insert(Remembered { state, forget_at });
     }
 
-    /// The content was accepted.
+    /// Forgets the refusal of content that was accepted.
     pub(crate) fn forget(&mut self, content: u64) {
         self.0.remove(&content);
     }
 
-    /// The write was done.
+    /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
         let is_repeated = self.0.get(&write.key).is_some_and(|known| match known.state {
             State::Written { content } => content == write.content && now < known.forget_at,
@@ -97,7 +97,7 @@ impl PausedWrites {
         self.0.insert(write.key, Remembered { state, forget_at: now + REPEATED_WRITES_APART_MAX });
     }
 
-    /// Drops what was not asked for in a long time, and if there is too much, the writes that would be dropped next.
+    /// Drops writes whose time is over and, above `WRITES_MAX`, the writes whose time ends first.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, write| now < write.forget_at);
         let Some(surplus) = self.0.len().checked_sub(WRITES_MAX).filter(|surplus| *surplus > 0) else {
@@ -123,7 +123,7 @@ impl PausedWrites {
 }
 
 impl Pause {
-    /// The pause after `earlier`: the first is the shortest, and each later pause is twice as long, up to `longest`.
+    /// The pause after `earlier`. The first pause is `shortest`; each later pause is twice as long, up to `longest`.
     pub(super) fn after(
         earlier: Option<&Self>,
         reason: Reason,
@@ -134,7 +134,7 @@ impl Pause {
         Self { reason, length, retry_at: now + length }
     }
 
-    /// The reason of the pause; `None` once it is over.
+    /// The reason of the pause; `None` once the pause is over.
     pub(super) fn reason(&self, now: Instant) -> Option<Reason> {
         (now < self.retry_at).then(|| self.reason.clone())
     }

@@ -73,7 +73,7 @@ impl Targets {
         self.0.remove(target);
     }
 
-    /// Drops the targets without a failed or refused write for `REJECTION_PAUSE_MAX`.
+    /// Drops the targets that were not noted for `REJECTION_PAUSE_MAX`.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, target| now < target.forget_at);
     }
