@@ -131,8 +131,8 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise Stamp
-    /// would create a record without a rule, which only hides the wildcard's record.
+    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
+    /// Stamp would create a record without a rule, which only hides the wildcard's record.
     fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);

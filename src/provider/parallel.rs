@@ -9,7 +9,7 @@ use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
 
-/// The stack of such a thread, on which a TLS handshake runs. Only the pages that are touched become resident.
+/// The stack size of a thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.

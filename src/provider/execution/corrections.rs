@@ -16,7 +16,7 @@ use crate::model::{RecordId, RecordPatch, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 
 impl<'a> Execution<'a> {
-    /// Corrects the stamps of hostnames whose rules were not written, and carries out the operations in `if_unwritable`.
+    /// Corrects the stamps of hostnames whose rules were not written, and carries out `if_unwritable` operations.
     pub(super) fn correct_stamps(&mut self) {
         let mut by_zone: BTreeMap<&'a ZoneId, Vec<(&str, RecordOperation)>> = BTreeMap::new();
         for host in &self.plan.hosts {

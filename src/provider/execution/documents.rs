@@ -108,8 +108,8 @@ impl<'a> Execution<'a> {
         missed
     }
 
-    /// The hostnames with a rule in the tunnel that the plan did not know. After a current answer in this run, the tunnel
-    /// is not read again.
+    /// The hostnames with a rule in the tunnel that the plan did not know. After a current answer in this run, the
+    /// tunnel is not read again.
     fn missed_in(&mut self, tunnel: &TunnelId) -> Result<&BTreeSet<Box<str>>, Reason> {
         let mut read_version = -1;
         if !self.missed_by_tunnel.contains_key(tunnel) {
