@@ -85,7 +85,7 @@ pub(super) fn run<'a>(
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     deadline: Deadline,
-) -> (Done, Result<(), Error>) {
+) -> Done {
     let is_failing =
         |host: &&HostPlan| steps(host).any(|((_, target), _)| memory.targets.is_failing(target.id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
@@ -108,26 +108,22 @@ pub(super) fn run<'a>(
             snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())),
         ),
     };
-    let mut outcome = Ok(());
-    for hosts in [others, failing] {
-        execution.give_up_unwritable(&hosts);
-        outcome = execution.run_stages(&hosts);
-        if outcome.is_err() {
-            break;
-        }
-    }
+    let outcome = execution.run_stages(&others).and_then(|()| {
+        execution.give_up_unwritable(&failing);
+        execution.run_stages(&failing)
+    });
     execution.correct_stamps();
     let Execution { memory, mut ledger, sent_to, undecided, search_writes, .. } = execution;
-    if let Err(error) = &outcome {
-        let is_as_usual = ledger.done.unwritten.is_empty() && search_writes == 0;
-        ledger.done.is_out_of_time = is_as_usual && *error == Error::OutOfTime;
+    if let Err(error) = outcome {
+        ledger.done.is_cut_short = ledger.done.unwritten.is_empty() && search_writes == 0;
         ledger.give_up_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
+        ledger.done.ended_by = Some(error);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
     for target in sent_to.difference(&undecided) {
         memory.targets.forget(target.id());
     }
-    (ledger.done, outcome)
+    ledger.done
 }
 
 impl<'a> Execution<'a> {

@@ -63,8 +63,8 @@ impl Writer {
 
 impl Request<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        if self.concluded_without_reading()? {
-            return Ok(());
+        if let Some(plan) = self.plan_without_writes()? {
+            return self.report(&plan, &Done::default());
         }
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
@@ -77,11 +77,11 @@ impl Request<'_> {
                 return self.report(&plan, &Done::default());
             }
             self.write_applications(&mut plan);
-            let (done, outcome) = self.execute(&plan, &snapshot);
-            self.end_turn(&plan, &done, outcome.is_ok());
-            if let Err(error) = outcome {
+            let done = self.execute(&plan, &snapshot);
+            self.end_turn(&plan, &done);
+            if let Some(error) = &done.ended_by {
                 self.writer.reporter.report(self.changes, &plan, &done);
-                return Err(failure::unwritten(&error));
+                return Err(failure::unwritten(error));
             }
             self.remember(&plan, &done, &snapshot);
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
@@ -93,28 +93,22 @@ impl Request<'_> {
         }
     }
 
-    /// True if a recent snapshot shows that no write is needed, as in most loops that ask for refused work.
-    fn concluded_without_reading(&self) -> Result<bool, Failure> {
+    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work.
+    fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
+        let recent = lock(&self.writer.last_snapshot).recent(self.writer.clock().now());
         let is_enough = |snapshot: &Arc<Snapshot>| {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
-        let Some(snapshot) =
-            lock(&self.writer.last_snapshot).recent(self.writer.clock().now()).filter(is_enough)
-        else {
-            return Ok(false);
-        };
+        let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
         let plan = self.plan(&snapshot)?;
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
-        if !plan.is_empty() || is_moving {
-            return Ok(false);
-        }
-        self.report(&plan, &Done::default()).map(|()| true)
+        Ok(Some(plan).filter(|plan| plan.is_empty() && !is_moving))
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -123,12 +117,12 @@ impl Request<'_> {
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a request that ran out of
-    /// time, which may have written records without their rules.
-    fn end_turn(&mut self, plan: &Plan, done: &Done, is_whole: bool) {
-        if done.is_out_of_time {
-            let hostnames = plan.hosts.len();
-            if self.memory.turns.shorten(hostnames) {
+    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that was cut short,
+    /// which may have written records without their rules.
+    fn end_turn(&mut self, plan: &Plan, done: &Done) {
+        let hostnames = plan.hosts.len();
+        if done.is_cut_short {
+            if done.ended_by == Some(Error::OutOfTime) && self.memory.turns.shorten(hostnames) {
                 warn!(
                     "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
                      container has too little CPU; give it more CPU"
@@ -136,7 +130,7 @@ impl Request<'_> {
             }
         } else if !done.lost_answer {
             self.memory.turns.end = plan.end.clone();
-            if is_whole {
+            if done.ended_by.is_none() {
                 self.memory.turns.lengthen();
             }
         }
@@ -273,15 +267,15 @@ impl Request<'_> {
         plan.note_failed_applications(failed);
     }
 
-    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> (Done, Result<(), Error>) {
+    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> Done {
         let Self { writer, memory, resolved, deadline, .. } = self;
         // From the first write on, earlier snapshots are outdated.
         lock(&writer.last_snapshot).outdate();
-        let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
+        let done = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
         // Snapshots that were read during the writes are outdated, too.
         lock(&writer.last_snapshot).outdate();
         memory.tidy(writer.clock().now());
-        result
+        done
     }
 
     /// Forgets earlier refusals of completed writes, and notes these writes.

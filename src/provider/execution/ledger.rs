@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::work::{Piece, Step, Work, steps};
-use crate::cloudflare::WrittenRecord;
+use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
@@ -24,8 +24,10 @@ pub(in crate::provider) struct Done {
     pub(in crate::provider) lost_answer: bool,
     /// A piece was refused; the next request writes the hostname's other pieces.
     pub(in crate::provider) is_unfinished: bool,
-    /// The run ran out of time, although no hostname was left out and no refused group was searched.
-    pub(in crate::provider) is_out_of_time: bool,
+    /// The time or the calls of the run were used up before its last write.
+    pub(in crate::provider) ended_by: Option<Error>,
+    /// They were, although no hostname was given up and no refused group was searched.
+    pub(in crate::provider) is_cut_short: bool,
 }
 
 /// The hostnames of a plan during its run.
