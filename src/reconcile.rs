@@ -1,4 +1,4 @@
-//! The pure decisions: what an endpoint means, what ExternalDNS is shown, and what one request will write.
+//! The pure decisions: the meaning of an endpoint, the endpoints that ExternalDNS sees, and the writes of a request.
 //!
 //! Nothing here does I/O, reads a clock or the environment, or logs. Anything that deserves a log line or a metric is
 //! returned as a value.

@@ -1,7 +1,7 @@
-//! Cloudflare Access: what asks visitors for a login, and what a rule requires of them.
+//! Cloudflare Access: the applications that ask visitors for a login, and the tokens that a rule requires.
 //!
-//! A place, which is a hostname or a path of it, is as closed as it stands, until an object says otherwise. An endpoint
-//! that says nothing of Access keeps what protects its place; only `webhook-access-policy: none` opens it.
+//! A place is a hostname or a path of it. Its protection changes only if an object asks for that. An endpoint without
+//! Access properties preserves the protection of its place. Only `webhook-access-policy: none` opens a place.
 
 pub mod answering;
 pub mod cover;

@@ -1,9 +1,9 @@
-//! Answers `POST /adjustendpoints`: it brings every endpoint that is meant for a tunnel into canonical form, and leaves
-//! out all others.
+//! Answers `POST /adjustendpoints`: brings every endpoint that is meant for a tunnel into canonical form, and omits all
+//! other endpoints.
 //!
-//! It is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every loop. It
-//! never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name. The endpoints and
-//! the last snapshot are all that it goes by.
+//! The decision is pure, deterministic and idempotent, because ExternalDNS compares the answer with `records` in every
+//! loop. It never fails and never withdraws: an endpoint with a mistake stays, and `plan` refuses it by name. Only the
+//! settings, the endpoints and the last snapshot decide.
 
 use std::collections::BTreeMap;
 
@@ -23,29 +23,29 @@ use crate::reconcile::wildcard::{self, UnaskedWildcard};
 use crate::reconcile::winner::{self, Choice, Intents};
 use crate::reconcile::{Note, Settings};
 
-/// The answer, and notes on what is not in it.
+/// The answer, and notes on endpoints that are not in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adjusted {
-    /// Sorted by name, set identifier, resource and properties: ExternalDNS's own order is random, and two objects
-    /// with one name would take turns.
+    /// Sorted by name, set identifier, resource and properties: the order of ExternalDNS is random, and two objects
+    /// with one hostname would alternate.
     pub endpoints: Vec<Endpoint>,
-    /// Fingerprints of what their objects ask for.
+    /// A fingerprint of each endpoint as its object asks for it.
     pub asked: Vec<u64>,
-    /// What is kept for others, and what stays protected.
+    /// Notes on rules that stay for a namespace, and on protection that no object asks for.
     pub notes: Vec<Note>,
-    /// The endpoints that lost their place; of more than `NOTES_MAX`, the first by name.
+    /// The endpoints that lost their place to another object. Beyond `NOTES_MAX`, only the first by name.
     pub left_out: Vec<Note>,
-    /// The wildcards that no object asks for by their word; of more than `NOTES_MAX`, the first by name.
+    /// The wildcards that no object asks for by the word. Beyond `NOTES_MAX`, only the first by name.
     pub unasked_wildcards: Vec<UnaskedWildcard>,
-    /// The number of endpoints that are protected and say nothing of Access.
+    /// The number of endpoints that are protected and have no Access property.
     pub unasked_protections: usize,
 }
 
-/// Brings endpoints into canonical form one by one, so that of thousands only the results are held.
+/// Brings endpoints into canonical form one by one, so that only the results are in memory.
 #[derive(Debug)]
 pub struct Adjuster<'s> {
     reader: EndpointReader<'s>,
-    /// What was read last.
+    /// The last snapshot.
     snapshot: Option<&'s Snapshot>,
     endpoints: Vec<Endpoint>,
     intents: Intents,
@@ -62,18 +62,18 @@ impl<'s> Adjuster<'s> {
         }
     }
 
-    /// Adds the results of an endpoint and returns them; none if the endpoint is not ours.
+    /// Reads an endpoint, adds the results and returns them; none if the endpoint is not meant for a tunnel.
     pub fn add(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         let read = self.reader.read(endpoint);
         self.extend(read)
     }
 
-    /// Adds an endpoint that there is no time to read. If it were left out, it would count as not wanted.
+    /// Adds an endpoint as invalid, because no time is left to read it. A missing endpoint would count as not wanted.
     pub fn add_late(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         self.add_unread(endpoint, OUT_OF_TIME)
     }
 
-    /// Adds an endpoint that is too long to be read. If its type was not read, it may be ours.
+    /// Adds an endpoint as invalid that is too long to be read. An endpoint whose type was not read may be ours.
     pub fn add_too_long(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
         self.add_unread(endpoint, &too_long())
     }
@@ -93,15 +93,15 @@ impl<'s> Adjuster<'s> {
         self.endpoints.get(before..).unwrap_or_default()
     }
 
-    /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot the holder of
-    /// a hostname is not known: all are answered, and ExternalDNS goes by the labels that it remembers.
+    /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot, the
+    /// present object of a hostname is not known: all endpoints are answered, and ExternalDNS goes by its own labels.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, mut endpoints, intents } = self;
         sort(&mut endpoints);
-        // An old answer may hide a published wildcard, so no wildcard is left out by such an answer.
+        // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
         let mut unasked_wildcards = wildcard::leave_out(&mut endpoints, whole);
-        // The winner is chosen by properties, and an endpoint that `refuse_together` makes invalid has lost them.
+        // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
         let choice = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
         let Choice { is_winner, lost: left_out, kept: mut notes } = choice.unwrap_or_default();
         refuse_together(&mut endpoints);
@@ -124,8 +124,8 @@ fn fingerprint_of(endpoint: &Endpoint) -> u64 {
 }
 
 /// If one endpoint of an object is invalid, all its endpoints for that hostname become invalid: a valid rule would take
-/// the requests of the invalid one. Only here are all of them seen, because ExternalDNS may ask for one alone, and
-/// another object may have the path of one. `endpoints` are sorted.
+/// the requests of the invalid endpoint. Only here are all these endpoints visible: ExternalDNS may ask for only one of
+/// them, and another object may win the path of one. `endpoints` are sorted.
 fn refuse_together(endpoints: &mut [Endpoint]) {
     let have_same_path = |one: &Endpoint, other: &Endpoint| {
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
@@ -149,7 +149,7 @@ fn refuse_together(endpoints: &mut [Endpoint]) {
     }
 }
 
-/// Makes the endpoints of each object invalid that has too many for the hostname.
+/// Makes the endpoints of an object invalid if there are too many for the hostname.
 fn refuse_excess(on_host: &mut [Endpoint]) {
     let mut objects: Vec<Box<str>> = on_host.iter().map(|endpoint| resource_of(endpoint).into()).collect();
     objects.sort_unstable();
@@ -160,7 +160,7 @@ fn refuse_excess(on_host: &mut [Endpoint]) {
     invalidate(on_host, |endpoint| problems.get(resource_of(endpoint)));
 }
 
-/// Gives the valid ones of the endpoints the problem that is found for each.
+/// Makes each valid endpoint invalid for which `problem` finds a problem.
 fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Option<&'p String>) {
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         if let Some(problem) = problem(endpoint) {
@@ -169,7 +169,7 @@ fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Opt
     }
 }
 
-/// Why the other endpoints of its object wait for an invalid one.
+/// The reason why the other endpoints of an object wait for the invalid endpoint.
 fn cause(invalid: &Endpoint) -> String {
     let problem = invalid.property(INVALID).unwrap_or_default();
     let text = if is_unknown_path(&invalid.set_identifier) {
@@ -184,7 +184,7 @@ fn cause(invalid: &Endpoint) -> String {
 const SAME_PATH: &str =
     "webhook/tunnel-path is the same for several rules of the object: give each a path of its own";
 
-/// True if the endpoint says that it is not meant for a tunnel.
+/// True if the endpoint is excluded from tunnels by its property.
 pub fn opts_out(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
 }
@@ -207,9 +207,9 @@ fn too_long() -> String {
 const OUT_OF_TIME: &str =
     "the request was too much to be read in its time: look for an object with many long annotations";
 
-/// Sorts endpoints, and leaves one of those that are the same, as the A and the AAAA of one object.
+/// Sorts endpoints and removes duplicates, such as those from the A and the AAAA of one object.
 fn sort(endpoints: &mut Vec<Endpoint>) {
-    // Most endpoints differ in their names already.
+    // Most endpoints already differ in their names.
     endpoints
         .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
     endpoints.dedup();

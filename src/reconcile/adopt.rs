@@ -1,20 +1,20 @@
-//! `ADOPT`: decides what may be taken over from others when ExternalDNS asks for it.
+//! `ADOPT`: decides which foreign records, rules and applications may be taken over when ExternalDNS asks for them.
 
 use std::fmt;
 
 const OWNER: &str = "owner=";
 
-/// A file of variables often keeps them as a part of the value.
+/// A file of environment variables often includes these marks in the value.
 pub const QUOTATION_MARKS: [char; 2] = ['"', '\''];
 
-/// The modes of `ADOPT`. Without any, nothing is taken over.
+/// The modes of `ADOPT`. Without a mode, nothing is taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// CNAMEs without a stamp that lead to a configured tunnel or to a deleted one, and the rules of their hostnames.
+    /// CNAMEs without a stamp that point to a configured tunnel or to a deleted one, and the rules of their hostnames.
     pub tunnel: bool,
-    /// Anything that is in the way.
+    /// All records and rules that are in the way.
     pub all: bool,
-    /// Access applications that protect exactly what is to be protected.
+    /// Access applications with exactly the wanted destinations.
     pub access: bool,
     /// Records of these owners, and the rules that their stamps name.
     pub owners: Vec<Box<str>>,
@@ -44,7 +44,7 @@ impl Adopt {
         Ok(adopt)
     }
 
-    /// True if it allows taking over what needs at least `need`.
+    /// True if the modes allow a takeover that needs at least `need`.
     pub fn reaches(&self, need: &Need) -> bool {
         self.all
             || match need {
@@ -55,14 +55,14 @@ impl Adopt {
     }
 }
 
-/// The least mode that allows taking a thing over.
+/// The least mode that allows the takeover of a record or rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It is part of a hostname that leads to a tunnel of ours, or to one that was deleted.
+    /// The hostname points to a tunnel of ours or to a deleted one.
     Tunnel,
-    /// It is this owner's.
+    /// The record or rule is this owner's.
     Owner(Box<str>),
-    /// Nothing tells who owns it.
+    /// The owner is not known.
     All,
 }
 

@@ -1,8 +1,8 @@
-//! The canonical endpoint: the one form in which a published hostname is shown to ExternalDNS.
+//! The canonical endpoint: the one form in which ExternalDNS is shown a published hostname.
 //!
-//! ExternalDNS compares what `adjust` returned with what `records` returns, so both render here. An endpoint that a
-//! user means as a published hostname keeps its canonical name, type, target and set identifier even when something
-//! in it is invalid; what it asks for is then a [`Problem`], which `plan` refuses by name.
+//! ExternalDNS compares the endpoints of `adjust` with those of `records`, so both are rendered here. An endpoint that
+//! is meant as a published hostname has its canonical name, type, target and set identifier even if a part of it is
+//! invalid. Its request is then a [`Problem`], which `plan` refuses by name.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub const OWNED_RECORD_LABEL: &str = "ownedRecord";
 
 pub(super) const CNAME: &str = "CNAME";
 
-/// The prefix of the set identifier of an endpoint whose path is not known, so that it conflicts with no other.
+/// The prefix of the set identifier of an endpoint whose path is not known. Such an endpoint conflicts with no other.
 pub(super) const UNREAD_PREFIX: &str = "unread:";
 
 /// True if an invalid endpoint with this set identifier has a path that is not known.
@@ -46,11 +46,10 @@ pub fn path_of(set_identifier: &str) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
     pub hostname: Hostname,
-    /// The tunnel that its record leads to.
+    /// The tunnel to which the record points.
     pub tunnel: TunnelId,
-    /// The rule; `None` if only the record is asked for.
+    /// The rule; `None` for a record without a rule.
     pub rule: Option<WantedRule>,
-    /// What it asks of Access.
     pub access_wish: AccessWish,
 }
 
@@ -116,12 +115,12 @@ pub struct Canonical {
     pub intent: Intent,
 }
 
-/// The wishes of an object that its canonical endpoint does not tell from a default, or that a mistake in it hides.
+/// The wishes of an object that its canonical endpoint does not distinguish from a default, or that a mistake hides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Intent {
-    /// It asks for a login, perhaps by a mistake.
+    /// The object asks for a login, perhaps by a mistake.
     pub login: bool,
-    /// It gets `DEFAULT_SERVICE`.
+    /// The rule gets `DEFAULT_SERVICE`.
     pub default_service: bool,
 }
 
@@ -135,7 +134,7 @@ pub fn is_invalid(endpoint: &Endpoint) -> bool {
     endpoint.property(INVALID).is_some()
 }
 
-/// The canonical properties of a rule as it stands in a tunnel's document.
+/// The canonical properties of a rule in a tunnel's document.
 pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
     let mut properties = rule.option_properties();
     properties.push(Property::new(TUNNEL_SERVICE, rule.service()));

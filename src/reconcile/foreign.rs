@@ -1,7 +1,7 @@
-//! Shows each foreign rule of the configured tunnels as an endpoint, by which an object would publish the same.
+//! Shows each foreign rule of the configured tunnels as an endpoint that publishes the same rule.
 //!
-//! The endpoint takes its rule over in place: each request keeps its rule and its options. A rule that no endpoint
-//! can take over in place is returned with the reason.
+//! The endpoint takes its rule over in place: each request is still answered by the same rule with the same options. A
+//! rule that no endpoint can take over in place is returned with the reason.
 
 use crate::ingress::Rule;
 use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
@@ -16,15 +16,15 @@ use crate::reconcile::snapshot::Snapshot;
 /// A foreign rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRule {
-    /// Its tunnel, its number counted from 1 as in cloudflared, its hostname and its path.
+    /// The rule's tunnel, its number counted from 1 as in cloudflared, its hostname and its path.
     pub named: String,
-    /// The endpoint that publishes the same, or the reason why none does.
+    /// The endpoint that publishes the same rule, or the reason why no endpoint does.
     pub endpoint: Result<Endpoint, String>,
-    /// The fields that no endpoint says, and that stay with the rule.
+    /// The fields that no endpoint can set. A takeover preserves them.
     pub unmanaged: Vec<Box<str>>,
 }
 
-/// Every foreign rule, in the order of the tunnels. `namespace` is that of the objects, which a guard goes by.
+/// Every foreign rule, in the order of the tunnels. `namespace` is the objects' namespace, for the namespace guard.
 pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     let (own, settings) = (snapshot.own_rules(), &*snapshot.settings);
     let mut reader = EndpointReader::new(settings, &snapshot.access);
@@ -32,10 +32,10 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     for (tunnel, present) in &snapshot.tunnels {
         let document = &present.document;
         let now = document.marked(&|rule| own.has(tunnel, rule));
-        // The rules that are ours now, with the foreign rules that the endpoints found so far take over.
+        // Our present rules, with the foreign rules that the endpoints found so far take over.
         let mut owned = now.clone();
         for (rule, number) in document.rules().iter().zip(1..) {
-            // A last answer to everything publishes nothing.
+            // A catch-all with a status publishes nothing.
             if own.has(tunnel, rule) || rule.is_catch_all() && rule.service().starts_with("http_status:") {
                 continue;
             }
@@ -51,7 +51,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
             };
             let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {
                 let mut endpoint = endpoint(settings, tunnel, rule);
-                // The endpoint names the present value of each option that a default of ours would change.
+                // The endpoint sets the present value of each option that a default of ours would change.
                 let by_default = changes(&endpoint)?.into_iter().filter(|option| !option.value.is_empty());
                 endpoint.provider_specific.extend(by_default);
                 let lost = changes(&endpoint)?.into_iter().next();
@@ -70,7 +70,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
     found
 }
 
-/// The rule's hostname, if visitors are led to the rule and an object may have it.
+/// The rule's hostname, if a record points to the rule's tunnel and an object may publish the hostname.
 fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, String> {
     let hostname = Hostname::parse(rule.folded_hostname())?;
     let name = hostname.as_str();
@@ -86,9 +86,9 @@ fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, 
     }
 }
 
-/// The endpoint that asks for what the rule says.
+/// The endpoint that asks for the rule.
 fn endpoint(settings: &Settings, tunnel: &TunnelId, rule: &Rule) -> Endpoint {
-    // ExternalDNS takes an annotation `target` apart at its commas, and a dot off its end.
+    // ExternalDNS splits an annotation `target` at commas, and removes a dot at its end.
     let is_bent = rule.service().contains(',') || rule.service().ends_with('.');
     let mut properties = properties_of_rule(rule);
     properties.retain(|property| &*property.name != TUNNEL_SERVICE || is_bent);
@@ -99,7 +99,7 @@ fn endpoint(settings: &Settings, tunnel: &TunnelId, rule: &Rule) -> Endpoint {
         dns_name: rule.folded_hostname().to_owned(),
         targets: vec![rule.service().to_owned()],
         record_type: CNAME.to_owned(),
-        // No other object of the hostname may have it, and this one keeps it wherever the rule stands later.
+        // The path is unique in the hostname, and does not depend on the position of the rule.
         set_identifier: rule.path().unwrap_or_default().to_owned(),
         provider_specific: properties,
         ..Endpoint::default()

@@ -1,8 +1,8 @@
-//! Splits an endpoint into named groups, by which one object publishes several paths of a hostname.
+//! Splits an endpoint into named groups, with which one object publishes several paths of a hostname.
 //!
 //! `webhook/tunnel-service.api` and `webhook/tunnel-path-prefix.api` belong to the group `api`, and each group becomes
-//! a rule with a path of its own. A property without a group, except the path, holds for every group that does not set
-//! it: so Access that is asked for once protects all of them.
+//! a rule with a path of its own. A property without a group, except the path, applies to every group that does not set
+//! it. So one Access property without a group protects all groups.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use crate::limits;
 use crate::model::endpoint::Endpoint;
 use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX};
 
-/// Separates the name of a property from that of its group. No property has it in its own name.
+/// Separates the name of a property from the name of its group. No property has this character in its own name.
 const GROUP_SEPARATOR: char = '.';
 
 /// A property's name and its value.
 pub type NameAndValue<'e> = (&'e str, &'e str);
 
-/// The properties of one rule: those of a group, or those without one.
+/// The properties of one rule: those of a group, or those without a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part<'e> {
-    /// The group; empty for properties without one.
+    /// The group; empty for properties without a group.
     pub group: &'e str,
-    /// Sorted and without duplicates, so that the same one of two with one name is read first, in whatever order they came.
+    /// Sorted and without duplicates, so that the order of arrival does not decide which of two equal names is read.
     pub properties: Vec<NameAndValue<'e>>,
     /// True if the group has a path of its own, or the properties have no group.
     pub has_own_path: bool,
 }
 
-/// Splits an endpoint into its properties without a group and its groups, up to the number of groups and properties that
-/// it may have. `is_grouped` tells if a property's own name and the part behind the separator are really a name and a
-/// group.
+/// Splits an endpoint into its properties without a group and its groups. The number of groups, and of properties
+/// copied into each, is bounded. `is_grouped` is true if the texts before and after the separator are really a name and
+/// a group.
 pub fn split<'e>(
     endpoint: &'e Endpoint,
     mut is_grouped: impl FnMut(&'e str, &'e str) -> bool,
@@ -45,7 +45,7 @@ pub fn split<'e>(
         }
     }
     let base = sorted(base);
-    // An endpoint with more is refused. Copying them for each group would take a thousand times their size.
+    // An endpoint with more properties is refused. A copy for each group would take a thousand times their size.
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();

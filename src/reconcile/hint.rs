@@ -45,7 +45,7 @@ fn is_bare(host: &str) -> bool {
     !host.contains('.') && !host.starts_with('[') && !host.eq_ignore_ascii_case("localhost")
 }
 
-/// An expression that was meant as a pattern of a shell, such as `/api/*`.
+/// The hint on an expression that was meant as a pattern of a shell, such as `/api/*`.
 fn shell_pattern(path: &PathPattern) -> Option<String> {
     let text = path.as_str();
     let is_plain = !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
@@ -60,7 +60,7 @@ fn shell_pattern(path: &PathPattern) -> Option<String> {
     ))
 }
 
-/// True if no public authority certifies the host, and no option says how its certificate is checked.
+/// True if no public authority certifies the host, and no option sets how its certificate is checked.
 fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
     use OriginOption::{CaPool, MatchSniToHost, NoTlsVerify, ServerName};
     let options = &rule.origin_request;

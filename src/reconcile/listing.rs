@@ -1,7 +1,7 @@
 //! Everything in scope at Cloudflare, ours or not: each hostname and path with its record and its rule.
 //!
-//! Entries of ours are listed as [`records`] shows them to ExternalDNS. Only ExternalDNS knows what the cluster wants,
-//! so nothing here tells if a rule of ours is as wanted.
+//! Entries of ours are listed as [`records`] shows them to ExternalDNS. Only ExternalDNS knows the wanted state of the
+//! cluster, so no entry shows whether a rule of ours is as wanted.
 
 use std::cmp::Ordering;
 
@@ -35,29 +35,29 @@ pub struct Entry {
     pub path: Option<Box<str>>,
     /// The destination of the requests; `none` for a record without a rule.
     pub service: Option<Box<str>>,
-    /// The name of the rule's tunnel, or else of the tunnel that the record leads to; the id if that one is not
+    /// The name of the rule's tunnel, or else of the tunnel to which the record points; the id of a tunnel that is not
     /// configured.
     pub tunnel: Option<Box<str>>,
     /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
     pub state: Relation,
-    /// What differs of ours: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
+    /// The differences of our entry: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
     pub drift: Vec<Box<str>>,
-    /// The applications of Access that protect all of its requests, as far as that is known.
+    /// The Access applications that are known to protect all its requests.
     pub protected_by: Vec<Box<str>>,
 }
 
 /// The relation of an entry to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Ours, as far as can be seen here.
+    /// Ours, without a drift.
     Ours,
     Foreign,
-    /// Ours, and changed by hand.
+    /// Ours, with a drift.
     Drift,
-    /// The rule that our stamp claims is gone, or no rule takes the requests that a foreign record lets in.
+    /// The rule that our stamp claims does not exist, or no rule takes the requests of a foreign record.
     RecordWithoutRule,
-    /// No record leads to the rule.
+    /// No record points to the rule's tunnel.
     RuleWithoutRecord,
     /// No rule of ours relies on our Access application.
     ApplicationLeft,
@@ -165,7 +165,7 @@ fn left_application(application: &Application) -> Entry {
     }
 }
 
-/// The CNAMEs that lead to a tunnel, each with its tunnel, of all owners.
+/// The CNAMEs of all owners that point to a tunnel, each with its tunnel.
 fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
     let records =
         snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
@@ -179,7 +179,7 @@ struct ForeignEntries<'a> {
 }
 
 impl ForeignEntries<'_> {
-    /// The entry of a foreign record. If its hostname has rules in the tunnel, their entries stand for it.
+    /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
     fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
         if !self.snapshot.policy().filter.matches(&record.name) || self.snapshot.own_stamp(record).is_some() {
             return None;
@@ -228,8 +228,8 @@ impl ForeignEntries<'_> {
         })
     }
 
-    /// True if a record leads to the tunnel for `hostname`, or for a name that it matches. Also true if that is unknown
-    /// because its zone was not read.
+    /// True if a record of `hostname`, or of a name that the wildcard `hostname` matches, points to the tunnel. Also
+    /// true if the zone of the hostname was not read, because the record is then not known.
     fn is_reached(&self, hostname: &str, tunnel: &TunnelId) -> bool {
         if self.snapshot.zone_of(hostname).is_none() {
             return true;
@@ -248,7 +248,7 @@ impl ForeignEntries<'_> {
     }
 }
 
-/// True if the rule takes requests for `name`, or for a name below it if that is a wildcard. The catch-all does not count.
+/// True if the rule takes requests for `name`, or for a name below a wildcard `name`. The catch-all does not count.
 fn takes(rule: &Rule, name: &str) -> bool {
     let hostname = rule.folded_hostname();
     let is_within =

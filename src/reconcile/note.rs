@@ -1,4 +1,4 @@
-//! What an operator should read once.
+//! Messages that an operator should read once.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use crate::model::text::one_line;
 use crate::reconcile::canonical::RESOURCE_LABEL;
 use crate::reconcile::property_name::in_form_of;
 
-/// Something that an operator should read once.
+/// A message that an operator should read once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note {
     pub hostname: Box<str>,
-    /// The object, such as `ingress/shop/web`, if there is one and it is known.
+    /// The object, such as `ingress/shop/web`, if it is known.
     pub resource: Option<Box<str>>,
     pub text: String,
 }
 
 impl Note {
-    /// A note about a name, whatever object it is of.
+    /// A note about a hostname, without an object.
     pub(crate) fn about(hostname: &str, text: String) -> Self {
         Self { hostname: hostname.into(), resource: None, text }
     }

@@ -2,7 +2,7 @@
 //! services behind the program's own ports.
 //!
 //! cloudflared refuses a whole configuration if it cannot read the `caPool` of one rule, although Cloudflare accepted
-//! it (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files exist.
+//! the configuration (`tlsconfig/certreloader.go`, `LoadOriginCA`). Only the operator knows which files exist.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::reconcile::Settings;
 use crate::reconcile::canonical::Fault;
 
 /// The machine's own names in the hosts files of Kubernetes, Docker and the usual distributions. Names below
-/// `localhost` are left to resolvers, many of which follow RFC 6761.
+/// `localhost` are not listed: [`own_port`] matches them all, because many resolvers follow RFC 6761.
 const LOCAL_NAMES: [&str; 8] = [
     "localhost",
     "localhost.localdomain",
@@ -24,7 +24,7 @@ const LOCAL_NAMES: [&str; 8] = [
     "ip6-loopback",
 ];
 
-/// The mistakes of a rule that the operator does not permit; `subject` names the source of its service.
+/// The parts of a rule that the operator does not permit; `subject` names the source of the rule's service.
 pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Iterator<Item = Fault> + use<> {
     let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
     let ca_pool = ca_pool.map(|path| Fault {
@@ -56,13 +56,13 @@ impl fmt::Display for OwnPort {
     }
 }
 
-/// Compared literally: another spelling of a listed path may become a different file when a link in it changes.
+/// The path is compared literally: another spelling may become a different file when a link in it changes.
 fn is_listed(path: &str, settings: &Settings) -> bool {
     settings.policy.ca_pools.iter().any(|listed| **listed == *path)
         || settings.policy.origin_defaults.text(OriginOption::CaPool) == Some(path)
 }
 
-/// The port by which the service reaches one of `own`, as seen from a cloudflared in the program's network.
+/// The service's port, if the service reaches one of `own` from a cloudflared in the webhook's network.
 pub fn own_port(service: &Service, own: &[SocketAddr]) -> Option<u16> {
     let (host, port) = service.host_and_port()?;
     let mut same_port = own.iter().filter(|address| address.port() == port).peekable();

@@ -11,44 +11,44 @@ use crate::reconcile::service_template::{NAMESPACE, ServiceTemplate};
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `OWNER_ID`. It is written into every stamp; anything with another owner is not ours.
+    /// `OWNER_ID`: part of every stamp. A record with another owner is not ours.
     pub owner: Box<str>,
-    /// `DOMAIN_FILTER` and related settings: the names that are served.
+    /// `DOMAIN_FILTER` and related settings: the names that may be published.
     pub filter: DomainFilter,
-    /// `DEFAULT_SERVICE`: the service of an address or a CNAME that names none, but carries a property of ours.
+    /// `DEFAULT_SERVICE`: the service of an address or CNAME that names no service, but has a property of ours.
     pub default_service: Option<ServiceTemplate>,
-    /// `PUBLISH=all`: the default service is for addresses and CNAMEs without a property of ours, too.
+    /// `PUBLISH=all`: the default service also applies to addresses and CNAMEs without a property of ours.
     pub publish_all: bool,
-    /// `ORIGIN_*`: the options of rules whose endpoint does not set them.
+    /// `ORIGIN_*`: the options of rules whose endpoints do not set these options.
     pub origin_defaults: OriginRequest,
-    /// `ORIGIN_CA_POOLS`: files that an endpoint may name as `caPool`, besides the one of `origin_defaults`.
+    /// `ORIGIN_CA_POOLS`: files that an endpoint may name as `caPool`, besides the file of `origin_defaults`.
     pub ca_pools: Vec<Box<str>>,
     /// The program's own addresses, which no endpoint may publish.
     pub own_addresses: Vec<SocketAddr>,
-    /// `MASS_DELETION_LIMIT`: the number of hostnames that may go in one request whatever their share; 0 allows any
-    /// number.
+    /// `MASS_DELETION_LIMIT`: the number of hostnames that one request may withdraw regardless of their share; 0 allows
+    /// any number.
     pub mass_deletion_limit: usize,
-    /// `MOVE_GRACE`: the time that a rule stays after its hostname's record was led to another tunnel.
+    /// `MOVE_GRACE`: the time for which a rule is preserved after the record was changed to another tunnel.
     pub move_grace: Duration,
-    /// `ADOPT`: what may be taken over from others.
+    /// `ADOPT`: the foreign records, rules and applications that may be taken over.
     pub adopt: Adopt,
-    /// `NAMESPACE_GUARD`: keeps namespaces apart.
+    /// `NAMESPACE_GUARD`: separates namespaces.
     pub namespace_guard: bool,
     /// `SHARED_SERVICES`: services that objects of any namespace may publish under the guard. Each has a host.
     pub shared_services: Vec<Service>,
-    /// `NAMESPACE_DOMAINS`: the names that each namespace may publish under the guard; all, if it is empty.
+    /// `NAMESPACE_DOMAINS`: the names that each namespace may publish under the guard; an empty list allows all names.
     pub namespace_domains: Vec<NamespaceDomain>,
     /// `CLUSTER_DOMAIN`: the domain that may follow `svc` in the name of a service of the cluster.
     pub cluster_domain: Box<str>,
-    /// The program runs in a pod, and so does cloudflared most likely.
+    /// The webhook runs in a pod, and cloudflared most likely does too.
     pub in_cluster: bool,
     /// `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
     pub access_guard: bool,
-    /// `DEFAULT_ACCESS_POLICY`: the policies of every rule whose endpoint says nothing of Access.
+    /// `DEFAULT_ACCESS_POLICY`: the policies of every rule whose endpoint sets neither policies nor an Access check.
     pub default_access_policy: Vec<Box<str>>,
     /// `ACCESS_OPT_OUT`: an endpoint may ask to be open.
     pub access_opt_out: bool,
-    /// `ACCESS_POLICIES`: the policies that objects may name; `None` for all, but none under `NAMESPACE_GUARD`.
+    /// `ACCESS_POLICIES`: the policies that objects may name; `None` allows all, but none under `NAMESPACE_GUARD`.
     pub access_policies: Option<Vec<Box<str>>>,
 }
 
@@ -58,8 +58,8 @@ impl Policy {
         self.access_guard || !self.default_access_policy.is_empty() || self.access_policies.is_some()
     }
 
-    /// The setting that asks for Access by itself, and so leaves no room for a rule's own annotations about it.
-    /// `requires` says if these make the rule turn away visitors without a token.
+    /// The setting that configures Access for all rules, and so conflicts with a rule's own annotations for an Access
+    /// check. `requires` is true if these annotations make the rule refuse visitors without a token.
     pub fn asks_for_access(&self, requires: bool) -> Option<&'static str> {
         let is_opt_out = requires && self.access_opt_out;
         if self.access_guard {
@@ -72,7 +72,7 @@ impl Policy {
     }
 }
 
-/// The namespace of an entry that holds for all of them.
+/// The namespace of an entry that applies to all namespaces.
 pub const EVERY_NAMESPACE: &str = "*";
 
 /// An entry of `NAMESPACE_DOMAINS`.
@@ -84,7 +84,7 @@ pub struct NamespaceDomain {
 }
 
 impl NamespaceDomain {
-    /// The domain, for a namespace.
+    /// The domain for a namespace.
     pub fn domain_of(&self, namespace: &str) -> String {
         hostname::normalize(&self.domain.replace(NAMESPACE, namespace))
     }

@@ -1,8 +1,8 @@
 //! Knows the names of our properties, and recognises misspelled ones.
 //!
-//! Names arrive as they were typed, because ExternalDNS checks neither the names of annotations nor those in a
-//! DNSEndpoint. A name that is nearly one of ours is a mistake in an object that was meant for a tunnel, and ignoring it
-//! could publish more than was asked for.
+//! Names arrive as typed, because ExternalDNS checks neither the names of annotations nor those in a DNSEndpoint. A
+//! name that is nearly a name of ours is a mistake in an object that was meant for a tunnel. If the webhook ignored the
+//! mistake, it could publish more than the object asks for.
 
 use crate::ingress::OriginOption;
 use crate::ingress::access::{ACCESS_AUD_TAG, ACCESS_REQUIRED, ACCESS_TEAM_NAME};
@@ -18,32 +18,32 @@ pub const TUNNEL_SERVICE: &str = "webhook/tunnel-service";
 /// The rule's path expression.
 pub const TUNNEL_PATH: &str = "webhook/tunnel-path";
 
-/// The friendly form of a path.
+/// The path as a prefix, which becomes an expression.
 pub const TUNNEL_PATH_PREFIX: &str = "webhook/tunnel-path-prefix";
 
-/// The configured tunnel to use, by name or id; `false` keeps an endpoint out.
+/// The configured tunnel to use, by name or id; `false` excludes an endpoint.
 pub const TUNNEL: &str = "webhook/tunnel";
 
-/// A property that `records` adds if applying the endpoint again would repair something that no other property shows.
+/// A property of `records`: applying the endpoint again would correct a difference that no other property shows.
 pub const DRIFT: &str = "webhook/drift";
 
-/// The only property of an invalid endpoint: the reason. With it the endpoint stays invalid wherever it is read, even
-/// if the cause is no longer in it, such as another rule of its object or something too large to keep.
+/// The only property of an invalid endpoint: the reason. The property makes the endpoint invalid wherever it is read,
+/// even if the cause is not in the endpoint: another rule of its object, or a text that was too large.
 pub const INVALID: &str = "webhook/invalid";
 
-/// The word for a wildcard: without it no object publishes one.
+/// The word for a new wildcard. Only a Service, a DNSEndpoint or an endpoint without an object needs none.
 pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
 
-/// The reusable Access policies that protect the hostname or the path, by name or id, in their order; `none` opens it.
+/// The reusable Access policies of the hostname or the path, by name or id, in their order; `none` opens the place.
 pub const ACCESS_POLICY: &str = "webhook/access-policy";
 
-/// The names of all properties about Access begin so, those of a rule included.
+/// The prefix of all properties about Access, including those of a rule.
 pub const ACCESS_PREFIX: &str = "webhook/access-";
 
 /// The time after which a visitor logs in again.
 pub const ACCESS_SESSION_DURATION: &str = "webhook/access-session-duration";
 
-/// What begins the name of an annotation, behind a prefix that ExternalDNS has by its version and settings.
+/// The beginning of an annotation's name, after a prefix that depends on ExternalDNS's version and settings.
 const ANNOTATION_PREFIX: &str = "webhook-";
 
 /// A text about an object, with properties named as the object has them: a DNSEndpoint has properties, every other
@@ -55,7 +55,7 @@ pub fn in_form_of(resource: Option<&str>, text: &str) -> String {
     let mut written = String::with_capacity(text.len());
     for (index, piece) in text.split(PREFIX).enumerate() {
         if index > 0 {
-            // Behind these characters, the prefix is a piece of an address and begins no property's name.
+            // After these characters, the prefix is a piece of an address and begins no property's name.
             let is_name = !written.ends_with(|end: char| matches!(end, '/' | '-') || end.is_alphanumeric());
             written.push_str(if is_name { ANNOTATION_PREFIX } else { PREFIX });
         }
@@ -84,7 +84,7 @@ const OWN_WORDS: [&str; 4] = ["tunnel", "access", "origin", "ip-rules"];
 /// The number of dots in a name that are tried as the separator of its group.
 const DOTS_MAX: usize = 3;
 
-/// Every property that an object may have. If a misspelled name is equally near to two, the first is meant.
+/// Every property that an object may have. If a misspelled name is equally near to two of them, the first one counts.
 fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().chain(OriginOption::all().map(OriginOption::property))
 }
@@ -92,21 +92,21 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// The meaning of a property's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// One of ours.
+    /// A property of ours.
     Known,
-    /// Meant to be one of ours: the nearest one, if one is near.
+    /// A misspelled property of ours, with the nearest property if one is near.
     Misspelled(Option<&'static str>),
-    /// Not meant for us. Other webhooks have properties too.
+    /// No property of ours. Other webhooks have properties too.
     Foreign,
 }
 
-/// True if it is one of ours, exactly as spelled.
+/// True if the name is exactly the name of a property of ours.
 pub fn is_known(name: &str) -> bool {
     names().any(|known| known == name)
 }
 
-/// Finds the meaning of a name, whatever its case and the separators of its words, with a group or without one, and
-/// behind the prefix of an annotation.
+/// Finds the meaning of a name. Letter case, the separators of words, a group, and the prefix of an annotation do not
+/// prevent a match.
 pub fn meaning(name: &str) -> Meaning {
     if is_known(name) {
         return Meaning::Known;
@@ -122,8 +122,8 @@ pub fn meaning(name: &str) -> Meaning {
     if spellings.iter().any(has_own_word) { Meaning::Misspelled(None) } else { Meaning::Foreign }
 }
 
-/// True if a dot was typed instead of a dash, or too much, so that an apparent group name is really the end of a
-/// property's.
+/// True if an apparent group is really the end of a property's name, because a dot was typed in place of a dash or is
+/// surplus.
 pub fn is_torn(name: &str, group: &str) -> bool {
     let end = group.split('.').next().unwrap_or_default();
     ["", "-"].into_iter().any(|between| is_known(&format!("{name}{between}{end}")))
@@ -136,7 +136,7 @@ pub fn with_word_of(name: &str) -> Vec<&'static str> {
     words.flat_map(|word| names().filter(move |known| known.contains(word))).collect()
 }
 
-/// The property that is meant: the one that is near, or that has this name without the prefix or the first word.
+/// The property that a spelling means: a near one, or one with this name without the prefix or the first word.
 fn nearest(spelling: &str) -> Option<&'static str> {
     let is_shortened = |known: &&str| {
         let bare = known.strip_prefix(PREFIX);
@@ -146,13 +146,13 @@ fn nearest(spelling: &str) -> Option<&'static str> {
     text::nearest(spelling, names(), text::MISSPELLING_MAX_EDITS).or_else(|| names().find(is_shortened))
 }
 
-/// The part of a spelling behind our prefix, which an annotation has with a dash.
+/// The part of a spelling after our prefix. In an annotation, the prefix ends with a dash.
 fn without_prefix(spelling: &str) -> Option<&str> {
     spelling.strip_prefix("webhook")?.strip_prefix(['/', '-'])
 }
 
-/// The whole name and the part after its last slash, each with and without a group, in lower case and with dashes
-/// only. A name that is too long means none of ours.
+/// The whole name and the part after its last slash, each with and without a group, in lower case and with dashes only.
+/// A text that is too long is omitted, because no property of ours has such a name.
 fn spellings(name: &str) -> Vec<String> {
     let part = name.rsplit('/').next().unwrap_or(name);
     let without_group = |text: &'_ str| {
@@ -164,7 +164,7 @@ fn spellings(name: &str) -> Vec<String> {
     texts.map(|text| folded(&text)).collect()
 }
 
-/// In lower case, with dashes only.
+/// The text in lower case, with dashes in place of underscores and blanks.
 fn folded(text: &str) -> String {
     text.trim().to_ascii_lowercase().replace(['_', ' '], "-")
 }

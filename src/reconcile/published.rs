@@ -1,4 +1,4 @@
-//! Shows what is published of one hostname.
+//! Shows the published paths of one hostname.
 
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::guard::protectors;
@@ -9,13 +9,13 @@ const NO_RULE: &str = "the record's comment names no rule that is there, which a
 /// One path of a published hostname, or its record alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Empty for the rule without one, and for the record alone.
+    /// Empty for a rule without a path, and for a record without a rule.
     pub path: Box<str>,
     /// The object that the record's comment names.
     pub resource: Option<Box<str>>,
-    /// The service, the tunnel, the record, and the Access applications that protect it.
+    /// The service, the tunnel, the record, and the Access applications that protect the path.
     pub what: String,
-    /// The rule is there and the record leads to it, or a record alone is asked for.
+    /// True if the rule exists and the record points to its tunnel, or if a record without a rule is asked for.
     pub stands: bool,
 }
 

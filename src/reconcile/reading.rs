@@ -1,4 +1,4 @@
-//! Reads what an endpoint asks for, in the same way for `adjust` and `plan`.
+//! Reads the request of an endpoint, in the same way for `adjust` and `plan`.
 //!
 //! The author of an object chooses its texts, so time and memory are bounded for each endpoint, and expensive
 //! work is done once per request. A mistake never drops an endpoint and never publishes more than was asked for.
@@ -31,10 +31,10 @@ use crate::reconcile::service_template;
 use crate::reconcile::target::{self, TargetKind};
 use crate::reconcile::wildcard::{self, UNASKED};
 
-/// Paths and property names remembered while a request is read. Any beyond this number are parsed each time.
+/// The number of paths, and of property names, that are remembered while a request is read. More are parsed each time.
 const READ_ONCE_MAX: usize = 256;
 
-/// The length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
+/// The maximum length of a label `kind/namespace/name`. Kubernetes allows 253 bytes for a name and 63 for a namespace.
 const RESOURCE_MAX_BYTES: usize = 400;
 
 /// The source of a service that an object does not name.
@@ -44,9 +44,9 @@ const DEFAULT_SERVICE: &str = "DEFAULT_SERVICE";
 #[derive(Debug)]
 pub struct EndpointReader<'s> {
     settings: &'s Settings,
-    /// The source of policies.
+    /// The policies that endpoints may name.
     access: &'s AccessReading,
-    /// By property and text, because compiling an expression takes long.
+    /// Parsed paths by property and text, because compiling an expression takes long.
     paths: HashMap<(&'static str, Box<str>), Result<PathPattern, String>>,
     /// The meanings of property names. A request has few, which are compared faster than hashed.
     names: BTreeMap<Box<str>, Meaning>,
@@ -57,7 +57,7 @@ impl<'s> EndpointReader<'s> {
         Self { settings, access, paths: HashMap::new(), names: BTreeMap::new() }
     }
 
-    /// Every rule that an endpoint asks for, in canonical form. Empty if its form shows that it is not ours.
+    /// Every rule that an endpoint asks for, in canonical form. Empty if the endpoint is not meant for a tunnel.
     pub fn read(&mut self, endpoint: &Endpoint) -> Vec<Canonical> {
         if !endpoint.is_address() {
             return Vec::new();
@@ -90,11 +90,11 @@ impl<'s> EndpointReader<'s> {
         parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
     }
 
-    /// An endpoint that stays as it is at Cloudflare, unread.
+    /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
     pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> Canonical {
         let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
         let set_identifier = set_identifier_apart(resource.unwrap_or_default());
-        // A name that is cut must not become another hostname.
+        // A cut name is longer than any hostname, so it cannot become another hostname.
         let name = cut(&endpoint.dns_name, hostname::HOSTNAME_MAX_BYTES + 1);
         invalid(
             hostname::normalize(name),
@@ -105,7 +105,7 @@ impl<'s> EndpointReader<'s> {
         )
     }
 
-    /// An endpoint that was found invalid before, perhaps because of something that is no longer in it.
+    /// An endpoint that already has the property [`INVALID`]. The cause may no longer be in the endpoint.
     fn still_invalid(&self, endpoint: &Endpoint, text: &str) -> Canonical {
         let is_tunnels = |target: &&String| TunnelId::from_hostname(target).is_some();
         let target = endpoint.targets.iter().find(is_tunnels).cloned();
@@ -144,8 +144,8 @@ impl<'s> EndpointReader<'s> {
         }
         let (faults, settings) = (reader.faults, self.settings);
         let target = tunnel.as_ref().unwrap_or_else(|_| settings.default_tunnel()).hostname();
-        // ExternalDNS sets the owner label itself when it sends changes. A source's own claim would make this program
-        // refuse them all, so it is removed.
+        // ExternalDNS sets the owner label itself when it sends changes. An owner label of a source is removed, because
+        // the webhook would refuse all these changes for it.
         let labels = endpoint.labels.without(OWNER_LABEL);
         let publication = match (hostname, tunnel, rule, access_wish) {
             (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access_wish)) if faults.is_empty() => {
@@ -174,9 +174,9 @@ impl<'s> EndpointReader<'s> {
         })
     }
 
-    /// The set identifier that the endpoint would have if it were valid: by it ExternalDNS knows the published rule.
-    /// If the path is not known, the endpoint gets a set identifier of its own. Another object may hold the whole
-    /// hostname: that object would win the place, and nothing would hold back the deletion of the published rule.
+    /// The set identifier that the endpoint would have if it were valid: ExternalDNS finds the published rule by it. If
+    /// the path is not known, the endpoint gets a set identifier of its own. Without a path, another object with the
+    /// whole hostname could win the place, and ExternalDNS would delete the published rule.
     fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &Part<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
@@ -191,7 +191,7 @@ impl<'s> EndpointReader<'s> {
         cut(&path, limits::PATH_MAX_BYTES).to_owned()
     }
 
-    /// True if a property asks for a login, also if it is misspelled or has a wrong value.
+    /// True if a property asks for a login, even if the property is misspelled or has a wrong value.
     fn asks_for_login(&mut self, part: &Part<'_>) -> bool {
         part.properties.iter().any(|(name, value)| match self.meaning(name) {
             Meaning::Known => {
@@ -205,7 +205,7 @@ impl<'s> EndpointReader<'s> {
         })
     }
 
-    /// True if a property that is misspelled may be the one for the path.
+    /// True if a misspelled property may be the property for the path.
     fn may_be_path(&mut self, name: &str) -> bool {
         match self.meaning(name) {
             Meaning::Misspelled(nearest) => {
@@ -217,8 +217,8 @@ impl<'s> EndpointReader<'s> {
         }
     }
 
-    /// The source of the service and its text, which is empty if the endpoint is meant for a tunnel but names none;
-    /// `None` if nothing shows that it is meant for one.
+    /// The source of the service and its text. The text is empty if the endpoint is meant for a tunnel but names no
+    /// service. `None` if nothing shows that the endpoint is meant for a tunnel.
     fn service_text<'e>(
         &mut self,
         endpoint: &'e Endpoint,
@@ -240,13 +240,13 @@ impl<'s> EndpointReader<'s> {
         }
         services.sort_unstable();
         if !services.is_empty() {
-            // Joined by a blank, several targets cannot parse as a service, so they are refused together.
+            // Several targets joined with commas and blanks never parse as a service, so they are refused together.
             return Some(("the target", services.join(", ").into()));
         }
         if is_record {
             return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
-        // The word for a wildcard means nothing else.
+        // The word for a wildcard does not show that the endpoint is meant for a tunnel.
         let names = || part.properties.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
         let policy = &self.settings.policy;
         if let Some(template) = &policy.default_service
@@ -282,7 +282,7 @@ impl<'s> EndpointReader<'s> {
     }
 }
 
-/// The set identifier of an object's endpoint that no other endpoint has.
+/// A set identifier that no endpoint of another object has.
 fn set_identifier_apart(resource: &str) -> String {
     format!("{UNREAD_PREFIX}{}", cut(resource, RESOURCE_MAX_BYTES))
 }
@@ -299,7 +299,7 @@ fn invalid(
     Canonical { endpoint, publication: Err(problem), intent: Intent::default() }
 }
 
-/// The reason why an endpoint is too large, before anything in it is read.
+/// The problem of an endpoint that is too large to be read.
 fn oversize(endpoint: &Endpoint) -> Option<String> {
     let bytes = endpoint.text_bytes();
     (bytes > limits::ENDPOINT_MAX_BYTES).then(|| {
@@ -330,7 +330,7 @@ fn cut(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-/// True if the endpoint only says that it is not meant for a tunnel.
+/// True if the part excludes its rule from tunnels.
 fn opts_out(part: &Part<'_>) -> bool {
     let mut values = part.properties.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")

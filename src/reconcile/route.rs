@@ -1,11 +1,11 @@
-//! Refuses routes of the Gateway API that carry no HTTP and name no service themselves: a rule with the service of their
-//! Gateway, which is the target of all its routes, or with the default one would publish something else in silence.
+//! Refuses Gateway API routes that carry no HTTP and name no service of their own. A rule with the service of the
+//! Gateway, which is the target of all its routes, or with the default service would silently publish another service.
 
 use crate::ingress::{OriginOption, WantedRule};
 use crate::reconcile::canonical::Fault;
 use crate::reconcile::property_name::TUNNEL_SERVICE;
 
-/// The mistake of a rule whose object is of this kind; `subject` names the source of its service.
+/// The mistake of a rule for an object of this kind; `subject` names the source of the rule's service.
 pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
     let way = match kind {
         "tcproute" => {
@@ -22,7 +22,7 @@ pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
     (subject != TUNNEL_SERVICE).then(|| Fault { subject: subject.into(), problem: problem() })
 }
 
-/// True if the service gets the host's name with TLS, or is none that asks for it.
+/// True if an option sets the TLS name for an HTTPS service, or if the service is no HTTP service.
 fn names_host(rule: &WantedRule) -> bool {
     let options = &rule.origin_request;
     match rule.service.as_str().split_once("://") {

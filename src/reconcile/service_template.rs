@@ -1,4 +1,4 @@
-//! `DEFAULT_SERVICE`: the service of endpoints that name none; and the placeholders in it and in an object's own service.
+//! `DEFAULT_SERVICE`: the service of endpoints that name none, and the placeholders in a service.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ impl ServiceTemplate {
     ///
     /// # Errors
     ///
-    /// When the result is not a service, whatever the object is called.
+    /// If the filled template is not a service.
     pub fn parse(text: &str) -> Result<Self, String> {
         let template = Self(text.into());
         let filled = template.fill("kind/namespace/name");
@@ -27,18 +27,18 @@ impl ServiceTemplate {
         Ok(template)
     }
 
-    /// True if an object chooses a part of the service by its name.
+    /// True if the name of an object is a part of the service.
     pub fn has_name(&self) -> bool {
         self.0.contains(NAME)
     }
 
-    /// The service for the object of a `resource` label.
+    /// The service for the object that a `resource` label names.
     pub fn fill(&self, resource: &str) -> String {
         fill(&self.0, resource).into_owned()
     }
 }
 
-/// A service for the object that a `resource` label such as `ingress/shop/web` names. If the label names none, the
+/// A service for the object that a `resource` label such as `ingress/shop/web` names. If the label names no object, the
 /// placeholders stay, and the endpoint is invalid.
 pub fn fill<'t>(text: &'t str, resource: &str) -> Cow<'t, str> {
     let mut parts = resource.splitn(3, '/');

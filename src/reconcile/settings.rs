@@ -1,4 +1,4 @@
-//! The base of every decision that no request changes.
+//! The settings of every decision, which no request changes.
 
 use crate::model::TunnelId;
 use crate::reconcile::policy::Policy;
@@ -10,14 +10,14 @@ pub struct Settings {
     tunnels: Vec<ConfiguredTunnel>,
 }
 
-/// A tunnel this program may write to.
+/// A tunnel that the webhook may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredTunnel {
     pub id: TunnelId,
     /// The name at Cloudflare, or the id if the name is unknown.
     pub name: Box<str>,
-    /// True if its `cloudflared` brought a configuration file when the tunnel was found. For a tunnel that was never
-    /// configured at Cloudflare, nothing else tells.
+    /// True if its `cloudflared` had a configuration file when the tunnel was found. For a tunnel that was never
+    /// configured at Cloudflare, there is no other sign of such a file.
     pub is_local: bool,
 }
 
@@ -34,7 +34,7 @@ impl Settings {
         &self.tunnels
     }
 
-    /// The tunnel of an endpoint that names none.
+    /// The tunnel of an endpoint that names no tunnel.
     pub fn default_tunnel(&self) -> &TunnelId {
         &self.tunnels.first().expect("new() demands one").id
     }
@@ -49,7 +49,7 @@ impl Settings {
         self.tunnels.iter().map(|tunnel| &tunnel.id).find(|tunnel| **tunnel == id)
     }
 
-    /// The configured tunnel with that name or id; `true` is the default one, unless a tunnel has this name.
+    /// The configured tunnel with that name or id; `true` is the default tunnel, unless a tunnel has this name.
     pub fn tunnel_called(&self, name_or_id: &str) -> Option<&TunnelId> {
         self.tunnels
             .iter()

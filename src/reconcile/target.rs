@@ -1,5 +1,5 @@
-//! Finds what an endpoint's target was meant for. ExternalDNS accepts any text as the target of a CNAME, so a service
-//! without its scheme arrives as one too.
+//! Finds the meaning of an endpoint's target. ExternalDNS accepts any text as the target of a CNAME, so a service
+//! without its scheme arrives as a target too.
 
 use std::net::IpAddr;
 
@@ -14,18 +14,18 @@ use crate::model::tunnel_id::TUNNEL_DOMAIN;
 pub enum TargetKind {
     /// A service, valid or not.
     Service,
-    /// The tunnel with that hostname, ours or not.
+    /// The tunnel with that hostname, configured or not.
     Tunnel(TunnelId),
     /// A malformed hostname of a tunnel.
     NoTunnel,
-    /// The name of a service of the cluster, to which no public CNAME leads: a service without its scheme, unless
-    /// something else names one.
+    /// The name of a service of the cluster, to which no public CNAME points. If nothing else names a service, the
+    /// target is read as a service without its scheme.
     ClusterName,
-    /// Something else: an address, or a name of its own.
+    /// An address, or a name of its own.
     Other,
 }
 
-/// Judges by the text alone. `cluster_domain` may follow `svc` in the name of a service of the cluster.
+/// Decides by the text alone. `cluster_domain` may follow `svc` in the name of a service of the cluster.
 pub fn kind_of(target: &str, cluster_domain: &str) -> TargetKind {
     if let Some(tunnel) = TunnelId::from_hostname(target) {
         return TargetKind::Tunnel(tunnel);
@@ -49,7 +49,7 @@ pub fn kind_of(target: &str, cluster_domain: &str) -> TargetKind {
     if is_word { TargetKind::Service } else { TargetKind::Other }
 }
 
-/// True if the name ends in the domain of the tunnels' hostnames, or was meant to.
+/// True if the name ends in the domain of the tunnels' hostnames, or in a misspelling of it.
 fn is_near_tunnel_domain(name: &str) -> bool {
     let mut ends = name.char_indices().filter_map(|(start, _)| name.get(start..));
     ends.any(|end| nearest(end, [TUNNEL_DOMAIN], MISSPELLING_MAX_EDITS).is_some())

@@ -1,4 +1,4 @@
-//! Finds the rules and records that answer a place's visitors: an application in front of them is not deleted.
+//! Finds the rules and records that answer a place's visitors. An application with such visitors is not deleted.
 
 use crate::ingress::{PathPattern, Rule, WantedRule};
 use crate::model::access::Application;
@@ -13,7 +13,7 @@ use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
-/// The age in seconds up to which an application without a rule stays, because the next request may write its rule.
+/// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
 const AGE_MIN: i64 = 600;
 
 /// An application of ours whose token no rule of ours requires, and whose place no comment of ours claims.
@@ -23,7 +23,7 @@ pub struct Unneeded<'s> {
     pub application: &'s Application,
     /// Another application of ours protects the place too, and each rule there accepts that application's token.
     pub is_replaced: bool,
-    /// What its visitors would reach without a login.
+    /// The rule, record, destination or zone that visitors would reach without a login if the application were deleted.
     answering: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     unneeded.collect()
 }
 
-/// The unneeded applications that may be deleted: nothing would open, and every name of their place was read.
+/// The unneeded applications whose deletion opens no place, whose age is known, and whose names were all read.
 pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let mut left = unneeded(snapshot);
     left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
@@ -58,7 +58,7 @@ pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     left
 }
 
-/// True if every rule that serves visitors of the place accepts the token of the next application of ours over them.
+/// True if every rule that serves visitors of the place accepts the token of our next application over these visitors.
 /// False if no rule serves the place.
 fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
     let path = place.path();
@@ -86,7 +86,7 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
     is_whole && snapshot.zone_of(name).is_some()
 }
 
-/// Notes on unneeded applications of ours that stay, and on several applications of ours for one place.
+/// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
 pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
@@ -107,7 +107,7 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
     stays.chain(twice).collect()
 }
 
-/// True if a comment of ours claims the rule of the place, or the record alone.
+/// True if a comment of ours claims the rule of the place, or the record without a rule.
 fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
     let path = place.path();
     let own = snapshot.own_records_of(place.hostname());
@@ -130,8 +130,8 @@ pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&
     names
 }
 
-/// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` lead. The search in a
-/// tunnel ends at a `last` rule that takes all these visitors. A record that leads to no read tunnel is an answer too.
+/// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` point. The search in
+/// a tunnel ends at a `last` rule that takes all these visitors. A record to no read tunnel is an answer too.
 pub(super) fn first_answer<'s>(
     place: &Place,
     name: &str,
@@ -154,7 +154,7 @@ fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSn
     snapshot.tunnels.get(&TunnelId::from_hostname(&record.content)?)
 }
 
-/// The rules that may answer visitors of a path at a name, up to the first that answers all of them and is the `last`.
+/// The rules that may answer visitors of a path at a name, up to the first `last` rule that takes all these visitors.
 fn rules_taking<'s>(
     name: &str,
     path: Option<&str>,
@@ -170,8 +170,8 @@ fn rules_taking<'s>(
 }
 
 impl HostProtection<'_> {
-    /// The name and path of an open rule in `tunnel` that visitors would reach if the record led there for
-    /// `published`. A visitor counts only if a rule's Access check is the only login in front of the visitor now.
+    /// The name and path of an open rule in `tunnel` that visitors would reach if the record pointed there for
+    /// `published`. A visitor counts only if the Access check of a rule is the visitor's only login now.
     pub(in crate::reconcile) fn opened_by(
         self,
         tunnel: &TunnelId,
@@ -204,7 +204,7 @@ fn is_answered_by(
     closed: &Rule,
 ) -> bool {
     let path = rule.as_ref().and_then(WantedRule::path_text);
-    // A rule for more names comes later. A rule of the same hostname for more paths comes later, too.
+    // A rule for more names comes later, and so does a rule of the same hostname for more paths.
     let comes_first = match open.has_hostname(hostname) {
         true => PathPattern::takes_all_of(open.path(), path),
         false => open.may_take(hostname.as_str(), path),
@@ -213,7 +213,7 @@ fn is_answered_by(
     takes_all && (*access_wish == AccessWish::Open || rule.is_some() && comes_first)
 }
 
-/// The hostname, and the names of rules below a wildcard hostname that the wildcard's record answers.
+/// The hostname. For a wildcard, also the names of rules below it that the wildcard's record answers.
 fn names_led_with<'s>(
     hostname: &'s Hostname,
     snapshot: &'s Snapshot,
@@ -229,7 +229,7 @@ fn names_led_with<'s>(
     names
 }
 
-/// True if the hostname has no address record, or if `ADOPT` is set. The caller knows that no record is ours.
+/// True if the hostname has no address record, or if `ADOPT` is set. The caller has excluded records of ours.
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(Record::is_address));

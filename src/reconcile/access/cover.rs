@@ -1,8 +1,8 @@
-//! Judges if Cloudflare Access covers a hostname, or a path of it, and nothing over it lets visitors past.
+//! Decides whether Cloudflare Access covers a hostname or a path of it, and no application lets visitors past.
 //!
-//! An uncertain case counts as open. The judgement holds for one moment, and for the path as the request has it.
-//! So the rule requires the audiences, too. cloudflared then refuses a request without a token in three cases: an
-//! application goes later, the edge reads a path otherwise than cloudflared (`/%61dmin`, `/x/../admin`), or a
+//! An uncertain case counts as open. The decision is valid at one time, and for the path as the request spells it. So
+//! the rule also requires the audiences. cloudflared then refuses a request without a token in three cases: an
+//! application is deleted later, the edge reads a path differently from cloudflared (`/%61dmin`, `/x/../admin`), or a
 //! wildcard record answers a name that is too deep for a wildcard of Access.
 
 mod requests;
@@ -17,30 +17,30 @@ use crate::model::access::{Application, ApplicationKind};
 use requests::VisitorRequests;
 pub(super) use requests::literal_end;
 
-/// What Access does for visitors of a hostname, or of a path.
+/// The protection of a hostname or a path by Access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cover {
-    /// Every request meets an application. Their tokens have one of these audiences.
+    /// Every request matches an application. The tokens of these applications have one of these audiences.
     Protected {
         audiences: Vec<Box<str>>,
     },
     Open(Gap),
 }
 
-/// The reason why requests may pass without a login. Applications are told by name.
+/// The reason why requests may pass without a login. Applications are identified by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
     /// No application covers every request. These destinations would.
     NoApplication { needed: Vec<String> },
-    /// A policy lets visitors past, or may.
+    /// A policy lets, or may let, visitors past.
     Bypass { application: Box<str> },
-    /// The application has no policies, or does not tell them.
+    /// The application has no policies, or Cloudflare's answer does not list them.
     NoPolicies { application: Box<str> },
-    /// The application does not tell its audience, so a rule could not ask for its tokens.
+    /// Cloudflare's answer has no audience for the application, so a rule could not ask for its tokens.
     NoAudience { application: Box<str> },
-    /// What an application of this type does is not known.
+    /// The effect of an application of this type is not known.
     UnknownKind { application: Box<str> },
-    /// Another wildcard stands over some of the names, and which of the two counts is not known.
+    /// Another wildcard also covers some of the names, and the precedence of the two wildcards is not known.
     Overlap { application: Box<str> },
 }
 
@@ -83,9 +83,9 @@ impl fmt::Display for Gap {
     }
 }
 
-/// Judges all requests that a rule takes.
+/// Decides about all requests that a rule takes.
 ///
-/// Any path but a prefix may match anywhere, and so needs an application for the whole hostname.
+/// A path that is no prefix may match anywhere, and so needs an application for the whole hostname.
 pub fn cover<'a>(
     applications: impl IntoIterator<Item = &'a Application>,
     hostname: &Hostname,
@@ -110,7 +110,7 @@ pub fn cover<'a>(
     Cover::Protected { audiences }
 }
 
-/// The reason why an application lets visitors past, or may.
+/// The reason why an application lets, or may let, visitors past.
 fn gap(application: &Application) -> Option<Gap> {
     let Application { name, audience, kind, policies, .. } = application;
     let application = name.clone();
@@ -121,7 +121,7 @@ fn gap(application: &Application) -> Option<Gap> {
     if policies.is_empty() {
         return Some(Gap::NoPolicies { application });
     }
-    // Wherever it stands: Access looks at these before all others.
+    // The position of the policy does not matter: Access evaluates these policies before all others.
     if policies.iter().any(|policy| policy.decision.may_let_past()) {
         return Some(Gap::Bypass { application });
     }

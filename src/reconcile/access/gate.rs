@@ -1,4 +1,4 @@
-//! The gate that every publication passes: it fills in what its rule requires of visitors, or says why it has to wait.
+//! The gate that every publication passes: the gate sets the rule's Access check, or returns the reason to wait.
 
 use crate::ingress::WantedRule;
 use crate::ingress::access::AccessCheck;
@@ -24,7 +24,7 @@ const LETS_PAST: &str = "has an Access application with a policy that lets visit
 const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and this program keeps an Access application for \
      it: set webhook/access-policy instead, or delete that application at Cloudflare";
 
-/// Something to be done about an application.
+/// The write of one application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationWork {
     pub place: Place,
@@ -34,7 +34,7 @@ pub struct ApplicationWork {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationOperation {
     Create(ProtectionWish),
-    /// Gives the application with this id what is wanted.
+    /// Replaces the content of the application with this id.
     Replace(Box<str>, ProtectionWish),
     /// Deletes the application with this id.
     Delete(Box<str>),
@@ -51,7 +51,7 @@ impl ApplicationWork {
         fingerprint(["application", &*self.place.to_string()])
     }
 
-    /// Identifies the place with its wish. A creation and a replacement for the same wish have the same key.
+    /// Identifies the place with its wish. A creation and a replacement for the same wish have the same fingerprint.
     pub fn content_fingerprint(&self) -> u64 {
         let wish = match &self.operation {
             ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
@@ -69,11 +69,11 @@ impl ApplicationOperation {
     }
 }
 
-/// What has to be done besides publishing.
+/// The work on Access besides the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum Besides {
     Nothing,
-    /// Its application is written before its rule.
+    /// The application is written before the endpoint's rule.
     ApplicationFirst(ApplicationWork),
     /// The endpoint opens a protected place.
     Opening {
@@ -83,18 +83,18 @@ pub(in crate::reconcile) enum Besides {
     },
 }
 
-/// What is left of an opening after a request.
+/// The state of an opening after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum OpeningEnd {
-    /// A later request goes on with it.
+    /// A later request continues the opening.
     Later,
-    /// Nothing of ours, but a foreign application asks the visitors for a login.
+    /// Only a foreign application still asks the visitors for a login.
     Foreign,
     /// The visitors need no login.
     Open,
 }
 
-/// What the gate goes by.
+/// The state and the wishes on which the gate decides.
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
@@ -103,10 +103,10 @@ pub(in crate::reconcile) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// The publication that an object asks for, with what its rule has to require.
+    /// The publication of an object, with the Access check that its rule needs.
     ///
     /// # Errors
-    /// The reason why it has to wait, or is refused.
+    /// The reason why the publication waits or is refused.
     pub(in crate::reconcile) fn pass(
         self,
         publication: Publication,
@@ -128,7 +128,7 @@ impl Gate<'_> {
         }
     }
 
-    /// What a rule requires whose endpoint names policies, and the work on its application.
+    /// The Access check of a rule whose endpoint names policies, and the work on the application.
     fn protected(
         self,
         publication: &Publication,
@@ -150,7 +150,7 @@ impl Gate<'_> {
         };
         let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
-            // A wanted policy itself lets visitors past. A replacement takes off unwanted policies only.
+            // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
             if place::lets_past(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
@@ -179,7 +179,7 @@ impl Gate<'_> {
         Ok((AccessCheck::required(&access.team, audiences), Besides::ApplicationFirst(work)))
     }
 
-    /// The publication where `ACCESS_GUARD` lets nothing be open.
+    /// The publication under `ACCESS_GUARD`, which allows no open place.
     fn guarded(
         self,
         publication: Publication,
@@ -197,7 +197,7 @@ impl Gate<'_> {
         }
     }
 
-    /// What has to be done so that the publication is open.
+    /// The work that opens the place of the publication.
     fn opened(
         self,
         publication: &Publication,
@@ -211,7 +211,7 @@ impl Gate<'_> {
             return Err(self.unknown(publication, unread));
         }
         let mut over = protection.over(path);
-        // The application made for the path goes even if a person changed it: `records` would show it for ever.
+        // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         for application in &over {
@@ -251,7 +251,7 @@ impl Gate<'_> {
     ) -> Result<(), Reason> {
         let is_guarded = self.snapshot.policy().namespace_guard;
         let counts = |closing: &&Closing| {
-            // With the namespace guard, an endpoint of another namespace cannot hold up an opening.
+            // With the namespace guard, an endpoint of another namespace cannot block an opening.
             let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
             // A preview shows the state after all closings, so only an endpoint with a mistake counts.
@@ -272,7 +272,7 @@ impl Gate<'_> {
         }
     }
 
-    /// The publication of an endpoint that says nothing of Access. The rule keeps the present protection of the place.
+    /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
     fn silent(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
         let over = protection.over(path);
@@ -297,7 +297,7 @@ impl Gate<'_> {
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
         let team = self.snapshot.access.read().map(|access| &access.team);
-        // A check for our application alone is made anew, because the name of the account's team may have changed.
+        // A check for our application alone is rebuilt, because the team name of the account may have changed.
         let beyond = check.clone().and_then(|check| check.beyond(audience().map(|audience| &**audience)));
         let required = match (beyond.and(check), team.zip(audience())) {
             (Some(check), _) => check.accepting(audience()),
@@ -308,7 +308,7 @@ impl Gate<'_> {
     }
 
     /// The reason if Access was not read. A published endpoint is refused, and a lasting failure refuses every
-    /// endpoint. Other endpoints wait, because ExternalDNS may never ask again for an endpoint answered as done.
+    /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
     fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
         let protection = HostProtection::of(&publication.hostname, self.snapshot);
         let is_published = protection.own_rule(publication.path(), None).is_some()

@@ -1,7 +1,7 @@
 //! `ACCESS_GUARD`: nothing is published that visitors may reach without a login.
 //!
-//! A rule is published only where Cloudflare Access covers it, and then requires a token of the applications that do:
-//! if one of them goes later, cloudflared refuses the requests that nothing stops any more.
+//! A rule is published only if Cloudflare Access covers it, and requires a token of the covering applications. If one
+//! of these applications is deleted later, cloudflared refuses the requests that no application checks any more.
 
 use crate::ingress::PathPattern;
 use crate::ingress::access::AccessCheck;
@@ -14,15 +14,15 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncovered {
     Open(Gap),
-    /// It is not known.
+    /// The protection is not known.
     Unknown(Unread),
 }
 
-/// What the rule for a hostname and a path expression has to require: a token of the applications that all of its visitors
-/// meet.
+/// The Access check that the rule for a hostname and a path expression needs: a token of the applications that its
+/// visitors meet.
 ///
 /// # Errors
-/// When some of them may need no login.
+/// If some visitors may need no login, or if the protection is not known.
 pub fn required(
     hostname: &Hostname,
     path: Option<&str>,
@@ -50,8 +50,8 @@ fn parsed(path: Option<&str>) -> Option<PathPattern> {
     path.and_then(|path| PathPattern::parse(path).ok())
 }
 
-/// The names of the applications that protect a hostname, or a path of it, sorted; empty if it is not protected, or if
-/// that is not known.
+/// The names of the applications that protect a hostname or a path of it, sorted; empty if the protection is absent or
+/// not known.
 pub(in crate::reconcile) fn protectors<'s>(
     hostname: &Hostname,
     path: Option<&str>,

@@ -1,4 +1,4 @@
-//! What protects a hostname as it stands: Access applications, and the checks of rules.
+//! The present protection of a hostname: Access applications, and the Access checks of rules.
 
 use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
@@ -9,7 +9,7 @@ use crate::reconcile::access::protections::Protections;
 use crate::reconcile::access::reading::AccessSnapshot;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One hostname, with what may protect it.
+/// One hostname, and the snapshot that shows its protection.
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct HostProtection<'a> {
     pub(super) hostname: &'a Hostname,
@@ -29,7 +29,7 @@ impl<'a> HostProtection<'a> {
         self.snapshot.protections()
     }
 
-    /// The application of ours that was made for the path. Of several, the one that a rule names counts.
+    /// Our application that was made for the path. If there are several, one whose token a rule accepts comes first.
     pub(in crate::reconcile) fn application(self, path: Option<&str>) -> Option<&'a Application> {
         let place = Place::of(self.hostname, path).ok()?;
         let all = || self.protections().ours_of(&place);
@@ -50,9 +50,9 @@ impl<'a> HostProtection<'a> {
         self.protections().all_over(self.hostname.as_str(), path)
     }
 
-    /// True if the comment has to carry the mark that an application of ours protects something of the hostname. A
-    /// present mark (`stands`) stays while Access is not read, and while a rule asks for a token that no application
-    /// gives. So the log tells the loss of the application after a restart too.
+    /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark
+    /// (`stands`) is preserved while Access is not read, and while a rule asks for a token that no application issues.
+    /// Then the log reports the missing application after a restart too.
     pub(in crate::reconcile) fn needs_mark(self, stands: bool) -> bool {
         if self.access().is_none() {
             return stands;
@@ -62,24 +62,24 @@ impl<'a> HostProtection<'a> {
             || stands && rules.any(|(_, rule)| self.is_cut_off(rule))
     }
 
-    /// True if the rule asks for a token that no application gives, so that it refuses every visitor.
+    /// True if the rule asks for a token that no application issues, and so refuses every visitor.
     pub(in crate::reconcile) fn is_cut_off(self, rule: &Rule) -> bool {
         rule.access_check().zip(self.access()).is_some_and(|(check, access)| {
             let accepts = |application: &Application| accepts(check, application);
-            // Nothing is known of another team's applications.
+            // The applications of another team are not known.
             check.is_of(&access.team) && !access.applications.iter().any(accepts)
         })
     }
 
-    /// True if a comment says that something of the hostname is protected, its own or that of the wildcard above it.
+    /// True if the comment of our record for the hostname, or for the wildcard above it, has the mark of a protection.
     pub(super) fn is_marked(self) -> bool {
         let records = self.snapshot.answering(self.hostname.as_str()).iter();
         let mut stamps = records.filter_map(|record| self.snapshot.own_stamp(record));
         stamps.any(|stamp| stamp.claims.is_protected)
     }
 
-    /// The joined Access checks of rules at a path: our rule in any tunnel, foreign rules in the tunnel to which the
-    /// record leads, and the rule that answers the path's visitors now.
+    /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
+    /// record points, and the rule that answers the path's visitors now.
     pub(super) fn check(self, path: Option<&str>) -> Option<AccessCheck> {
         let led_to = self.snapshot.led_to(self.hostname.as_str());
         let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
@@ -89,7 +89,7 @@ impl<'a> HostProtection<'a> {
         checks.reduce(|one, other| one.accepting(other.audience_tags()))
     }
 
-    /// Our rule at a path, in this tunnel or in any, the one that visitors are led to first.
+    /// Our rule at a path, in `tunnel` or in any tunnel. The rule in the tunnel to which the record points comes first.
     pub(in crate::reconcile) fn own_rule(
         self,
         path: Option<&str>,
@@ -101,13 +101,13 @@ impl<'a> HostProtection<'a> {
         rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
     }
 
-    /// True if an endpoint publishes our record itself, without a rule of its own.
+    /// True if the comment of our record claims the record without a rule.
     pub(super) fn is_record_only(self) -> bool {
         let own = self.snapshot.own_records_of(self.hostname.as_str());
         own.iter().any(|own| own.stamp.claims.record_only)
     }
 
-    /// True if our record is published alone, and leads to this tunnel.
+    /// True if our record is published without a rule, and points to this tunnel.
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
         self.is_record_only() && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
@@ -127,12 +127,12 @@ impl<'a> HostProtection<'a> {
     }
 }
 
-/// True if a rule passes on requests with a token of this application.
+/// True if a rule accepts a token of this application.
 pub(super) fn accepts(access: &AccessCheck, application: &Application) -> bool {
     access.audience_tags().contains(&application.audience)
 }
 
-/// True if a rule requires a token, and takes none of this application.
+/// True if a rule requires a token, and accepts no token of this application.
 pub(super) fn requires_another(rule: &Rule, application: &Application) -> bool {
     rule.access_check().is_some_and(|access| !accepts(access, application))
 }

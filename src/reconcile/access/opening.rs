@@ -1,5 +1,5 @@
 //! Finds the places that need an application of their own before a wider place opens. The application of a wildcard, or
-//! of a whole hostname, may be the only login of a place within it.
+//! of a whole hostname, may be the only login of a narrower place.
 
 use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
@@ -23,27 +23,27 @@ pub(in crate::reconcile) struct Closing {
 /// The reason why a place is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum ClosedBy {
-    /// Its endpoint names policies.
+    /// The endpoint names policies.
     Policies,
-    /// The endpoint says nothing of Access, and so keeps the protection of its place.
+    /// The endpoint names no policies, and so preserves the protection of its place.
     Silence,
     /// The endpoint has a mistake, so its path and its wish about Access are not known.
     Mistake,
 }
 
 impl Closing {
-    /// The path of its rule. An endpoint with a mistake counts for the whole hostname.
+    /// The path of the endpoint's rule. An endpoint with a mistake counts for the whole hostname.
     fn path(&self) -> Option<&str> {
         Some(&*self.set_identifier).filter(|path| !path.is_empty() && self.by != ClosedBy::Mistake)
     }
 
-    /// True if an application of this place closes it.
+    /// True if the endpoint closes exactly this place by an application.
     pub(super) fn is_at(&self, hostname: &str, path: Option<&str>) -> bool {
         self.by == ClosedBy::Policies && self.hostname.as_str() == hostname && self.path() == path
     }
 
-    /// True if an application over a hostname, or a path of it, covers visitors of this place too. A wider place of the
-    /// same hostname does not count, because the endpoint of the path decides about the path.
+    /// True if an application at `hostname` and `path` also covers visitors of this place. A place that is wider than
+    /// `path` on the same hostname does not count, because the endpoint of `path` decides about that path.
     fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {
         let decides = || {
             let is_wider = PathPattern::takes_all_of(self.path(), path);
@@ -52,9 +52,9 @@ impl Closing {
         HostScope::of(hostname).includes(self.hostname.as_str()) && may_share(self.path(), path) && decides()
     }
 
-    /// True if the place asks for a login without the applications `going`: by an application of its own, or by a
-    /// rule that accepts no token of theirs. If the endpoint says nothing, its rule or record at Cloudflare decides.
-    /// A rule closes no endpoint with a mistake, because the opening path may be the path of that endpoint.
+    /// True if the place asks for a login without the applications `going`: by an application of its own, or by a rule
+    /// that accepts none of their tokens. An endpoint without policies counts as closed if it is already published. A
+    /// rule closes no endpoint with a mistake, because that endpoint's path may be the opening one.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Silence {
@@ -72,8 +72,8 @@ impl Closing {
     }
 }
 
-/// The first place that would open together with `path` of the hostname, if the applications `going` and the check of
-/// the path's rule were gone.
+/// The first place that would open together with `path` of the hostname if the applications `going` and the Access
+/// check of the path's rule were removed.
 pub(super) fn opened_with<'c>(
     closings: impl Iterator<Item = &'c Closing>,
     protection: HostProtection<'_>,

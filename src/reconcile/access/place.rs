@@ -1,7 +1,7 @@
-//! The Access applications that this program keeps: one for each protected place, with exactly the wanted policies.
+//! The Access applications of the webhook: one for each protected place, with exactly the wanted policies.
 //!
-//! An application is ours by its tag, which holds a digest of `OWNER_ID`, and its name, which holds the place. Nothing
-//! else is ever changed or deleted.
+//! An application is ours by its tag, which has a code of `OWNER_ID`, and by its name, which has the place. Without
+//! `ADOPT=access`, no other application is changed or deleted.
 
 use std::fmt;
 
@@ -17,17 +17,17 @@ use crate::reconcile::stamp;
 /// Cloudflare's limit for the text of a destination.
 const DESTINATION_MAX_CHARS: usize = 63;
 
-/// Tags are letters and digits.
+/// A tag has only letters and digits.
 const TAG_PREFIX: &str = "externaldns";
 
-/// Fields that a replacement leaves out: those that Cloudflare alone writes, and the older form of the destinations.
+/// Fields that a replacement omits: the fields that only Cloudflare writes, and the older form of the destinations.
 const READ_ONLY: [&str; 6] = ["id", "uid", "aud", "created_at", "updated_at", "self_hosted_domains"];
 
-/// What one application protects: a hostname, or a path of it with everything below.
+/// The part of a hostname that one application protects: all of it, or a path with everything below the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     hostname: Box<str>,
-    /// With its slash.
+    /// The path, with its leading slash.
     prefix: Option<Box<str>>,
 }
 
@@ -46,7 +46,7 @@ impl Place {
             None => None,
             Some(path) => {
                 let prefix = PathPattern::parse(path).ok().and_then(|path| path.prefix());
-                // How Access compares what is encoded, or two slashes in a row, is not known.
+                // It is not known how Access compares encoded characters or two slashes in a row.
                 let is_plain = |prefix: &String| {
                     prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//")
                 };
@@ -58,7 +58,7 @@ impl Place {
         if place.destinations().iter().any(is_too_long) { Err(TOO_LONG) } else { Ok(place) }
     }
 
-    /// The place that one of our applications was made for, whatever its destinations are now.
+    /// The place for which an application of ours was made, whatever its destinations are now.
     pub fn of_application(application: &Application, owner: &str) -> Option<Self> {
         has_tag(application, &tag(owner))
             .then(|| Self::from_application_name(&application.name, owner))
@@ -77,13 +77,13 @@ impl Place {
         &self.hostname
     }
 
-    /// The path expression of its rule; `None` for the whole hostname.
+    /// The path expression of the place's rule; `None` for the whole hostname.
     pub fn path(&self) -> Option<String> {
         let prefix = self.prefix.as_deref()?;
         Some(PathPattern::from_prefix(prefix).map_or_else(|_| prefix.into(), |path| path.as_str().into()))
     }
 
-    /// The destinations of its application: of a path itself, and of what is below.
+    /// The destinations of the place's application: for a path, the path itself and everything below.
     pub fn destinations(&self) -> Vec<Destination> {
         let destination = |path: String| Destination { host: self.hostname.clone(), path: path.into() };
         match self.prefix.as_deref().map(|prefix| prefix.trim_start_matches('/')) {
@@ -92,19 +92,19 @@ impl Place {
         }
     }
 
-    /// True if the application of the place takes requests for `name`. A wildcard counts only if it is the hostname
-    /// of the place.
+    /// True if the application of the place takes requests for `name`. A wildcard `name` counts only if it is the
+    /// hostname of the place.
     pub fn is_over(&self, name: &str) -> bool {
         takes_host(&self.hostname, name)
     }
 
-    /// The name of its application.
+    /// The name of the place's application.
     pub fn application_name(&self, owner: &str) -> String {
         format!("{self}{}", name_suffix(owner))
     }
 }
 
-/// True if a destination with this host takes requests for a name: `*` is one label.
+/// True if a destination with this host takes requests for a name. A leading `*` is one label, or the start of one.
 pub(super) fn takes_host(host: &str, name: &str) -> bool {
     let label = || name.strip_suffix(host.strip_prefix('*')?);
     host == name || label().is_some_and(|label| !label.contains(['.', '*']))
@@ -141,12 +141,12 @@ pub fn has_destinations_of(application: &Application, place: &Place) -> bool {
     application.kind == ApplicationKind::SelfHosted && is_same
 }
 
-/// True if a policy of the application lets visitors past without a login, or may.
+/// True if a policy of the application lets, or may let, visitors past without a login.
 pub fn lets_past(application: &Application) -> bool {
     application.policies.iter().flatten().any(|policy| policy.decision.may_let_past())
 }
 
-/// True if the application is ours and as wanted.
+/// True if the application is ours and has the destinations, policies and session duration that are wanted.
 pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     Place::of_application(application, owner).as_ref() == Some(place)
@@ -164,8 +164,8 @@ pub fn session_duration(application: &Application) -> Option<SessionDuration> {
     }
 }
 
-/// The body that creates the application of a place, or replaces the application with the fields `present`. Fields
-/// that the webhook does not manage stay.
+/// The body that creates the application of a place, or replaces the application with the fields `present`. Fields that
+/// the webhook does not manage are preserved.
 pub fn body(
     place: &Place,
     wish: &ProtectionWish,

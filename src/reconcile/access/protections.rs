@@ -1,5 +1,5 @@
-//! Finds the applications of Access that concern a hostname without a look at all the others: an account may have 500, and
-//! each of thousands of rules is asked about.
+//! Finds the Access applications that concern a hostname without a look at all applications: an account may have 500 of
+//! them, and the search runs for each of thousands of rules.
 //!
 //! A `*` has four meanings:
 //!
@@ -10,8 +10,8 @@
 //! | a destination of Access | each name one label below | a part of a label |
 //! | `DOMAIN_FILTER` | the record of the wildcard alone: `.example.com` stands for each name below | a character |
 //!
-//! So the index finds the applications near a hostname by the labels behind a destination's last `*`. Callers look at
-//! these applications alone.
+//! So the index finds the applications near a hostname by the labels after a destination's last `*`. Callers look at
+//! only these applications.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use crate::reconcile::access::place::{self, Place};
 /// The index of a list of applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
 pub struct ProtectionIndex {
-    /// By the literal ends of their destinations' hosts, in tree order.
+    /// The applications by the literal ends of their destinations' hosts, in tree order.
     near: Vec<(String, usize)>,
     /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
@@ -36,7 +36,7 @@ pub struct ProtectionIndex {
     required_audiences: BTreeSet<Box<str>>,
 }
 
-/// The applications of Access, and what each stands over.
+/// The Access applications, with their index.
 #[derive(Clone, Copy, Debug)]
 pub struct Protections<'a> {
     all: &'a [Application],
@@ -63,7 +63,7 @@ impl ProtectionIndex {
         index
     }
 
-    /// The place that an application of ours was made for.
+    /// The place for which an application of ours was made.
     fn place_of(&self, application: &Application) -> Option<Place> {
         place::has_tag(application, &self.tag)
             .then(|| Place::from_application_name(&application.name, &self.owner))
@@ -105,12 +105,12 @@ impl<'a> Protections<'a> {
         self.numbers_near(hostname).into_iter().filter_map(move |number| self.all.get(number))
     }
 
-    /// Our applications, with the places that they were made for.
+    /// Our applications, with the places for which they were made.
     pub fn ours(self) -> impl Iterator<Item = (&'a Place, &'a Application)> {
         self.ours_from("")
     }
 
-    /// Our applications of `hostname` and of all hostnames behind it in sorted order.
+    /// Our applications of `hostname`, and of all hostnames after it in sorted order.
     fn ours_from(self, hostname: &str) -> impl Iterator<Item = (&'a Place, &'a Application)> + use<'a> {
         let start = self.index.ours.partition_point(|(place, _)| place.hostname() < hostname);
         let ours = self.index.ours.get(start..).unwrap_or_default().iter();
@@ -174,8 +174,8 @@ impl<'a> Protections<'a> {
     }
 }
 
-/// The rank of a destination that takes every request for a path: an exact host comes before a wildcard, then a
-/// longer path counts. `None` if the destination misses a request. Without `prefix`, only a whole host has a rank.
+/// The rank of a destination that takes every request for a path: an exact host comes before a wildcard, then a longer
+/// path counts. `None` if the destination misses a request. Without `prefix`, only a whole host has a rank.
 fn rank(
     Destination { host, path }: &Destination,
     hostname: &str,

@@ -1,29 +1,29 @@
-//! What was read of Cloudflare Access, or why it was not. Nothing that was not read counts as absent.
+//! The data read from Cloudflare Access, or the reason why it was not read. Unread data never counts as absent.
 
 use std::sync::Arc;
 
 use crate::model::access::{Application, ReusablePolicy, TeamName};
 
-/// What was read of Access.
+/// The result of reading Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessReading {
-    /// Nothing, because nothing depends on it.
+    /// Access was not read, because nothing depends on it.
     #[default]
     NotAsked,
     Failed(Unread),
     Read(AccessSnapshot),
 }
 
-/// The reason why something of Access was not read.
+/// The reason why a part of Access was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub reason: Box<str>,
-    /// It stays so until an operator mends it: the account has no Access, or the credentials lack a permission.
+    /// True if an operator has to fix the cause: the account has no Access, or the credentials lack a permission.
     pub is_lasting: bool,
 }
 
 impl From<&str> for Unread {
-    /// A reason that passes by itself.
+    /// A temporary reason.
     fn from(reason: &str) -> Self {
         Self { reason: reason.into(), is_lasting: false }
     }
@@ -39,8 +39,8 @@ pub struct AccessSnapshot {
     pub unread_zones: Vec<(Box<str>, Unread)>,
     /// The account's reusable policies.
     pub policies: Result<Arc<[ReusablePolicy]>, Unread>,
-    /// The places with a recent write in doubt: no answer tells whether the application was made, or the list
-    /// shows the application differently and no read by its id succeeded.
+    /// The places with a recent write in doubt: no answer shows whether the application was created, or the list shows
+    /// the application differently and no read by its id succeeded.
     pub pending: Vec<Box<str>>,
 }
 
@@ -52,7 +52,7 @@ impl AccessReading {
         }
     }
 
-    /// What was read, or the reason why there is nothing.
+    /// The snapshot of Access, or the reason why there is none.
     pub(super) fn known(&self) -> Result<&AccessSnapshot, Unread> {
         match self {
             Self::Read(access) => Ok(access),
@@ -66,7 +66,7 @@ impl AccessReading {
         self.read().map(|access| access.applications.as_slice()).unwrap_or_default()
     }
 
-    /// The reason why not everything was read that was asked for.
+    /// The reason why Access, or the applications of a zone, could not be read.
     pub fn problem(&self) -> Option<&str> {
         match self {
             Self::NotAsked => None,

@@ -1,4 +1,4 @@
-//! Finds what would be open to visitors if an application of ours were deleted, once a request is carried out.
+//! Finds a rule or record that would be open if an application of ours were deleted, once a request is carried out.
 
 use crate::ingress::Rule;
 use crate::model::Hostname;
@@ -9,7 +9,7 @@ use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 
-/// What the endpoints of a request say of Access.
+/// The requests of all endpoints about Access.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Wishes {
     /// The hostnames and paths to be opened.
@@ -30,9 +30,9 @@ impl Wishes {
     }
 }
 
-/// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens does not
-/// count, nor a rule under a more specific application. If the place itself opens, the rule of a wider hostname does not
-/// count, because that rule was published for all its names.
+/// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens
+/// does not count. A rule under a more specific application does not count either. If the place itself opens, the rule
+/// of a wider hostname does not count, because that rule was published for all its names.
 pub(super) fn relying(application: &Application, wishes: &Wishes, snapshot: &Snapshot) -> Option<String> {
     let place = Place::of_application(application, &snapshot.policy().owner)?;
     let path = place.path();
@@ -59,7 +59,7 @@ struct NameUnder<'a> {
     place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
-    /// The wishes open the place itself.
+    /// True if the wishes open the place itself.
     opens_place: bool,
     wishes: &'a Wishes,
     /// Our records of the name.
@@ -67,7 +67,7 @@ struct NameUnder<'a> {
 }
 
 impl NameUnder<'_> {
-    /// What would be open at the name.
+    /// The first rule or record that would be open at the name.
     fn relying(&self) -> Option<String> {
         if self.is_covered(self.path) {
             return None;
@@ -86,7 +86,7 @@ impl NameUnder<'_> {
         self.protection.hostname.as_str()
     }
 
-    /// True if a more specific application stands over the path.
+    /// True if a more specific application covers the path.
     fn is_covered(&self, path: Option<&str>) -> bool {
         let covering = self.protection.all_over(path).into_iter().next();
         covering.is_some_and(|one| one.id != self.application.id)
@@ -105,25 +105,25 @@ impl NameUnder<'_> {
         !self.opens_place && self.protection.all_over(self.path).len() == 1
     }
 
-    /// True if no rule behind this one gets requests of the place.
+    /// True if no later rule receives requests of the place.
     fn is_last(&self, rule: &Rule) -> bool {
         let is_of_name = rule.folded_hostname() == self.name();
         is_of_name || !self.requires_another(rule) || !self.is_alone()
     }
 
-    /// True if the rule would be open without the application, although no endpoint asks for that.
+    /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, rule: &Rule) -> bool {
-        // A withdrawn rule with an Access check opens nothing: the application stays until the rule is gone.
+        // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
         let goes = || self.wishes.withdraws(self.name(), rule.path()) && rule.requires_access();
         !self.requires_another(rule) && !self.is_asked_for(rule) && !goes() && !self.is_covered(rule.path())
     }
 
-    /// True if the rule is to be open.
+    /// True if the rule may be open.
     fn is_asked_for(&self, rule: &Rule) -> bool {
         if rule.folded_hostname() != self.name() {
             return self.opens_place || !is_served(rule);
         }
-        // A wider rule gets no request of the place, because the opened rule of the place answers them.
+        // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(rule.path()) || rule.takes_all(self.name(), self.path) && self.opens(self.path)
     }
 
@@ -133,7 +133,7 @@ impl NameUnder<'_> {
 }
 
 /// A destination of the application outside its place, which a person added, or a zone under the place that was not
-/// read. `None` if there is neither such a destination nor such a zone.
+/// read, if there is such a destination or zone.
 fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
     let own = place.destinations();
     let is_within =

@@ -40,7 +40,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
     let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
     let is_asked_for = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
-        // The rule has to require this application alone, with the team name of the account.
+        // The rule has to require a token of this application alone, with the team name of the account.
         _ => access == Some(&AccessCheck::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
@@ -49,7 +49,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
     (words, is_asked_for)
 }
 
-/// The property of Access at a record alone.
+/// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
     word_of_open(protection.over(None).is_empty(), protection.snapshot)
 }
@@ -60,8 +60,8 @@ fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }
 
-/// Gives an endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference, and
-/// returns a note on each. Takes the value `none` off an open endpoint, because `records` shows no such property there.
+/// Gives each endpoint without Access properties those of its protected rule, so that ExternalDNS sees no difference,
+/// and returns a note on each. Removes `none` from an open endpoint, because `records` does not show it there.
 pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
     let has_default = !snapshot.policy().default_access_policy.is_empty();
@@ -102,7 +102,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
     property.name.starts_with(ACCESS_PREFIX)
 }
 
-/// Takes the audience of the application over the path off an endpoint, because `records` does not show it.
+/// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
     let Some(over) = protection.over(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);
@@ -113,7 +113,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
     endpoint.provider_specific.sort_unstable();
 }
 
-/// True if the endpoint's rule or record is published and open. A rule with a path has to stand in the wanted tunnel.
+/// True if the endpoint's rule or record is published and open. A rule with a path has to be in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
     if is_unread || !protection.over(path).is_empty() || protection.application(path).is_some() {
@@ -124,7 +124,7 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtecti
         return target.is_some_and(|target| protection.is_record_only_in(&target));
     }
     let tunnel = target.as_ref().filter(|_| path.is_some());
-    // Until the record leads to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
+    // Until the record points to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
     let is_moving = target != protection.snapshot.led_to(protection.hostname.as_str());
     protection.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
         && (!is_moving || protection.check(path).is_none())

@@ -1,7 +1,7 @@
-//! Reads what an endpoint says about its visitors' login: `webhook-access-policy`.
+//! Reads `webhook-access-policy`: the login that an endpoint asks for.
 //!
-//! An endpoint that says nothing never opens a protected place; see [`super::gate`]. A name that fits no policy stays
-//! as text. So the refusal can quote the name, and a later request can look for the policy again.
+//! An endpoint without the property never opens a protected place; see [`super::gate`]. A name that fits no policy is
+//! preserved as text. So the refusal can quote the name, and a later request can look for the policy again.
 
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};
@@ -10,24 +10,24 @@ use crate::reconcile::Policy;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 
-/// The value of [`ACCESS_POLICY`] that opens what is protected.
+/// The value of [`ACCESS_POLICY`] that opens a protected place.
 pub const OPEN: &str = "none";
 
 /// Separates policies.
 const SEPARATOR: char = ',';
 
-/// The most policies that one application gets. Cloudflare documents no limit.
+/// The maximum number of policies of one application. Cloudflare documents no limit.
 const POLICIES_MAX: usize = 20;
 
-/// What an endpoint asks of Access.
+/// The request of an endpoint about Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessWish {
-    /// Nothing. What is protected stays so.
+    /// No request. A protected place stays protected.
     #[default]
     Silent,
-    /// Every visitor is to reach it.
+    /// Every visitor may reach the place.
     Open,
-    /// An application of its own.
+    /// The place is to have an application of its own.
     Protected(ProtectionWish),
 }
 
@@ -45,7 +45,7 @@ pub enum NamedPolicy {
     Known(Box<str>),
     Unknown {
         text: Box<str>,
-        /// The reason why it cannot be used, and the remedy.
+        /// The reason why the policy cannot be used, and the remedy.
         problem: String,
     },
 }
@@ -124,7 +124,7 @@ impl NamedPolicy {
     }
 }
 
-/// The policy of that name or id, if it protects and may be named.
+/// The policy with this id or name, if it requires a login and objects may name it.
 pub(crate) fn usable_policy<'p>(
     text: &str,
     policies: &'p [ReusablePolicy],
@@ -164,7 +164,7 @@ pub(crate) fn usable_policy<'p>(
 }
 
 /// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
-/// not tell the default from an annotation.
+/// not show whether a policy comes from the default or from an annotation.
 fn may_be_named(policy: &ReusablePolicy, settings: &Policy) -> bool {
     let is_listed = |listed: &[Box<str>]| {
         listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))

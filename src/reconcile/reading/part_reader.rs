@@ -1,4 +1,4 @@
-//! Reads one rule of an endpoint, or its record alone. What is wrong with it is a fault, and all of them are told.
+//! Reads one rule of an endpoint, or its record alone. Each mistake is a fault, and all faults are reported.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,7 +36,7 @@ pub(super) struct PartReader<'r, 's> {
 const UNFILLED: &str = "{name} and {namespace} are filled into webhook/tunnel-service and DEFAULT_SERVICE alone, from the \
      endpoint's resource label, and nothing else stands in braces";
 
-/// What cannot be read. The fault is noted.
+/// A value that cannot be read. Its fault is already in `faults`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faulty;
 
@@ -91,7 +91,7 @@ impl PartReader<'_, '_> {
         Ok(tunnel.clone())
     }
 
-    /// The rule; `None` for the record alone. The service comes with its source.
+    /// The rule; `None` for a record without a rule. The first argument is the source of the service, and its text.
     pub(super) fn rule(
         &mut self,
         (subject, text): (&str, Cow<'_, str>),
@@ -139,7 +139,7 @@ impl PartReader<'_, '_> {
         Ok(Some(rule))
     }
 
-    /// What it asks of Access.
+    /// The request about Access.
     pub(super) fn access(&mut self, rule: &Result<Option<WantedRule>, Faulty>) -> Result<AccessWish, Faulty> {
         let (settings, part) = (self.reader.settings, self.part);
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
@@ -208,7 +208,7 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
     }
 
-    /// True for a wildcard that is not asked for by its word, not even by mistake.
+    /// True for a wildcard whose object has to set the word, but has neither the word nor a misspelling of it.
     pub(super) fn lacks_word(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);
@@ -232,7 +232,7 @@ impl PartReader<'_, '_> {
             })
     }
 
-    /// Checks the names. A misspelled name is a fault.
+    /// Adds a fault for each misspelled name, and for a property that is set twice.
     pub(super) fn names(&mut self) {
         for (name, _) in &self.part.properties {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
@@ -243,7 +243,7 @@ impl PartReader<'_, '_> {
                 self.fault(name, format!("is unknown; {hint}"));
             }
         }
-        // They are sorted and without duplicates. Properties of others are not kept, so they cannot conflict.
+        // The properties are sorted and without duplicates. Foreign properties are not read, so they cannot conflict.
         let ours = self.part.properties.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
         let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
         if let Some(((name, _), _)) = conflicting {

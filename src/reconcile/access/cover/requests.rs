@@ -1,4 +1,4 @@
-//! Tells which destinations the requests of one rule may meet, and which of them take every one.
+//! Finds the destinations that the requests of one rule may match, and the destinations that take every request.
 //!
 //! The most specific destination decides alone. Cloudflare does not document how Access compares letter case and
 //! percent signs of a path, whether `/alpha` takes `/alpha/x` or `/alphabet`, or which of two overlapping wildcards
@@ -14,19 +14,19 @@ use crate::model::{Hostname, hostname};
 pub(super) struct VisitorRequests<'a> {
     /// A name, or `*.` and a domain.
     hostname: &'a str,
-    /// The path that the rule takes with everything below, without the leading slash; `None` for every path, or if
-    /// the path is not known.
+    /// The path that the rule takes with everything below, without the leading slash; `None` for every path, or if the
+    /// path is no plain prefix.
     prefix: Option<&'a str>,
 }
 
 impl<'a> VisitorRequests<'a> {
-    /// `prefix` begins with a slash. A prefix that Access may read otherwise counts as every path.
+    /// `prefix` begins with a slash. A prefix that Access may read differently counts as every path.
     pub(super) fn new(hostname: &'a Hostname, prefix: Option<&'a str>) -> Self {
         let prefix = prefix.and_then(|prefix| prefix.strip_prefix('/'));
         Self { hostname: hostname.as_str(), prefix: prefix.filter(|prefix| is_plain(prefix)) }
     }
 
-    /// The applications that some of the requests may meet.
+    /// The applications that some of the requests may match.
     pub(super) fn applications<'b>(
         &self,
         applications: impl Iterator<Item = &'b Application>,
@@ -82,7 +82,7 @@ impl<'a> VisitorRequests<'a> {
         may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| may_take(path, prefix))
     }
 
-    /// True if a destination surely comes after the destinations of the prefix: the host is the same, and the path
+    /// True if a destination certainly ranks below the destinations of the prefix: the host is the same, and the path
     /// is shorter. A wildcard host does not count, because Cloudflare documents no order for wildcards.
     fn is_above(&self, Destination { host, path }: &Destination) -> bool {
         **host == *self.hostname
@@ -97,13 +97,13 @@ fn has(applications: &[&Application], host: &str, path: &str) -> bool {
     destinations.any(|destination| *destination.host == *host && *destination.path == *path)
 }
 
-/// True if there is a destination for a path and one for what is below it: neither takes the other's requests.
+/// True if one destination is the path and another is all below the path: neither takes the requests of the other.
 fn has_prefix(applications: &[&Application], host: &str, prefix: &str) -> bool {
     has(applications, host, prefix) && has(applications, host, &format!("{prefix}/*"))
 }
 
-/// True if a destination's host matches a name, which is no wildcard itself: its `*` stands for a label or a part of
-/// one.
+/// True if a destination's host matches a name that is no wildcard. A `*` in the host stands for a label or a part of a
+/// label.
 fn surely_matches(host: &str, name: &str) -> bool {
     !name.contains('*')
         && host.split('.').count() == name.split('.').count()
@@ -113,8 +113,8 @@ fn surely_matches(host: &str, name: &str) -> bool {
             .all(|(label, text)| is_host_label(label) && takes(label, text))
 }
 
-/// True if a destination's host may match a name of the rule's hostname. A hostname with `*.` in front has all names
-/// below the domain. An unreadable label matches anything, together with all labels before it.
+/// True if a destination's host may match a name of the rule's hostname. A hostname that begins with `*.` stands for
+/// all names below its domain. A label that cannot be read, with all labels before it, may match anything.
 fn may_match(host: &str, hostname: &str) -> bool {
     let (domain, is_wildcard) =
         hostname.strip_prefix("*.").map_or((hostname, false), |domain| (domain, true));
@@ -133,20 +133,20 @@ fn may_match(host: &str, hostname: &str) -> bool {
     }
 }
 
-/// The labels of a destination's host, the last one first; `None` for one that cannot be read.
+/// The labels of a destination's host, the last one first; `None` for a label that cannot be read.
 fn labels_from_the_end(host: &str) -> impl Iterator<Item = Option<Cow<'_, str>>> {
-    // A host of Access has no port or query. No document says how Access reads them, so they are cut off.
+    // The host of a destination has no port or query. No document says how Access reads these, so both are cut off.
     let host = host.split([':', '?', '#']).next().unwrap_or_default();
     host.trim_end_matches('.').rsplit('.').map(|label| {
-        // A wildcard has no punycode.
+        // A label with a wildcard has no punycode form.
         let is_foldable = !label.is_ascii() && !label.contains('*');
         let label: Cow<'_, str> = if is_foldable { hostname::fold(label).into() } else { label.into() };
         Some(label).filter(|label| is_host_label(label))
     })
 }
 
-/// The labels behind the last one of a destination's host that has a `*` or cannot be read. Every name that the host may
-/// match is these labels, or is below them.
+/// The labels after the last label of a destination's host that has a `*` or cannot be read. Every name that the host
+/// may match equals these labels or is below them.
 pub(in crate::reconcile::access) fn literal_end(host: &str) -> String {
     let literal = labels_from_the_end(host).map_while(|label| label.filter(|label| !label.contains('*')));
     let mut labels: Vec<Cow<'_, str>> = literal.collect();
@@ -168,13 +168,13 @@ fn takes(label: &str, text: &str) -> bool {
     }
 }
 
-/// True for a path, without its leading slash, that browsers and the edge write in one way only.
+/// True for a path, without its leading slash, that browsers and the edge spell in only one way.
 fn is_plain(path: &str) -> bool {
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     path.bytes().all(is_unreserved) && !has_odd_segments(path)
 }
 
-/// True if the edge may make another path of it: two slashes in a row, `.` or `..`.
+/// True if the edge may rewrite the path, because of two slashes in a row, `.` or `..`.
 fn has_odd_segments(path: &str) -> bool {
     let path = path.strip_suffix('/').unwrap_or(path);
     path.split('/').any(|segment| matches!(segment, "" | "." | ".."))
@@ -185,11 +185,11 @@ fn may_take(destination: &str, prefix: &str) -> bool {
     if has_odd_segments(destination) {
         return true;
     }
-    // From here on a destination may match anything.
+    // From the first of these characters on, a destination may match anything.
     let is_pattern = |character: char| "*%\\?#;".contains(character) || !character.is_ascii_graphic();
     let beginning = destination.split(is_pattern).next().unwrap_or_default().to_ascii_lowercase();
     let prefix = prefix.to_ascii_lowercase();
-    // It is not known if `/alpha` takes `/alphabet`.
+    // It is not known whether `/alpha` takes `/alphabet`.
     prefix.starts_with(&beginning)
         || beginning.strip_prefix(&*prefix).is_some_and(|rest| rest.starts_with('/'))
 }
