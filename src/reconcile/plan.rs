@@ -1,8 +1,8 @@
-//! Plans what one `POST /records` will write, hostname by hostname and stage by stage, and what is refused.
+//! Plans the writes of one `POST /records`, by hostname and by stage, and the refusals.
 //!
-//! The order of the stages keeps an invariant for each rule: its digest is in its host's stamp before the rule exists,
-//! and leaves only in [`Stage::Unstamp`], after the rule is gone. So after any prefix of the stages `records` still names
-//! everything that is ours, and ExternalDNS plans the rest again.
+//! The order of the stages preserves an invariant for each rule: its digest is in the stamp of its hostname before the
+//! rule exists, and is removed only in [`Stage::Unstamp`], after the rule is deleted. So after any prefix of the
+//! stages, `records` shows everything of ours, and ExternalDNS asks for the remaining changes again.
 
 mod fingerprints;
 mod host;
@@ -38,44 +38,43 @@ use crate::reconcile::snapshot::{OwnRules, Snapshot};
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, Policy, hint};
 
-/// What one request writes.
+/// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Sorted by name, without hostnames that need no write.
     pub hosts: Vec<HostPlan>,
-    /// The work that is not done, with the reasons.
+    /// The requests that are not carried out, with the reasons.
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
-    /// Notes on hostnames that open with this request.
+    /// Notes on hostnames whose visitors need no login after this request.
     pub opened: Vec<Note>,
-    /// The work on Access applications, which waits for none of the writes above, and for which none of them waits.
+    /// The work on Access applications, independent of `hosts`.
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
     pub own: Arc<OwnRules>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
-    /// Where the next turn begins, if hostnames are left.
+    /// The last hostname of this turn; `None` if no hostname is postponed.
     pub end: Option<TurnEnd>,
 }
 
-/// The last hostname of a turn. Hostnames that are withdrawn come after all others.
+/// The last hostname of a turn. Withdrawn hostnames are sorted after all others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnEnd {
     is_withdrawn: bool,
     hostname: Box<str>,
 }
 
-/// The hostnames that one request changes. All get their turn, because each begins behind the one before, round and
-/// round.
+/// The hostnames that one request changes. Turns rotate: each starts after the previous turn's last hostname.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
-    /// The end of the turn before, if it left hostnames.
+    /// The end of the previous turn, if that turn postponed hostnames.
     pub behind: Option<&'a TurnEnd>,
-    /// The maximum number of hostnames that change. Those that are refused do not count.
+    /// The maximum number of hostnames that change. Refused hostnames do not count.
     pub most: usize,
 }
 
-/// A hostname that may get its turn.
+/// A hostname that this turn may include.
 enum Candidate {
     Wanted(Box<str>, HostRequest),
     Planned(Box<HostPlan>),
@@ -92,7 +91,7 @@ impl Candidate {
     }
 }
 
-/// The candidates in the order of the turns, each with its position: first those behind the end of the turn before.
+/// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
 fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnEnd, Candidate)> {
     let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
@@ -101,11 +100,11 @@ fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<
     ordered
 }
 
-/// Plans `changes` against what was read, as far as `turn` goes.
+/// Plans the part of `changes` that belongs to `turn`, against the snapshot.
 ///
 /// # Errors
 ///
-/// When an endpoint is labelled with another owner than ours.
+/// If an endpoint is labelled with an owner other than ours.
 pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
@@ -119,7 +118,7 @@ pub fn plan(
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
-    // Whether deletions are a mass is judged over all of them, whatever the turn.
+    // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     for (name, request) in withdrawn {
         let host = plan.add(outcome::plan(&name, &request, situation));
         plan.hosts.extend(host);
@@ -135,7 +134,7 @@ pub fn plan(
     plan.notes.extend(hints(&plan.hosts, snapshot.policy()));
     plan.notes.sort_unstable();
     plan.notes.dedup();
-    // Several endpoints may open what one application protects.
+    // Several endpoints may ask for the deletion of the same application.
     plan.work.sort_unstable_by(|one, other| {
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
@@ -152,7 +151,7 @@ impl Plan {
         self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
     }
 
-    /// The hostnames with a digest that the plan takes off for lack of a rule, although `document` has that rule.
+    /// The hostnames with a digest that the plan removes because its rule was not read, although `document` has it.
     pub fn missed_in(&self, tunnel: &TunnelId, document: &Document) -> BTreeSet<Box<str>> {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
@@ -165,15 +164,15 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
-    /// The notes on hostnames that open, except those that need the writes of a hostname in `unwritten`. The deletion of an
-    /// application opens its place without any of them.
+    /// The notes in `opened`, except those on hostnames in `unwritten`. A note remains if an application over its
+    /// hostname is changed, because the deletion of an application opens its place without any other write.
     pub fn opened_without<'p>(&'p self, unwritten: &'p BTreeSet<Box<str>>) -> impl Iterator<Item = &'p Note> {
         let opens = |note: &Note| self.work.iter().any(|work| work.place.is_over(&note.hostname));
         self.opened.iter().filter(move |note| !unwritten.contains(&note.hostname) || opens(note))
     }
 
-    /// Notes that applications of these places were not written, with the reasons. An endpoint that waits for one of them
-    /// has the same reason.
+    /// Reports that the applications of these places were not written, with the reasons. A refusal at the place, or a
+    /// refusal that waits for the application, gets the reason. If there is none, a new refusal is added.
     pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
         for (place, reason) in failed {
             self.opened.retain(|note| !place.is_over(&note.hostname));
@@ -193,13 +192,13 @@ impl Plan {
         Refusal::drop_closings_that_never_come(&mut self.refusals, &self.postponed);
     }
 
-    /// Takes off the notes on hostnames of which nothing is written.
+    /// Removes the notes on hostnames that are not written.
     fn tell_nothing_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
         self.notes.retain(|note| !hostnames.contains(&note.hostname));
         self.opened = self.opened_without(hostnames).cloned().collect();
     }
 
-    /// Adds what was found about a hostname, and returns the writes that it needs.
+    /// Adds the outcome of a hostname, and returns the writes that the hostname needs.
     fn add(&mut self, outcome: Outcome) -> Option<HostPlan> {
         self.refusals.extend(outcome.refusals);
         self.notes.extend(outcome.notes);
@@ -208,7 +207,7 @@ impl Plan {
         outcome.plan
     }
 
-    /// Plans the candidates until `most` hostnames change, and postpones the others.
+    /// Plans the candidates until `most` hostnames change, and postpones the remaining candidates.
     fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, situation: Situation<'_>) {
         let mut untold = BTreeSet::new();
         for (position, candidate) in candidates {
@@ -230,7 +229,7 @@ impl Plan {
                 self.hosts.push(host);
                 continue;
             }
-            // A move of which nothing is written does not go on, so it fails no request.
+            // A move whose writes are paused makes no progress, so it fails no request.
             let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
             self.refusals.retain(|one| one.hostname != host.hostname || !is_moving(one));
             self.refusals.extend(paused);
@@ -244,7 +243,7 @@ impl Plan {
     }
 }
 
-/// Notes on written rules that may not mean what their endpoints ask for. Equal notes go to the first hostname alone.
+/// Notes on written rules that may not do what their endpoints ask for. Equal notes are given for one hostname only.
 fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
     for host in hosts {
@@ -259,7 +258,7 @@ fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
     first.into_iter().map(|(text, host)| host.note(text))
 }
 
-/// Rules that are taken over and answer other requests from then on, in this request or in the next.
+/// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.
 fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, MarkedRules<'_>>) -> Vec<Note> {
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
@@ -284,8 +283,8 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Marke
     notes
 }
 
-/// Notes on hostnames with a new record deeper than the one label below the zone that the zone's certificate covers.
-/// Hostnames that differ only in their first label get one note, or none if such a record already leads to a tunnel.
+/// Notes on new records more than one label below the zone, which the zone's certificate does not cover. Hostnames that
+/// differ only in the first label get one note, or none if such a record already points to a tunnel.
 fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
     let made = plan
         .hosts

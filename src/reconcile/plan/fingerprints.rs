@@ -1,5 +1,5 @@
-//! Identifies writes by fingerprints, so that they can be remembered: by their content, and by what stood in their
-//! place. A plan leaves out what is remembered as refused, and what Cloudflare does not keep.
+//! Identifies writes by fingerprints of their content and of the state that they replace, so that they can be
+//! remembered. A plan leaves out writes that Cloudflare refused, and writes that are reverted each time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,29 +12,29 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Snapshot;
 
-/// One write: fingerprints of its place, and of its content with the state of that place at the decision.
+/// One write: fingerprints of its place, and of its content together with the state of that place in the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: u64,
     pub(crate) content: u64,
-    /// What is written.
+    /// The log text of the write.
     pub(crate) what: Box<str>,
 }
 
 impl Write {
-    /// The reason for which it waits where its effect does not last.
+    /// The refusal when the write keeps being reverted.
     pub(crate) fn not_kept(&self) -> Reason {
         Reason::NotKept { what: self.what.clone() }
     }
 }
 
-/// The content of a rule, by which a refusal is remembered.
+/// The fingerprint by which a refusal of the rule is remembered.
 pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
     fingerprint([&*format!("{tunnel} {rule:?}")])
 }
 
-/// The content of an edit, by which a refusal is remembered. `replaces` does not count, because the same rule is
-/// refused either way.
+/// The fingerprint by which a refusal of the edit is remembered. `replaces` does not count, because Cloudflare refuses
+/// the same rule either way.
 pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
@@ -44,12 +44,12 @@ pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     }
 }
 
-/// The content of a hostname's operations, by which a refusal is remembered.
+/// The fingerprint by which a refusal of a hostname's operations is remembered.
 pub(crate) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
     fingerprint([&*format!("{operations:?}")])
 }
 
-/// The contents of a hostname's work, by which refusals are remembered, each with the path of its rule; `None` for
+/// The fingerprints by which refusals of a hostname's writes are remembered, each with the path of its rule; `None` for
 /// records.
 pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
@@ -59,8 +59,8 @@ pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     edits.chain(batches.map(|operations| (None, operations_fingerprint(operations))))
 }
 
-/// The writes of a hostname: one for each rule, and one for its records. An undone write meets the same rules or records
-/// each time, whatever becomes of other hostnames and of the other writes of this one.
+/// The writes of a hostname: one for each rule, and one for its records. A reverted write has the same fingerprints
+/// each time, whatever happens to other hostnames and to the other writes of this hostname.
 pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     let rules = host.edits.iter().map(|PlannedEdit { tunnel, edit, resource: _ }| {
         let near = snapshot.tunnels.get(tunnel).into_iter().flat_map(|tunnel| tunnel.near(&host.hostname));
@@ -75,7 +75,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
     rules.chain(records_write(host, snapshot)).collect()
 }
 
-/// Ids of records do not count, because a record that was made again has a new one.
+/// Record ids do not count, because a recreated record has a new id.
 fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
     let lines: Vec<String> = host.operations().map(RecordOperation::log_text).collect();
     let what = lines.first()?.as_str().into();
@@ -87,8 +87,8 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
     Some(Write { key: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
 }
 
-/// The refusals of a hostname with a write that Cloudflare refused before. Writes that Cloudflare does not keep wait if
-/// the hostname has no other write. Otherwise all writes of the hostname are sent once more.
+/// The refusals of a hostname with a write that Cloudflare refused before. Reverted writes are refused if the hostname
+/// has no other writes. Otherwise all writes of the hostname are sent once more.
 pub(super) fn paused(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u64, Reason>) -> Vec<Refusal> {
     if refused.is_empty() {
         return Vec::new();

@@ -23,7 +23,7 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy};
 
-/// A move that takes longer fails no request any more: ten loops of ExternalDNS have failed for it.
+/// After ten failed loops, an unfinished move no longer fails requests.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The context in which every hostname of a request is planned.
@@ -35,7 +35,7 @@ pub(super) struct Situation<'a> {
     pub(super) owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
 
-/// A rule, and the tunnel that it stands in.
+/// A rule, with its tunnel.
 type Placed<'a> = (&'a TunnelId, &'a Rule);
 
 /// One hostname before anything is written.
@@ -44,26 +44,26 @@ struct Host<'a> {
     situation: Situation<'a>,
     hostname: Hostname,
     zone: &'a ZoneSnapshot,
-    /// Our records, and those that are taken over.
+    /// Our records, and records that are taken over.
     records: Vec<&'a Record>,
-    /// Foreign records that a CNAME cannot stand beside.
+    /// Foreign records that cannot exist beside a CNAME.
     foreign_records: Vec<&'a Record>,
     /// The stamp of `records`.
     stamp: Option<Stamp>,
-    /// All rules by their digests, ours and foreign ones.
+    /// All rules of the hostname, ours and foreign, sorted by digest.
     rules_by_digest: Vec<(Digest, Placed<'a>)>,
-    /// Our rules, and those that are taken over.
+    /// Our rules, and rules that are taken over or taken back.
     rules: Vec<Placed<'a>>,
-    /// Those of `records` that are foreign until the stamp is written.
+    /// The part of `records` that is foreign until the stamp is written.
     adopted_records: Vec<&'a Record>,
-    /// Those of `rules` that are foreign until the stamp is written.
+    /// The part of `rules` that is foreign until the stamp is written.
     adopted_rules: Vec<Placed<'a>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     registry_names: &'a [Box<str>],
 }
 
 impl<'a> Host<'a> {
-    /// Reads the state of `hostname`, whose records belong into `zone`.
+    /// Reads the state of `hostname`, which belongs to `zone`.
     fn of(
         situation: Situation<'a>,
         zone: &'a ZoneSnapshot,
@@ -102,8 +102,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The problem of an old answer that forbids decisions on the hostname: about a zone around the hostname, or a
-    /// tunnel that visitors are led to, that an endpoint asks for, or that has or may have a rule of the hostname.
+    /// The problem of an old answer about a zone around the hostname, or about a tunnel that visitors reach, that an
+    /// endpoint asks for, or that has or may have a rule of the hostname. Such an answer forbids decisions.
     fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;
@@ -134,17 +134,17 @@ impl<'a> Host<'a> {
         !self.records.is_empty()
     }
 
-    /// The tunnel that our record leads to.
+    /// The tunnel that our record points to.
     fn led_to(&self) -> Option<TunnelId> {
         TunnelId::from_hostname(&self.records.first()?.content)
     }
 
-    /// True if nothing is written, so that no step waits for an earlier one.
+    /// True in a dry run: nothing is written, so no step waits for an earlier step.
     fn is_preview(&self) -> bool {
         self.situation.earlier.is_preview
     }
 
-    /// Whether a tunnel that is not configured was deleted; `None` if it was not looked up.
+    /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
         self.situation.earlier.deleted.get(tunnel)
     }
@@ -155,14 +155,14 @@ impl<'a> Host<'a> {
         tunnel.map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
     }
 
-    /// The hostname's rules in one tunnel that are not ours.
+    /// The hostname's foreign rules in one tunnel.
     fn foreign_rules(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
         let mut rules = self.rules_of(tunnel);
         rules.retain(|rule| self.own_rule(tunnel, rule.path()).is_none());
         rules
     }
 
-    /// The rule of a path, ours or a foreign one.
+    /// The rule of a path, ours or foreign.
     fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
         self.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)
     }
@@ -173,7 +173,7 @@ impl<'a> Host<'a> {
         rules.find(|(id, rule)| *id == tunnel && rule.path() == path).map(|(_, rule)| *rule)
     }
 
-    /// True if the comment has to say that an Access application of ours protects something of the hostname.
+    /// True if the comment has to mark the hostname as protected by an Access application of ours.
     fn is_protected(&self) -> bool {
         let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
         HostProtection::of(&self.hostname, self.snapshot()).needs_mark(stands)
@@ -189,7 +189,7 @@ impl<'a> Host<'a> {
         self.adopted_records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
-    /// True if the rule of the path would answer other requests if it were put again.
+    /// True if a put of our rule for the path would change which requests the rule answers.
     fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let is_adopted = |rule: &Rule| {
             self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
@@ -200,7 +200,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// True if no record was changed for so long; also if Cloudflare does not tell.
+    /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_older_than(&self, duration: Duration) -> bool {
         let changed = self.records.iter().filter_map(|record| record.modified).max();
         let now = self.snapshot().date_unix_seconds.and_then(|now| u64::try_from(now).ok());
@@ -208,12 +208,12 @@ impl<'a> Host<'a> {
         now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)
     }
 
-    /// True if the records have kept their target for `MOVE_GRACE`, so that no visitor is led to an older target.
+    /// True if no record was modified for `MOVE_GRACE`, so that no visitor still reaches an older target.
     fn is_past_grace(&self) -> bool {
         self.is_older_than(self.policy().move_grace)
     }
 
-    /// True if a digest of the stamp may be of a rule that another instance is about to write.
+    /// True if another instance may be about to write the rule of one of `digests`.
     fn may_come(&self, digests: &BTreeSet<Digest>) -> bool {
         let is_own = |digest| self.unfinished().is_some_and(|own| own.digests.contains(digest));
         !digests.iter().all(is_own) && !self.is_older_than(DIGEST_WITHOUT_RULE_MIN_AGE)
@@ -223,7 +223,7 @@ impl<'a> Host<'a> {
         self.situation.earlier.unfinished.get(self.name())
     }
 
-    /// True if no record changed for `MOVE_GRACE` and `MOVE_PATIENCE`: a move without a write then fails no request.
+    /// True if no record was modified for `MOVE_GRACE` plus `MOVE_PATIENCE`: a move without a write fails no request.
     fn is_overdue(&self) -> bool {
         self.is_older_than(self.policy().move_grace + MOVE_PATIENCE)
     }
@@ -233,7 +233,7 @@ impl<'a> Host<'a> {
         Note { hostname: self.name().into(), resource, text }
     }
 
-    /// What is told of an endpoint that opens what is protected.
+    /// The note on an endpoint that opens a protected place.
     fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(
             "webhook/access-policy: none opens it (path {path:?}), and visitors need no login any more"
@@ -252,7 +252,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// A, AAAA and CNAME exclude a CNAME; name servers below the zone's own name exclude everything.
+/// A, AAAA and CNAME records exclude a CNAME. NS records below the zone's own name exclude all other records.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
     record.is_address() || &*record.kind == "NS" && !is_apex
 }

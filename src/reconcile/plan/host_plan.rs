@@ -15,12 +15,12 @@ use crate::reconcile::stamp::{Claims, Digest};
 /// The stages of an apply, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Records: new ones, stamps that name what comes and what goes, and targets of hostnames whose new tunnel serves
+    /// Record writes: new records, stamps that name old and new rules, and targets of hostnames whose new tunnel serves
     /// them.
     Stamp,
-    /// Configurations: all additions, changes and removals, in one version.
+    /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
     Publish,
-    /// Records: stamps that name what stands now. Records of hostnames that are withdrawn go.
+    /// Record writes: stamps that name only existing rules, and deletions of the records of withdrawn hostnames.
     Unstamp,
 }
 
@@ -29,14 +29,14 @@ impl Stage {
     pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
 }
 
-/// Something foreign that becomes ours with the stamp.
+/// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoption {
     /// The path of the rule, empty for a rule without one; `None` for a record.
     pub path: Option<Box<str>>,
-    /// All of it, as JSON that restores it.
+    /// The record or rule as text, with the JSON that restores it.
     pub was: String,
-    /// The options of the rule that change, as cloudflared goes by them now.
+    /// The options of the rule that change, with the values that cloudflared uses now.
     pub options: Vec<Property>,
 }
 
@@ -53,9 +53,9 @@ pub struct PlannedEdit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostPlan {
     pub hostname: Box<str>,
-    /// The object that asks for it, or that it came from; the first one if several ask for its paths.
+    /// The object that asks for the hostname, or that it came from; the first if several objects ask for its paths.
     pub resource: Option<Box<str>>,
-    /// The hostname will be gone.
+    /// True if the whole hostname is withdrawn, and has a record.
     pub is_withdrawn: bool,
     /// The zone of its records.
     pub zone: ZoneId,
@@ -64,17 +64,17 @@ pub struct HostPlan {
     pub edits: Vec<PlannedEdit>,
     /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
     pub unstamp: Vec<RecordOperation>,
-    /// Operations on records in place of all others, if a tunnel cannot be written.
+    /// Operations on records that replace all other operations if a tunnel cannot be written.
     pub if_unwritable: Vec<RecordOperation>,
-    /// Rules and records that are taken over. They are ours as soon as the operations of [`Stage::Stamp`] are done.
+    /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
     pub adoptions: Vec<Adoption>,
-    /// The digests of the rules among them.
+    /// The digests of the rules in `adoptions`.
     pub adopted_rules: BTreeSet<Digest>,
-    /// The tunnel that a record is led to in [`Stage::Stamp`]. Its connectors have to serve the hostname before.
+    /// The tunnel that the record is pointed to in [`Stage::Stamp`], once the tunnel's connectors serve the hostname.
     pub moves_to: Option<TunnelId>,
-    /// What the records claim at the end, if all of it is done.
+    /// The claims of the records after all stages.
     pub claims: Claims,
-    /// The digests without a rule that come off in [`Stage::Unstamp`], if no tunnel has a rule with one of them.
+    /// The digests without a rule, which are removed in [`Stage::Unstamp`] unless a tunnel has a rule with one of them.
     pub stale: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
@@ -92,7 +92,7 @@ impl HostPlan {
         self.edits.is_empty() && self.operations().next().is_none()
     }
 
-    /// The work that is left undone if a run stops within this plan, with the work that the run before left undone.
+    /// The unfinished work if a run stops within this plan, together with the unfinished work of the previous run.
     pub fn unfinished(&self, before: Option<&Unfinished>) -> Unfinished {
         let mut unfinished = before.cloned().unwrap_or_default();
         let digests = self.edits.iter().map(PlannedEdit::digest);
@@ -128,7 +128,7 @@ impl RecordOperation {
         Self::Post(_) => "record_created",
     }
 
-    /// What it does, for a log line.
+    /// The operation in words, for a log line.
     pub(crate) fn log_text(&self) -> String {
         match self {
             // A TXT record belongs to ExternalDNS's registry, under a name of its own.
@@ -156,11 +156,11 @@ impl RecordOperation {
     }
 }
 
-/// The record that is deleted, for a log line, because its id tells a reader nothing.
+/// The deleted record as a log line names it, because its id means nothing to a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `CNAME`, `TXT`, …
     pub kind: Box<str>,
-    /// The name, which for a TXT record of ExternalDNS's registry is not the hostname's.
+    /// The record's name. The name of a registry's TXT record is not the hostname.
     pub name: Box<str>,
 }

@@ -1,5 +1,5 @@
-//! Judges what is asked for before anything else is planned: each publication passes the gate of Access, and what
-//! Cloudflare refused before waits.
+//! Judges each wanted endpoint before its hostname is planned: by the namespace guard, by the gate of Access, and by
+//! the rules that Cloudflare refused before.
 
 use super::request::{HostRequest, Requests, Wanted};
 use super::{Earlier, Reason, rule_fingerprint};
@@ -13,7 +13,7 @@ use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
 
-/// What a judgement is made from.
+/// The inputs of a judgement.
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -21,8 +21,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The requests, with what their rules have to require, or with the reason in place of a publication that has to
-    /// wait.
+    /// The requests, with the Access checks of their rules, and with a reason in place of each refused publication.
     pub(super) fn judged(self, mut requests: Requests) -> Requests {
         for (name, request) in &mut requests.by_hostname {
             let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
@@ -44,7 +43,7 @@ impl Judge<'_> {
             self.may_have(request, resource)?;
             let (publication, besides) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
-            // An old answer may hide a rule that relies on the application that the opening removes.
+            // An old answer may hide a rule that relies on the application that the opening deletes.
             if let (Besides::Opening { .. }, Some(problem)) = (&besides, self.snapshot.old.values().next()) {
                 return Err(Reason::Undecided(problem.to_string()));
             }
@@ -56,7 +55,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What the request says of Access, without what the namespace guard refuses.
+    /// The Access wishes of the request, without endpoints that the namespace guard refuses.
     fn wishes(self, requests: &Requests) -> Wishes {
         let mut wishes = Wishes::default();
         for (name, request) in &requests.by_hostname {
@@ -90,7 +89,7 @@ impl Judge<'_> {
         wishes
     }
 
-    /// True if a hostname is within the filter and a zone, and no foreign record has it.
+    /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
     fn may_be_published(self, name: &str) -> bool {
         let snapshot = self.snapshot;
         let is_ours = || !snapshot.own_records_of(name).is_empty();
@@ -99,7 +98,7 @@ impl Judge<'_> {
             && (is_ours() || answering::may_be_taken(name, snapshot))
     }
 
-    /// Refuses it where another namespace may have the hostname. A refused endpoint protects no hostname, and opens none.
+    /// Refuses an endpoint whose namespace may not have the hostname. A refused endpoint protects and opens no place.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
         if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
@@ -108,7 +107,7 @@ impl Judge<'_> {
         Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking })
     }
 
-    /// Refuses it where Cloudflare refused the rule and would refuse it again.
+    /// Refuses a publication whose rule Cloudflare refused and would refuse again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
         let rule = publication.rule.as_ref().filter(|_| !self.earlier.paused.is_empty());
         let refused =

@@ -1,9 +1,9 @@
-//! Withholds deletions of so many hostnames in one request that something else must be wrong: a filter, a source, a
-//! template.
+//! Withholds mass deletions: if a request deletes more hostnames than it leaves, the probable cause is a wrong filter,
+//! source or template.
 //!
-//! Nothing is remembered, so neither the next loop nor a restart changes the decision. A rename of everything creates
-//! as many hostnames as it removes, and from the second loop on both stand there. So deletions are only compared with
-//! hostnames that are as old; Cloudflare tells when each record was made.
+//! The decision uses no memory, so it is the same in the next loop and after a restart. A rename of all hostnames
+//! creates as many hostnames as it deletes, and from the second loop on the old and the new ones exist together. So
+//! deletions are compared only with hostnames that are at least as old, by the creation times of the records.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -16,18 +16,18 @@ use crate::reconcile::stamp::NamespaceCode;
 
 /// One of our hostnames.
 struct OwnHostname {
-    /// The namespace that has it, if namespaces are kept apart.
+    /// The namespace that has the hostname, if the namespace guard is on.
     namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
-    /// The hostname would be gone.
+    /// True if the plan withdraws the hostname.
     goes: bool,
     /// The index in the plan, if the hostname has a write there.
     plan_index: Option<usize>,
 }
 
-/// The plan without deletions that are a mass. With the namespace guard, each namespace is judged by itself, so the
-/// deletions of one withhold none of another. Deletions that would leave nothing are a mass over all namespaces: a source
-/// may fail for many small ones at once.
+/// The plan without mass deletions. With the namespace guard, each namespace is judged by itself, so the deletions of
+/// one namespace withhold none of another namespace. Deletions that would leave no hostname are judged over all
+/// namespaces, because a source may fail for many small namespaces at once.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan {
     let limit = snapshot.policy().mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.is_withdrawn).count();
@@ -56,9 +56,9 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     Plan { hosts, ..plan }
 }
 
-/// The plan's indices of deletions that are a mass. `is_mass` judges each age of the sorted hostnames by itself, by
-/// the numbers of going and of staying hostnames that are at least as old. A young hostname is compared with more
-/// hostnames than an old hostname, and its allowed deletion does not allow the deletions of the others.
+/// The plan's indices of mass deletions. `is_mass` judges each age of the sorted hostnames by the numbers of deleted
+/// and of remaining hostnames that are at least as old. If an age is a mass, all deletions of that age and of older
+/// ages are withheld: an allowed young deletion never releases older ones.
 fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
@@ -72,8 +72,8 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
     published.iter().take(withheld).filter(|one| one.goes).filter_map(|one| one.plan_index)
 }
 
-/// All hostnames that are served or go, each once. A record without a date counts as the
-/// oldest if it goes, and as the youngest if it stays, which allows the fewest deletions.
+/// All our hostnames within the filter, each once. A record without a creation time counts as the oldest if its
+/// hostname is withdrawn, and as the youngest otherwise, which allows the fewest deletions.
 fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
     let mut published = Vec::new();
     for zone in &snapshot.zones {

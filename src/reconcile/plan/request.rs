@@ -25,9 +25,9 @@ pub(super) struct Requests {
 #[derive(Debug, Default)]
 pub(super) struct HostRequest {
     pub(super) wanted: Vec<Wanted>,
-    /// The namespace that may have the hostname, with the namespace guard.
+    /// The namespace that may have the hostname, if the namespace guard is on.
     pub(super) entitled: Option<NamespaceCode>,
-    /// The set identifiers of what is withdrawn, each with its object if that is known.
+    /// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
     pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     pub(super) registry_names: Vec<Box<str>>,
@@ -37,11 +37,11 @@ pub(super) struct HostRequest {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) set_identifier: Box<str>,
-    /// The object that it came from.
+    /// The object that the endpoint came from.
     pub(super) resource: Option<Box<str>>,
-    /// The publication, or the reason why what is published stays as it is.
+    /// The publication, or the reason why the endpoint is refused.
     pub(super) publication: Result<Publication, Reason>,
-    /// What has to be done besides.
+    /// The work besides publishing, such as the work on an Access application.
     pub(super) besides: Besides,
 }
 
@@ -90,7 +90,7 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// When an endpoint is labelled with another owner than ours.
+    /// If an endpoint is labelled with an owner other than ours.
     pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Result<Self, WrongOwner> {
         check_owner(changes, &snapshot.settings)?;
         let Changes { create, update_old: _, update_new, delete } = changes;
@@ -141,8 +141,8 @@ impl Requests {
     }
 }
 
-/// The part of an endpoint that a plan needs, if any. An endpoint of another owner is kept, because it fails the request. Of
-/// a TXT record the name and the labels are kept.
+/// The part of an endpoint that a plan needs, if any. An endpoint of another owner is needed, because it fails the
+/// request. Only the name, the type and the labels of an endpoint without an address are needed.
 pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
     let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
     if is_ours && is_old {
@@ -156,8 +156,8 @@ pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> 
     concerns.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
 }
 
-/// The tunnels that are not configured, and that a CNAME without a stamp at a wanted hostname leads to. It matters whether
-/// they were deleted, unless `ADOPT` takes over everything.
+/// The unconfigured tunnels that a CNAME without a stamp at a wanted hostname points to. The plan depends on whether
+/// these tunnels were deleted, unless `ADOPT` takes over everything.
 pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
     let wanted = changes.create.iter().chain(&changes.update_new);
     let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.policy.adopt.all);
@@ -185,8 +185,8 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
     }
 }
 
-/// The hostname that a TXT record of ExternalDNS's registry is about, and the record's own name. Only its label
-/// identifies it, because it has the properties of the endpoint that it is about, and its content may be encrypted.
+/// The hostname that a TXT endpoint of ExternalDNS's registry describes, and the TXT record's own name. Only the label
+/// identifies it, because its properties are the described endpoint's, and its content may be encrypted.
 fn registry_names(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
     let owned_name = endpoint.labels.value(OWNED_RECORD_LABEL).filter(|_| is_registry_txt(endpoint))?;
     Some((hostname::normalize(owned_name), hostname::normalize(&endpoint.dns_name).into()))

@@ -1,10 +1,10 @@
-//! An endpoint, once nothing is in its way.
+//! An endpoint without an obstacle.
 
 use crate::model::TunnelId;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::stamp::Digest;
 
-/// An endpoint that is published, or stands as wanted.
+/// An endpoint that is to be published, or that is published as wanted already.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accepted<'w> {
     pub(super) publication: &'w Publication,
@@ -20,7 +20,7 @@ impl<'w> Accepted<'w> {
         self.publication.path()
     }
 
-    /// The digest of its rule; `None` if it asks only for the record.
+    /// The digest of the endpoint's rule; `None` if the endpoint asks only for the record.
     pub(super) fn digest(&self) -> Option<Digest> {
         self.publication.rule.as_ref()?;
         Some(Digest::of(self.tunnel(), self.path()))

@@ -1,4 +1,4 @@
-//! Decides what becomes ours without being ours yet: what `ADOPT` allows, and rules that lost their record by hand.
+//! Decides which foreign records and rules are taken over: by `ADOPT`, or because our record was deleted by hand.
 
 use super::accepted::Accepted;
 use super::obstacle;
@@ -30,7 +30,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> H
     host
 }
 
-/// The rule of an endpoint that lost its record by hand.
+/// The existing rule of an endpoint whose record was deleted by hand.
 fn taken_back<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Option<Placed<'a>> {
     let wanted = accepted.publication.rule.as_ref()?;
     let (id, _) = host.snapshot().tunnels.get_key_value(accepted.tunnel())?;
@@ -39,12 +39,12 @@ fn taken_back<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Option<Placed<'a>
     is_free(host, &(id, rule)).then_some((id, rule))
 }
 
-/// True if the rule is not ours yet, and can be told from the others of the hostname.
+/// True if the rule is not ours yet, and no other rule of the hostname has its digest.
 fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
     host.own_rule(id, rule.path()).is_none() && obstacle::twin(host, id, rule.path()).is_none()
 }
 
-/// Adds the records in the way, with the rules that their stamps name.
+/// Adds the foreign records, with the rules that their stamps name.
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     for record in std::mem::take(&mut host.foreign_records) {
         let theirs = Stamp::of(record);
@@ -59,15 +59,15 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
     host
 }
 
-/// The rules that another owner's stamp names and that are not ours yet.
+/// The rules that a foreign record's stamp names and that are not ours yet.
 fn rules_claimed_by<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
     let rules = host.snapshot().rules_of(&host.hostname).into_iter();
     let is_named = |(id, rule): &Placed<'_>| stamp.claims.rules.contains(&Digest::of(id, rule.path()));
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
-/// Another owner's stamp becomes ours, without digests that no rule has, and a person's text in the comment becomes our
-/// stamp's remark.
+/// The stamp for a foreign record: the record's own stamp with our owner and without digests that no rule has, or a new
+/// stamp with the record's comment as its remark.
 fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
     let owner = &*host.policy().owner;
     let mut stamp = theirs.unwrap_or_else(|| {
@@ -80,7 +80,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
     stamp
 }
 
-/// The rules to take over where one is accepted: in its tunnel, and in the one that visitors are led to now.
+/// The rules to take over for an accepted endpoint: in its tunnel, and in the tunnel that visitors reach now.
 fn rules_for<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Vec<Placed<'a>> {
     let Some(wanted) = &accepted.publication.rule else {
         return Vec::new();
@@ -94,12 +94,12 @@ fn rules_for<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Vec<Placed<'a>> {
     rules.filter(|placed| is_free(host, placed)).collect()
 }
 
-/// The least mode that takes over a foreign rule in the place of a wanted rule.
+/// The smallest mode of `ADOPT` that takes over a foreign rule at the path of a wanted rule.
 pub(super) fn need_of_rule(host: &Host<'_>) -> Need {
     if host.has_record() || !host.foreign_records.is_empty() { Need::Tunnel } else { Need::All }
 }
 
-/// The needs of all records in the way; `None` if one of them stays whatever is set.
+/// The needs of all foreign records; `None` if no value of `ADOPT` takes over one of them.
 fn needs_of_records(host: &Host<'_>) -> Option<Vec<Need>> {
     let records = host.foreign_records.iter();
     let needs = records.map(|record| needs_of_record(host, record));
@@ -111,7 +111,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         return None;
     }
     if let Some(stamp) = Stamp::of(record) {
-        // A record of our own owner leads to a tunnel of another instance, which goes on serving it.
+        // A foreign record with our own owner points to a tunnel that another instance serves.
         let is_other = stamp.owner != host.policy().owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
@@ -126,7 +126,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     Some(vec![if tunnel.is_some_and(is_takable) { Need::Tunnel } else { Need::All }])
 }
 
-/// The value of `ADOPT` that takes over the records, and the rule in the way of the `accepted` endpoint.
+/// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.
 pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
     let tunnel = accepted.tunnel();
@@ -148,8 +148,8 @@ pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adopt
     records.map(record_adoption).chain(rules).collect()
 }
 
-/// The TXT records of the owners whose records are taken over. They go, because the stamp replaces them. One under an old
-/// name may be about several records.
+/// The registry's TXT records of the owners whose records are taken over. They are deleted, because the stamp replaces
+/// them. A TXT record under an old name may describe several records.
 pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.policy().adopt.owners;
     let found = host
@@ -179,7 +179,7 @@ fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, accepted: &[Accept
         let wanted = accepted.publication.rule.as_ref()?;
         Some(document(tunnel)?.changes(rule, document(accepted.tunnel())?, wanted))
     });
-    // Once the rule is gone, only its number says where it stood.
+    // After the rule is deleted, only its number shows its position.
     let rules = document(tunnel).into_iter().flat_map(Document::rules);
     let number = rules.take_while(|other| !std::ptr::eq(*other, rule)).count() + 1;
     Adoption {

@@ -1,4 +1,4 @@
-//! Writes the comment of a hostname's record: its stamp, within the zone's limit.
+//! Builds the comment of a hostname's record: the stamp, within the zone's limit.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
     Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
-/// The object that all rules of the hostname come from, if it is one.
+/// The object of all rules of the hostname, if they have a single object.
 fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|accepted| accepted.path() == path);
@@ -33,7 +33,7 @@ fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) ->
 const DIGESTS_FIRST: &str =
     "its record's comment names rules that are not there, and has room for it once their digests are off";
 
-/// The claims of the stamp until removed rules are gone: the present digests, and the digests of the new rules.
+/// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
 pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
@@ -71,7 +71,7 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option
     })
 }
 
-/// True if the stamp has what is asked for already.
+/// True if the stamp already claims the endpoint's rule, or the record alone.
 pub(super) fn claims_already(host: &Host<'_>, accepted: &Accepted<'_>) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
     claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match accepted.digest() {
@@ -87,12 +87,12 @@ pub struct Comments {
     /// The namespace that the stamp is to name.
     namespace: Option<NamespaceCode>,
     limit_bytes: usize,
-    /// A person's text in the comment of a record that is taken over is cut if it does not fit.
+    /// True if a remark that does not fit may be cut, because it was the comment of a record that is taken over.
     may_be_cut: bool,
 }
 
 impl Comments {
-    /// The comment with these claims, and with the namespace if that has room; `None` if they do not fit.
+    /// The comment with these claims, and with the namespace if there is room; `None` if the claims do not fit.
     pub(crate) fn with(&self, claims: &Claims) -> Option<Box<str>> {
         self.naming(self.namespace.as_ref(), claims).or_else(|| self.naming(None, claims))
     }

@@ -1,8 +1,8 @@
-//! Decides what is done of one hostname's request, once `judge.rs` has judged each endpoint of it:
+//! Decides which part of one hostname's request is carried out, after `judge.rs` has judged each endpoint:
 //!
 //! - the endpoints of one object are published together or not at all;
-//! - while an endpoint is refused, nothing of its object is withdrawn from the hostname, because a path that changes is
-//!   a creation and a deletion.
+//! - while an endpoint is refused, nothing of its object is withdrawn from the hostname, because ExternalDNS sends a
+//!   changed path as a creation and a deletion.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
 use crate::reconcile::{Note, namespace};
 
-/// What is done of a request.
+/// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
@@ -31,11 +31,11 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
     pub(super) work: Vec<ApplicationWork>,
-    /// What is told of the endpoints whose visitors need no login once all of this is done.
+    /// Notes on endpoints whose visitors need no login after the request.
     pub(super) opened: Vec<Note>,
 }
 
-/// A wanted endpoint, and what was found about it so far.
+/// A wanted endpoint, with its judgement so far.
 struct Judged<'w> {
     wanted: &'w Wanted,
     outcome: Result<&'w Publication, Reason>,
@@ -48,13 +48,13 @@ impl<'w> Judged<'w> {
         self.wanted.resource.as_deref()
     }
 
-    /// True if the endpoint is refused, and may be what a withdrawn one of its object became. An object of another namespace
-    /// holds nothing back.
+    /// True if deletions wait for this refused endpoint, because it may be the new form of a withdrawn endpoint.
+    /// Deletions do not wait for an object of another namespace.
     fn holds_back(&self) -> bool {
         self.may_hold_back && self.outcome.is_err()
     }
 
-    /// The work on its application, if that is written before its rule.
+    /// The work on the endpoint's application, if the application is written before the rule.
     fn first_work(&self) -> Option<&'w ApplicationWork> {
         match &self.wanted.besides {
             Besides::ApplicationFirst(work) => Some(work),
@@ -73,7 +73,7 @@ fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// The state of a decision in which nothing more is refused.
+/// The state of a decision after the last refusal.
 struct Settled<'a, 'w> {
     /// The hostname with everything that is taken over.
     host: Host<'a>,
@@ -126,10 +126,10 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
 const LATER: &str =
     "it opens: its rule asks for no login first, and its Access application goes in a later loop";
 
-/// Refuses what cannot be done, until nothing more is refused.
+/// Refuses endpoints that cannot be published, until no further endpoint is refused.
 fn settle<'a, 'w>(host: &Host<'a>, request: &'w HostRequest, mut judged: Vec<Judged<'w>>) -> Settled<'a, 'w> {
     loop {
-        // Each round takes over anew, for the endpoints that are not refused: a refused endpoint takes nothing over.
+        // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(host.clone(), &accepted(&judged));
         let withdrawn = withdrawable(request, &judged);
         let found = refused_now(&host, &withdrawn, &judged);
@@ -144,7 +144,7 @@ fn settle<'a, 'w>(host: &Host<'a>, request: &'w HostRequest, mut judged: Vec<Jud
     }
 }
 
-/// The work on the applications of the endpoints that nothing holds back.
+/// The work on the applications of the endpoints that are not refused.
 fn first_work(judged: &[Judged<'_>]) -> Vec<ApplicationWork> {
     judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Judged::first_work).cloned().collect()
 }
@@ -159,7 +159,7 @@ fn waiting_for_applications(mut judged: Vec<Judged<'_>>) -> Vec<Judged<'_>> {
     judged
 }
 
-/// The wanted endpoints that are refused already, and of the others the first of each path.
+/// The wanted endpoints that are already refused, and the first of the remaining endpoints for each path.
 fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Judged<'w>> {
     let mut paths = BTreeSet::new();
     let judged = request.wanted.iter().map(|wanted| Judged {
@@ -170,8 +170,8 @@ fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Judge
     judged.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
 }
 
-/// True if the stamp names another namespace than the object's. While the stamp names none, a refused endpoint may be
-/// the new form of a rule of the hostname.
+/// True if the stamp names a namespace other than the object's. If the stamp names no namespace, a refused endpoint may
+/// be the new form of a rule of the hostname.
 fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
     let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::of_stamp);
     named.is_some() && named != resource.and_then(namespace::code_of)
@@ -181,13 +181,13 @@ fn accepted<'w>(judged: &[Judged<'w>]) -> Vec<Accepted<'w>> {
     judged.iter().filter_map(Judged::accepted).collect()
 }
 
-/// True if something of ours is behind a set identifier.
+/// True if we have a rule, or a record alone, for a set identifier.
 fn has(host: &Host<'_>, set_identifier: &str) -> bool {
     let path = path_of(set_identifier);
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
-/// The withdrawn paths, without those that a refused endpoint holds back.
+/// The withdrawn paths, without paths whose deletion waits for a refused endpoint.
 fn withdrawable<'w>(request: &'w HostRequest, judged: &[Judged<'_>]) -> Vec<Option<&'w str>> {
     let holding = judged.iter().filter(|one| one.holds_back()).map(Judged::resource);
     let holding: BTreeSet<Option<&str>> = inserted(holding);
@@ -196,7 +196,7 @@ fn withdrawable<'w>(request: &'w HostRequest, judged: &[Judged<'_>]) -> Vec<Opti
     withdrawn.filter(|(_, resource)| is_free(resource.as_deref())).map(|(path, _)| path_of(path)).collect()
 }
 
-/// The endpoints that cannot be published beside what is refused already, by their index, with the reasons.
+/// The further endpoints that cannot be published, given the present refusals: their indices, with the reasons.
 fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>]) -> Vec<(usize, Reason)> {
     let possible = accepted(judged);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
@@ -211,7 +211,7 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
             None => free.extend(accepted.digest().map(|digest| (digest, index))),
         }
     }
-    // Of several paths with one digest the first is published.
+    // If several paths have the same digest, the first one is published.
     free.sort_unstable();
     for same in free.chunk_by(|(one, _), (other, _)| one == other) {
         let path = same.first().and_then(|(_, index)| judged.get(*index)?.accepted()?.path());
@@ -230,16 +230,16 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
     found
 }
 
-/// The refused endpoints by object.
+/// The refused endpoints, sorted by object.
 fn refused_by_object<'r, 'w>(judged: &'r [Judged<'w>]) -> Vec<&'r Judged<'w>> {
     let mut refused: Vec<&Judged<'_>> = judged.iter().filter(|one| one.outcome.is_err()).collect();
     refused.sort_by(|one, other| one.resource().cmp(&other.resource()));
     refused
 }
 
-/// The reason if another endpoint of the same object is refused: the rules that are published would take its requests.
+/// The reason if another endpoint of the same object is refused: the published rules would receive its requests.
 fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
-    // An endpoint whose application comes first is not held up by the opening that waits for that application.
+    // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for = |reason: &Reason| {
         let is_opening = matches!(reason, Reason::ClosingFirst { .. } | Reason::WouldOpenToo { .. });
         is_opening && one.first_work().is_some()
@@ -255,8 +255,8 @@ fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
     Some(Reason::Beside { path: (*path).clone(), refused: reason.label() })
 }
 
-/// The one tunnel that the hostname can have after this request. The record's tunnel stays if an endpoint asks for it,
-/// or if a rule or record there stays. Otherwise the tunnel of the first endpoint counts.
+/// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
+/// a rule or the record alone remains there, and otherwise the tunnel of the first endpoint.
 fn tunnel_for(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);

@@ -1,4 +1,4 @@
-//! Finds what is in the way of an endpoint: records and rules that are not ours.
+//! Finds the obstacles to an endpoint, such as foreign records and rules.
 
 use std::cell::OnceCell;
 
@@ -13,14 +13,14 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::reason::{Reason, RecordNature};
 use crate::reconcile::stamp::{Digest, Stamp};
 
-/// What is in the way of endpoints of a hostname that is to be served through one tunnel. What is the same for all of them
-/// is found once, because one hostname may have thousands.
+/// The obstacles to the endpoints of a hostname that is to be served through one tunnel. Obstacles common to all
+/// endpoints are found once, because a hostname may have thousands of endpoints.
 pub(super) struct Obstacles<'h, 'a, 'w> {
     host: &'h Host<'a>,
     tunnel: &'h TunnelId,
     /// The endpoints of the request that could be published so far.
     all: &'h [Accepted<'w>],
-    /// The foreign rule that would answer visitors without a login who need one now.
+    /// The foreign rule that would answer, without a login, visitors that need a login now.
     opened_by: OnceCell<Option<String>>,
     remedy: OnceCell<Option<Box<str>>>,
 }
@@ -30,7 +30,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
         Self { host, tunnel, all, opened_by: OnceCell::new(), remedy: OnceCell::new() }
     }
 
-    /// The obstacle to an endpoint, other than another endpoint of the request.
+    /// The obstacle to an endpoint, apart from the other endpoints of the request.
     pub(super) fn to(&self, accepted: &Accepted<'_>) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
@@ -60,7 +60,7 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
     }
 }
 
-/// The obstacle in the tunnel's document to a rule.
+/// The obstacle to a rule in the tunnel's document.
 fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Reason> {
     let path = wanted.path_text();
     if let Some(reason) = ambiguity(host, tunnel, path) {
@@ -70,7 +70,7 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
     Some(rule_held(host, tunnel, rule))
 }
 
-/// The reason why a rule at this place cannot be told from others of the tunnels.
+/// The reason why a rule for this path would share its digest with another rule, or conflict with the document.
 fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
         return Some(digest_taken_by(tunnel, rule.path()));
@@ -79,7 +79,7 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
     Some(Reason::Edit(refusal))
 }
 
-/// A rule that the stamp names and that is not ours, because another one has its digest too: its path, and the reason.
+/// The path of a rule that the stamp names, but that is not ours because another rule has its digest; and the reason.
 pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
     let claims = &host.stamp.as_ref()?.claims.rules;
     let tunnels = host.snapshot().tunnels.keys();
@@ -88,7 +88,7 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     Some((rule.path().unwrap_or_default(), ambiguity(host, id, rule.path())?))
 }
 
-/// Another rule of the hostname with the digest of this place: a stamp would not tell the two apart.
+/// Another rule of the hostname with the digest of this tunnel and path. A stamp cannot distinguish the two rules.
 pub(super) fn twin<'a>(
     host: &Host<'a>,
     tunnel: &TunnelId,
@@ -100,14 +100,14 @@ pub(super) fn twin<'a>(
     same.map(|(_, placed)| *placed).find(|(id, rule)| (*id, rule.path()) != (tunnel, path))
 }
 
-/// True if a rule counts as ours although no stamp names it: it stands as wanted, and its hostname has no record, so
-/// ours was deleted by hand. A rule that another record leads to serves visitors without us, and does not count.
+/// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
+/// was deleted by hand. A rule that visitors reach through another record does not count.
 pub(super) fn takes_back(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> bool {
     let has_record = host.has_record() || !host.foreign_records.is_empty();
     !has_record && rule.equals_in_every_field(wanted) && !is_reached(host, tunnel)
 }
 
-/// True if a record other than the hostname's own leads to the tunnel, for it or for a name that it matches.
+/// True if another record points the hostname, or a name that the hostname matches, to the tunnel.
 fn is_reached(host: &Host<'_>, tunnel: &TunnelId) -> bool {
     let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
     let name = host.name();
@@ -118,7 +118,7 @@ fn is_reached(host: &Host<'_>, tunnel: &TunnelId) -> bool {
     by_name_below || host.zone.answering(name).iter().any(leads_there)
 }
 
-/// The tunnel other than `wanted` to which a wildcard's record leads visitors of foreign rules of the hostname.
+/// The tunnel other than `wanted` that has foreign rules of the hostname, and that a wildcard's record points to.
 pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Option<&'a TunnelId> {
     if host.has_record() || !host.foreign_records.is_empty() {
         return None;
@@ -131,7 +131,7 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
     others.find(|id| !host.foreign_rules(id).is_empty() && leads_to(id))
 }
 
-/// The obstacle of a hostname without a record, if a wildcard's record leads to its foreign rules in another tunnel.
+/// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
 fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, accepted.tunnel())?;
     let foreign = host.foreign_rules(visited);
@@ -146,7 +146,7 @@ fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
     }
 }
 
-/// The reason why the hostname does not leave the tunnel.
+/// The reason why the hostname remains in the tunnel.
 fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
     match left_behind(host, tunnel) {
         Some(rule) => rule_left_behind(tunnel, rule),
@@ -154,13 +154,13 @@ fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
     }
 }
 
-/// A foreign rule of the hostname in the tunnel that the hostname's record leads to. If the record led to another
+/// A foreign rule of the hostname in the tunnel that the hostname's record points to. If the record pointed to another
 /// tunnel, the foreign rule would lose its requests.
 pub(super) fn left_behind<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     host.foreign_rules(led_to).into_iter().next().or_else(|| left_below(host, led_to))
 }
 
-/// A rule in the same tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
+/// A rule in that tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
 fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     let own_name = host.name();
     let domain = own_name.strip_prefix("*.")?;
@@ -172,7 +172,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
     rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
 }
 
-/// The reason for a name that is held, with the way to make it ours.
+/// The reason of a refusal for a foreign record, with the ways to make the record ours.
 fn record_held(
     host: &Host<'_>,
     record: &Record,
@@ -183,7 +183,7 @@ fn record_held(
     let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
         Some(Ok(true)) => RecordNature::Dead,
-        // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project makes its own again.
+        // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
         _ if record.read_only || record.content.ends_with(".pages.dev") => RecordNature::CustomDomain,
         _ => RecordNature::Plain,
     };
@@ -197,9 +197,9 @@ fn record_held(
     }
 }
 
-/// The stamp for a record of ours that lost its comment: the record leads to our tunnel. The stamp names only rules
-/// that endpoints ask for, because another rule may be foreign. A person's comment becomes the stamp's remark. `None`
-/// if the record has a person's comment and no such rule, or if the stamp does not fit.
+/// The stamp that makes a record ours again if the record points to a configured tunnel and may have lost its stamp.
+/// The stamp names only rules that endpoints ask for, because other rules may be foreign. A person's comment becomes
+/// the stamp's remark. `None` if the record has a person's comment and no such rule, or if the stamp does not fit.
 fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<str>> {
     if record.read_only || Stamp::of(record).is_some() || !record.is_cname() {
         return None;
@@ -212,7 +212,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
     stamp.claims.record_only = stamp.claims.rules.is_empty();
     stamp.bind_to(host.name());
     stamp.set_remark(&record.comment);
-    // A comment of a person's own record is no sign that it was ours.
+    // A comment without a rule that an endpoint asks for suggests a person's own record.
     let may_be_ours = record.comment.is_empty() || !stamp.claims.record_only;
     stamp.render(host.zone.comment_max_bytes()).filter(|_| may_be_ours).map(Into::into)
 }
@@ -231,7 +231,7 @@ fn rule_left_behind(tunnel: &TunnelId, rule: &Rule) -> Reason {
     }
 }
 
-/// The reason if the rule of this place has the digest.
+/// The reason if the rule of this tunnel and path has the digest.
 pub(super) fn digest_taken_by(tunnel: &TunnelId, path: Option<&str>) -> Reason {
     Reason::DigestTaken { tunnel: tunnel.clone(), path: path.unwrap_or_default().into() }
 }

@@ -1,6 +1,6 @@
 //! Plans one hostname: reads its state, decides on its request, and derives the writes.
 //!
-//! [`Host`] holds the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
+//! [`Host`] is the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
 
 use super::decide::{Decision, decide};
 use super::{Host, Situation, writes};
@@ -37,7 +37,7 @@ pub(in crate::reconcile::plan) fn plan(
     if !snapshot.policy().filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
-    // A name that is not a hostname was never published, so only its endpoints' mistakes are to be told.
+    // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
     let Ok(hostname) = Hostname::parse(name) else {
         return Outcome { refusals: mistakes(name, request), ..Outcome::default() };
     };
@@ -65,7 +65,7 @@ pub(in crate::reconcile::plan) fn plan(
     Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work }
 }
 
-/// The refusals of endpoints that cannot be published whatever stands.
+/// The refusals of the endpoints without a publication.
 fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
     let mistaken = request.wanted.iter().filter_map(|wanted| {
         let reason = wanted.publication.as_ref().err()?.clone();
@@ -95,8 +95,8 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     )))
 }
 
-/// Notes on rules that ExternalDNS deletes as ours, and that stay because no record of ours names them any more. The
-/// deletion of a record alone is of no rule.
+/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because no record of ours names them. The
+/// deletion of a record alone concerns no rule.
 fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
     host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
         let path = rule.path().unwrap_or_default();
@@ -111,7 +111,7 @@ fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator
     })
 }
 
-/// Notes on our rules that a put of the hostname moves behind a foreign rule, which then takes requests of them.
+/// Notes on our rules that a put of the hostname moves behind a foreign rule that receives some of their requests.
 fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
     let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = plan.edits.iter().partition(is_put);

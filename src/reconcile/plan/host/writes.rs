@@ -18,31 +18,31 @@ use crate::reconcile::stamp::{Claims, Digest, Stamp};
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
      write it, so the digest stays until the record has not changed for a minute";
 
-/// When the record is led to the wanted tunnel.
+/// The time at which the record is pointed to the wanted tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lead {
-    /// The record leads there already, or the hostname has no record or no wanted tunnel.
+    /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
     Here,
-    /// In Stamp: all rules stand there, and the connectors serve them.
+    /// In Stamp: the tunnel has all wanted rules, and its connectors serve them.
     InStamp,
-    /// In Unstamp, after the rules: the record may not keep its target, a tunnel that is not configured.
+    /// In Unstamp, after the rules: the present target is a tunnel that is not configured, or this is a dry run.
     InUnstamp,
-    /// In a later request: the rules come first.
+    /// In a later request: the tunnel does not have all wanted rules yet, or its connectors do not serve them.
     Later,
 }
 
-/// What a request does of the way of a hostname to its tunnel. A hostname that does not change tunnels is there already.
+/// The part of a hostname's move that one request carries out. Without a change of tunnels, no part is left.
 struct Move<'a, 'w> {
     /// The wanted tunnel; `None` if no endpoint is published.
     target: Option<&'w TunnelId>,
     lead: Lead,
-    /// The wanted rules that are to be written.
+    /// The wanted rules that have to be written.
     puts: Vec<Accepted<'w>>,
     /// The rules that are deleted.
     going: Vec<Placed<'a>>,
-    /// The rules that are deleted later, because visitors may still be led to them.
+    /// The rules that are deleted later, because visitors may still reach them.
     staying: Vec<Placed<'a>>,
-    /// The tunnel has all wanted rules, and none that is withdrawn.
+    /// True if the wanted tunnel has all wanted rules, and no withdrawn rule.
     is_in_place: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a, 'w> Move<'a, 'w> {
         Self { target, lead, puts, going, staying, is_in_place }
     }
 
-    /// The reason why a later request has to finish the move; `None` if nothing of the move is left.
+    /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
             (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
@@ -71,8 +71,8 @@ impl<'a, 'w> Move<'a, 'w> {
             ),
             (None, None) => return None,
         };
-        // A move is not overdue, whatever the age of its record, if this request writes a part of it, or if a deletion
-        // waits for it.
+        // A move is not overdue, whatever the age of its record, if this request writes a part of the move, or if a
+        // deletion waits for the move.
         let is_claimed = accepted.iter().all(|accepted| comment::claims_already(host, accepted));
         let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path());
         let goes_on = self.lead == Lead::InStamp
@@ -134,7 +134,7 @@ pub(super) fn host_plan(
     Ok((plan, refusals))
 }
 
-/// The edits of tunnels' documents: rules that go, and wanted ones.
+/// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
 fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
     let removed = moving.going.iter().map(|(tunnel, rule)| {
         let path = rule.path().map(Into::into);
@@ -150,21 +150,21 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
     removed.chain(put).collect()
 }
 
-/// When the records are led to the wanted tunnel. What they lead to now serves visitors until the rules there stand as
-/// wanted and the connectors have them.
+/// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
+/// wanted tunnel has all wanted rules and its connectors serve them.
 fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target)) {
         None => Lead::Here,
         Some(_) if host.is_preview() => Lead::InUnstamp,
-        // The next request would take its record for another instance's.
+        // In the next request, the record would count as another instance's.
         Some(_) if !may_stay(host) => Lead::InUnstamp,
         Some(target) if is_in_place && !host.situation.earlier.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
 }
 
-/// The wanted rules that do not stand as wanted.
+/// The wanted rules that are missing, different or shadowed.
 fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
     let is_put = |accepted: &&Accepted<'_>| {
         let (tunnel, path) = (accepted.tunnel(), accepted.path());
@@ -186,7 +186,7 @@ fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<
     accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
 
-/// Our rules that the decision no longer wants: those that go, and those that visitors may still be led to.
+/// Our rules that are no longer wanted: rules that are deleted now, and rules that visitors may still reach.
 fn leaving<'a>(
     decision: &Decision<'a, '_>,
     is_withdrawal: bool,
@@ -215,7 +215,7 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
     host.records.iter().map(|record| RecordOperation::delete(record)).collect()
 }
 
-/// True if the record was made for a rule that was not written, and visitors of its name would be led elsewhere without it.
+/// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
 fn takes_from_another(host: &Host<'_>) -> bool {
     let is_bare = host.rules.is_empty() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
@@ -223,13 +223,12 @@ fn takes_from_another(host: &Host<'_>) -> bool {
     is_bare && behind().is_some_and(leads_on)
 }
 
-/// True if the record leads visitors elsewhere than to the tunnel.
+/// True if the record is not a CNAME to the tunnel.
 fn leads_past(record: &Record, target: &TunnelId) -> bool {
     !record.is_cname() || !record.content.eq_ignore_ascii_case(&target.hostname())
 }
 
-/// True if our records may lead where they do. One that leads to a tunnel that is not configured counts as another
-/// instance's.
+/// False if one of our records points to a tunnel that is not configured.
 fn may_stay(host: &Host<'_>) -> bool {
     host.records.iter().all(|record| {
         let tunnel = TunnelId::from_hostname(&record.content);
@@ -245,8 +244,8 @@ struct RecordWrites<'r, 'a> {
 }
 
 impl RecordWrites<'_, '_> {
-    /// Makes the comment claim `before` until the rules are written and `after` from then on, and the record lead to its
-    /// target.
+    /// The operations of Stamp and of Unstamp: the comment claims `before` until the rules are written, and `after`
+    /// from then on, and the record is pointed to its target.
     fn written(&self, before: &Claims, after: &Claims) -> (Vec<RecordOperation>, Vec<RecordOperation>) {
         let host = self.host;
         let replaced = adoption::replaced(host);
@@ -268,7 +267,7 @@ impl RecordWrites<'_, '_> {
         (stamp, unstamp)
     }
 
-    /// Makes a CNAME in place of records of other types, or gives these the comment until its tunnel serves.
+    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
@@ -288,23 +287,23 @@ impl RecordWrites<'_, '_> {
         records.map(|record| RecordOperation::delete(record)).chain([post]).collect()
     }
 
-    /// The target, if the record is led there at this time.
+    /// The target, if the record is pointed to it at this time.
     fn target_in(&self, lead: Lead) -> Option<String> {
         self.moving.target.filter(|_| self.moving.lead == lead).map(TunnelId::hostname)
     }
 
-    /// Repairs a record that Cloudflare does not proxy.
+    /// The new value of `proxied`, if Cloudflare does not proxy the record.
     fn repaired(&self, record: &Record) -> Option<bool> {
         (self.moving.target.is_some() && !record.proxied).then_some(true)
     }
 
-    /// True if `comment` means something else than the record's own. Both are compared as they will be read again, so
-    /// text that did not fit makes no difference.
+    /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
+    /// stamps are compared, so text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
         !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
-    /// The stamp in a comment. Whether it is bound to the hostname is no difference.
+    /// The stamp in a comment, bound to the hostname, so that a missing hostname digest makes no difference.
     fn meaning(&self, comment: &str) -> Option<Stamp> {
         let mut stamp = Stamp::parse(comment)?;
         stamp.bind_to(self.host.name());
