@@ -1,4 +1,4 @@
-//! What earlier requests found, and what was asked of Cloudflare besides the snapshot.
+//! The results of earlier requests, and answers of Cloudflare that are not part of the snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,27 +6,28 @@ use crate::model::TunnelId;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::Digest;
 
-/// What is known besides what was read.
+/// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
-    /// The contents that must not be written now, with the reasons: Cloudflare refused them and would refuse them again, or
-    /// does not keep them.
+    /// The fingerprints of the writes that must not be sent now, with the reasons: Cloudflare refused the write and
+    /// would refuse it again, or the write is reverted each time.
     pub paused: BTreeMap<u64, Reason>,
-    /// Tunnels whose connectors do not serve yet what was read of them, with the reasons. No record is led there.
+    /// Tunnels whose connectors do not serve the read configuration yet, with the reasons. No record is pointed to
+    /// them.
     pub unready: BTreeMap<TunnelId, String>,
-    /// Whether the tunnels were deleted that [`super::plan::tunnels_in_the_way`] names, or why that is not known.
+    /// True if a tunnel of [`super::plan::tunnels_in_the_way`] was deleted, or the reason why that is unknown.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
-    /// What this process left undone, by hostname.
+    /// The unfinished work of this process, by hostname.
     pub unfinished: BTreeMap<Box<str>, Unfinished>,
-    /// Nothing is written, so what waits for its application, for connectors or for the grace is planned as well.
+    /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
     pub is_preview: bool,
 }
 
-/// What a run left undone of a hostname.
+/// The unfinished work of a run on a hostname.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The digests of the rules that it was to write or remove. Those without a rule are its own, and come off at once.
+    /// The digests of the rules that the run was to write or delete. Those without a rule are removed at once.
     pub digests: BTreeSet<Digest>,
-    /// It made the record.
+    /// True if the run created the record.
     pub is_new: bool,
 }

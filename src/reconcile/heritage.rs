@@ -8,7 +8,7 @@ use crate::model::Record;
 use crate::reconcile::snapshot::ZoneSnapshot;
 use crate::reconcile::stamp::Stamp;
 
-/// The type in the name of a registry's TXT record: that of the record that we ask for.
+/// The type in the name of a registry's TXT record for an endpoint of ours.
 const WANTED_TYPE: &str = "cname";
 
 const HERITAGE: &str = "heritage=external-dns";
@@ -24,7 +24,7 @@ fn text_of(content: &str) -> String {
     }
     let mut characters = content.chars().peekable();
     let mut text = String::with_capacity(content.len());
-    // Only blanks stand between two strings.
+    // Only blanks separate two strings.
     while characters.find(|character| *character == '"').is_some() {
         read_string(&mut characters, &mut text);
     }
@@ -45,9 +45,9 @@ fn read_string(characters: &mut Peekable<Chars<'_>>, text: &mut String) {
 /// The meaning of a TXT record of ExternalDNS's registry, if it is not encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heritage {
-    /// The `--txt-owner-id` that wrote it.
+    /// The `--txt-owner-id` of the ExternalDNS that wrote the record.
     pub owner: Box<str>,
-    /// The object the record came from, such as `ingress/shop/web`.
+    /// The object that the record came from, such as `ingress/shop/web`.
     pub resource: Option<Box<str>>,
 }
 
@@ -64,7 +64,7 @@ impl Heritage {
     }
 }
 
-/// A TXT record of ExternalDNS's registry, with what it says.
+/// A TXT record of ExternalDNS's registry, with its parsed content.
 type Found<'a> = (&'a Record, Heritage);
 
 /// The TXT records of ExternalDNS's registry about a record without a stamp, in the hostname's zone.
@@ -83,16 +83,16 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
     texts.filter_map(|record| Some((record, Heritage::parse(&record.content)?))).collect()
 }
 
-/// The object of a record of `name` that is in the way.
+/// The object that ExternalDNS's registry names for an address record of `name`.
 pub(super) fn resource(zone: &ZoneSnapshot, seen: &[Box<str>], name: &str) -> Option<Box<str>> {
     let records = zone.records_of(name).iter().filter(|record| record.is_address());
     let mut found = records.flat_map(|record| records_of(zone, seen, record));
     found.find_map(|(_, heritage)| heritage.resource)
 }
 
-/// The names under which ExternalDNS may keep the TXT records of `hostname`, each with the type of its record; names of
-/// old releases contain no type. `seen` are the names in this request, which reveal its prefix and suffix; without any,
-/// it has neither.
+/// The possible names of ExternalDNS's TXT records about `hostname`, each with the type of the described record. Names
+/// of old releases contain no type. `seen` are the names in this request, which reveal their prefix and suffix. If
+/// there are none, no prefix and no suffix is assumed.
 fn possible_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str>, String)> {
     let (label, parent) = hostname.split_once('.').unwrap_or((hostname, ""));
     let default = [format!("{WANTED_TYPE}-{hostname}").into()];
@@ -103,13 +103,13 @@ fn possible_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str
         let head = name.strip_suffix(&*rest).unwrap_or(name);
         let [found, in_label] = [head, label].map(|text| text.matches(WANTED_TYPE).count());
         if (found, in_label) != (1, 0) {
-            // The type cannot be told from the rest, and another hostname's record must not be found.
+            // The position of the type is ambiguous, and another hostname's record must not match.
             names.push(((found != in_label).then_some(WANTED_TYPE), name.to_string()));
             continue;
         }
         let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
         names.extend([WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), with(kind))));
-        // Without a template, the type stands before the label, with a dash.
+        // Without a template, the type precedes the label, with a dash.
         let dashed = format!("{WANTED_TYPE}-");
         let is_dashed = head.contains(&format!("{dashed}{label}"));
         names.push((None, if is_dashed { head.replacen(&dashed, "", 1) + &rest } else { with("") }));

@@ -1,5 +1,5 @@
-//! `NAMESPACE_GUARD`: decides if an object may publish a service, which must be of its own namespace, and a hostname,
-//! which no other namespace may hold. Published records and rules tell the holder of a hostname; no request does.
+//! `NAMESPACE_GUARD`: an object may publish only services of its own namespace, and hostnames that no other namespace
+//! has. Published records and rules determine the namespace that has a hostname; no request does.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use crate::reconcile::{Policy, Settings};
 /// Options that choose the host behind a shared service, which may be another tenant's.
 const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];
 
-/// The services that the guard allows.
+/// The checks of the guard.
 #[derive(Clone, Copy, Debug)]
 struct Guard<'a> {
     policy: &'a Policy,
 }
 
 impl Guard<'_> {
-    /// The reason why no object of the namespace may publish the hostname. A wildcard lies in a domain with all that it
-    /// matches.
+    /// The reason why no object of the namespace may publish the hostname. A wildcard is in a domain if all names that
+    /// it matches are.
     fn hostname_problem(self, name: &str, namespace: &str) -> Option<String> {
         let entries = &self.policy.namespace_domains;
         let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
@@ -40,15 +40,15 @@ impl Guard<'_> {
         })
     }
 
-    /// The reason why the object of `resource` and `namespace` may not publish this. Only listed forms are allowed, so
-    /// anything new is refused.
+    /// The reason why the object of `resource` and `namespace` may not publish `publication`. Only listed forms are
+    /// allowed, so every new form is refused.
     fn problem(self, publication: &Publication, resource: &str, namespace: &str) -> Option<String> {
         let Some(rule) = &publication.rule else {
-            // Its record would lead to whichever rule of the tunnel comes first.
+            // Visitors of the record would reach the first rule of the tunnel that matches.
             return Some(self.allowed(namespace));
         };
         let options = &rule.origin_request;
-        // With these, the visitor chooses where cloudflared connects to.
+        // With these options, the visitor chooses the address to which cloudflared connects.
         if options.is_on(OriginOption::BastionMode) || options.text(OriginOption::ProxyType).is_some() {
             return Some(self.allowed(namespace));
         }
@@ -67,7 +67,7 @@ impl Guard<'_> {
         })
     }
 
-    /// The namespace that a service is of, if it has the form that the guard allows.
+    /// The namespace of a service, if the service has the form that the guard allows.
     fn namespace_of(self, service: &str) -> Option<String> {
         let (_, authority) = service.split_once("://")?;
         // An address in brackets has no label `svc`.
@@ -85,7 +85,7 @@ impl Guard<'_> {
         self.policy.shared_services.iter().any(|shared| self.reach_same_address(shared, service))
     }
 
-    /// True if it is the object's default service, and not chosen by the object's name.
+    /// True if the service is the object's default service, and does not depend on the object's name.
     fn is_default(self, service: &Service, resource: &str) -> bool {
         let template = self.policy.default_service.as_ref().filter(|template| !template.has_name());
         let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
@@ -117,7 +117,7 @@ impl Guard<'_> {
     }
 }
 
-/// True if cloudflared answers itself, which says nothing of a namespace.
+/// True if cloudflared answers itself, so that the service shows no namespace.
 fn is_answer(service: &str) -> bool {
     service.starts_with("http_status:")
 }
@@ -150,13 +150,13 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
     is_whole.then_some(namespace)
 }
 
-/// The digest of the namespace that has a hostname: the namespace that the stamp names, or else the one namespace of
-/// all services of the hostname's rules. `None` if nothing of the hostname is published. A stamp for rules of several
-/// objects names no namespace if it was written without the guard. A request tells no holder, because any namespace
-/// may ask for the path of an answer such as `http_status:503`.
+/// The code of the namespace that has a hostname: the namespace that the stamp names, or else the one namespace of all
+/// services of the hostname's rules. `None` if nothing of the hostname is published. A stamp for rules of several
+/// objects names no namespace if it was written without the guard. A request does not count, because any namespace may
+/// ask for the path of an answer such as `http_status:503`.
 ///
 /// # Errors
-/// The services' namespaces, for a message, if the stamp names no namespace and the services are not all of one.
+/// The services' namespaces, for a message, if the stamp names no namespace and the services are not of one namespace.
 pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, String> {
     let stamps = snapshot.stamps_of(name);
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
@@ -177,9 +177,9 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
     }
 }
 
-/// The namespace that may have a hostname, with the guard: its holder, or else that of the object that ExternalDNS's TXT
-/// record of the hostname names, or else that of the first object that is `asking`. `registry_names` are the names of
-/// such TXT records in the request.
+/// The namespace that may have a hostname, if the guard is on: the namespace that has it, or else the namespace of the
+/// object that ExternalDNS's TXT record of the hostname names, or else that of the first object in `asking`.
+/// `registry_names` are the names of such TXT records in the request.
 pub(super) fn entitled<'r>(
     name: &str,
     registry_names: &[Box<str>],
@@ -197,7 +197,7 @@ pub fn of_stamp(stamp: &Stamp) -> Option<NamespaceCode> {
     stamp.namespace().or_else(|| code_of(stamp.resource.as_deref()?))
 }
 
-/// The namespace in the form of a stamp.
+/// The code of the namespace in a `resource` label.
 pub fn code_of(resource: &str) -> Option<NamespaceCode> {
     namespace_of(resource).map(NamespaceCode::of)
 }

@@ -1,4 +1,4 @@
-//! The reasons why something is not done, with what the operator can do about them.
+//! The reasons of refusals, with the remedies for the operator.
 
 use std::fmt;
 
@@ -9,105 +9,105 @@ use crate::reconcile::access::place::Place;
 use crate::reconcile::canonical::{Problem, is_unknown_path};
 use crate::reconcile::stamp::NamespaceCode;
 
-/// The ways out where a foreign record or rule stands.
+/// The remedies for a foreign record or rule.
 const DELETE: &str = "delete it at Cloudflare to publish the hostname";
 const TAKE_OFF: &str = "take the hostname off the cluster";
 
-/// The ways out where a file beside its cloudflared configures a tunnel.
+/// The remedies for a tunnel that a file beside its cloudflared configures.
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
     "migrate it in the dashboard, or set ALLOW_LOCAL_CONFIG=true to take it over";
 
-/// The group of reasons that lie in the cluster or in a setting.
+/// The group of reasons whose cause is an object in the cluster or a setting.
 pub const MISTAKE: &str = "mistake";
 
-/// The group of reasons that go by themselves, once something else is done.
+/// The group of reasons that disappear without a correction, once other work is done.
 pub const WAITING: &str = "waiting";
 
-/// The reason why something is not done.
+/// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The endpoint has mistakes in it.
+    /// The endpoint has mistakes.
     Invalid(Problem),
-    /// Another rule of the hostname is refused, mostly of the same object: the rules that are published would take its
-    /// requests.
+    /// Another rule of the hostname is refused, usually of the same object. The published rules would receive the
+    /// requests of the refused rule.
     Beside {
         path: Box<str>,
-        /// The label of its reason.
+        /// The label of that rule's reason.
         refused: &'static str,
     },
-    /// A deletion beside a refused endpoint of the same hostname.
+    /// A deletion that waits, because an endpoint of the same hostname is refused.
     Withheld {
         /// The object of that endpoint, if it is known.
         by: Option<Box<str>>,
     },
-    /// A deletion among so many that something else must be wrong.
+    /// A deletion that is part of a mass deletion, whose cause is probably a mistake elsewhere.
     MassDeletion,
     /// The domain filter excludes the name.
     OutsideFilter,
-    /// No zone that the token can see holds the name.
+    /// No zone that the token can read contains the name.
     NoZone,
-    /// Another record has the name.
+    /// A foreign record has the name.
     RecordHeld {
         /// `A`, `CNAME`, …
         kind: Box<str>,
         content: Box<str>,
-        /// The comment, which may tell its origin.
+        /// The comment, which may show the record's origin.
         comment: Box<str>,
-        /// What Cloudflare tells of it besides.
+        /// The kind of the record, on which the remedy depends.
         nature: RecordNature,
         /// The comment that would make the record ours, if only the stamp is missing.
         remedy: Option<Box<str>>,
-        /// The smallest value of `ADOPT` that would take it over, if any would.
+        /// The smallest value of `ADOPT` that would take the record over, if any would.
         adopt: Option<Box<str>>,
     },
-    /// A rule that is not ours stands for the same hostname and path.
+    /// A foreign rule has the same hostname and path.
     RuleHeld {
-        /// The rule's tunnel: the wanted one, or one that a wildcard record leads visitors to.
+        /// The rule's tunnel: the wanted tunnel, or a tunnel that a wildcard's record points to.
         tunnel: TunnelId,
-        /// The service it leads to.
+        /// The rule's service.
         service: Box<str>,
-        /// The smallest value of `ADOPT` that would take it over.
+        /// The smallest value of `ADOPT` that would take the rule over.
         adopt: Box<str>,
     },
-    /// The Access guard does not let it out, because visitors may reach it without a login.
+    /// The Access guard refuses the endpoint, because visitors may reach it without a login.
     Unprotected(Gap),
-    /// The Access guard cannot tell if visitors may reach it without a login. It is published already, and stays.
+    /// The protection by Access is unknown, and the endpoint is published already or the failure lasts.
     AccessUnknown(Box<str>),
-    /// A policy that the endpoint names cannot be used.
+    /// The endpoint's wish for Access cannot be carried out, such as a policy that cannot be used.
     AccessPolicy(Box<str>),
     /// A foreign Access application has the same destination.
     ApplicationHeld {
-        /// Its name.
+        /// The application's name.
         application: Box<str>,
-        /// It has no other destination.
+        /// True if the application has no other destination.
         is_exact: bool,
     },
-    /// The endpoint does not say the word that opens, and its visitors, who need a login now, would need none.
+    /// The endpoint does not ask to be open, but its visitors would no longer need the login that they need now.
     WouldOpen {
-        /// The foreign rule that would answer some of them; `None` if nothing of the endpoint could require a login.
+        /// The foreign rule that would answer some visitors; `None` if no rule of the endpoint could require a login.
         by: Option<Box<str>>,
     },
-    /// The endpoint asks to be open, and an Access application stands over it.
+    /// The endpoint asks to be open, but an Access application protects it.
     StillProtected {
-        /// Its name.
+        /// The application's name.
         application: Box<str>,
-        /// A place that the endpoint's own application protects as well, and whose endpoint does not ask to be open.
+        /// Another place that the endpoint's own application protects, and whose endpoint does not ask to be open.
         relying: Option<Box<str>>,
     },
-    /// The endpoint asks to be open. Another place, whose endpoint does not ask to be open, would open as well; an Access
-    /// application of its own comes first.
+    /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
+    /// to be open. That place gets its own Access application first.
     ClosingFirst {
         hostname: Box<str>,
         set_identifier: Box<str>,
     },
-    /// The same, and the other place gets no Access application of its own.
+    /// As [`Reason::ClosingFirst`], but the other place gets no Access application of its own.
     WouldOpenToo {
         hostname: Box<str>,
         set_identifier: Box<str>,
     },
-    /// The namespace guard does not let the endpoint's namespace have the hostname.
+    /// The namespace guard refuses the hostname to the endpoint's namespace.
     NamespaceHeld {
-        /// The namespace that has it; `None` if nothing tells which one has.
+        /// The namespace that has the hostname; `None` if that namespace is unknown.
         holder: Option<NamespaceCode>,
         /// The endpoint's namespace, if its object is known.
         asking: Option<NamespaceCode>,
@@ -118,16 +118,16 @@ pub enum Reason {
         tunnel: TunnelId,
         path: Box<str>,
     },
-    /// The hostname's record leads, or is to lead, to another tunnel.
+    /// The hostname's record points, or will point, to another tunnel.
     TwoTunnels {
         /// The tunnel that has the hostname.
         tunnel: TunnelId,
     },
-    /// The hostname would move away from a rule that is not ours.
+    /// The hostname would move to another tunnel, and a foreign rule would lose its requests.
     RuleLeftBehind {
-        /// The tunnel that the rule is in.
+        /// The rule's tunnel.
         tunnel: TunnelId,
-        /// The hostname, which differs if ours is a wildcard.
+        /// The rule's hostname, which differs from ours if ours is a wildcard.
         hostname: Box<str>,
         path: Box<str>,
     },
@@ -139,42 +139,42 @@ pub enum Reason {
     LocalTunnel {
         tunnel: TunnelId,
     },
-    /// The comment cannot hold another digest.
+    /// The comment has no room for another digest.
     StampFull {
-        /// The rules that it would have to name at once.
+        /// The number of rules that the comment would have to name at once.
         rules: usize,
-        /// What the zone allows, in bytes.
+        /// The longest comment that the zone allows, in bytes.
         limit_bytes: usize,
     },
     /// The tunnel's document does not allow the edit.
     Edit(String),
     Cloudflare(String),
-    /// A write failed, whatever it was to write. The line of the write says so in the log.
+    /// A write failed. The log line of the write reports the failure.
     Failed(String),
     /// The application of this place is written first.
     ApplicationFirst(Place),
-    /// It is left to a later request to find out if this can be done.
+    /// A later request decides on the endpoint.
     Undecided(String),
-    /// It waits for something that comes first, or for something of Access that is not known yet.
+    /// The endpoint waits for other work, or for a state of Access that is not known yet.
     Waiting(String),
-    /// It is served at its old place until everything else is ready.
+    /// The hostname is moving to another tunnel, over several requests.
     Moving(String),
-    /// The hostname is still served at its old place, for longer than a request waits for the move.
+    /// The move takes longer than `MOVE_PATIENCE`, so it no longer fails requests.
     NotMoved(String),
-    /// It is read back differently every time it is written.
+    /// The write is reverted each time.
     NotKept {
-        /// What was written.
+        /// The log text of the write.
         what: Box<str>,
     },
 }
 
-/// The kind of a foreign record, as far as the remedy depends on it.
+/// The kind of a foreign record, on which the remedy depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecordNature {
     Plain,
-    /// A custom domain of a service of Cloudflare, which makes the record and takes it away.
+    /// A custom domain of a Cloudflare service, which creates and deletes the record itself.
     CustomDomain,
-    /// It leads to a tunnel that was deleted.
+    /// The record points to a deleted tunnel.
     Dead,
 }
 
@@ -211,7 +211,7 @@ impl Reason {
         Self::NotKept { .. } => "not_kept",
     }
 
-    /// Where the reason lies, and so where the way out is looked for.
+    /// The group of the reason, which shows where to look for the remedy.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Invalid(_)
@@ -247,8 +247,7 @@ impl Reason {
         }
     }
 
-    /// True if ExternalDNS has to be told that work is left. Some of its registries never ask again for what was
-    /// answered as done.
+    /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
     pub fn is_unfinished(&self) -> bool {
         matches!(
             self,
@@ -262,7 +261,7 @@ impl Reason {
         )
     }
 
-    /// True if a hostname that is open stays open, or stays unpublished, although it was to be protected.
+    /// True if requested protection is missing: the hostname stays open or unpublished.
     pub fn leaves_unprotected(&self) -> bool {
         matches!(self, Self::AccessPolicy(_) | Self::ApplicationHeld { .. } | Self::Unprotected(_))
     }
@@ -446,13 +445,13 @@ fn code(namespace: &Option<NamespaceCode>) -> String {
     namespace.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A hostname with its path, if that is known.
+/// A hostname with its path, if the path is known.
 fn place(hostname: &str, set_identifier: &str) -> String {
     let path = if is_unknown_path(set_identifier) { "" } else { set_identifier };
     format!("{hostname}{path}")
 }
 
-/// The ways out in one sentence. `ADOPT=all` comes last, because it takes over whatever is in the way of any hostname.
+/// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname.
 fn ways_out(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
     match adopt {
         None => format!("{one}, or {other}"),

@@ -1,7 +1,7 @@
 //! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
-//! A manual change shows as a difference from the canonical form, so that ExternalDNS plans the update that repairs it.
-//! It shows if and only if applying the endpoint again would write something, at the latest in a minute.
+//! A manual change is shown as a difference from the canonical form, so that ExternalDNS plans a correcting update. The
+//! change is shown if and only if applying the endpoint again would write something, at the latest in a minute.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +22,18 @@ use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
 use crate::reconcile::stamp::{NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
-/// A difference that applying the endpoint again would repair and that no other property shows.
+/// A difference that applying the endpoint again would correct, and that no other property shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drift {
-    /// The comment names a rule that is not there, or lacks or has the mark of an Access application.
+    /// The comment names a rule that does not exist, or its mark of an Access application is wrong.
     Rule,
-    /// The rule does not require what Access gives its visitors, or `ACCESS_GUARD` would not publish the endpoint.
+    /// The protection of the rule has to be corrected, or `ACCESS_GUARD` would not publish the endpoint.
     Access,
-    /// The stamp does not name the namespace that has the hostname, and has room.
+    /// The stamp does not name the namespace that has the hostname, although there is room.
     Namespace,
-    /// A rule in front takes requests of the rule.
+    /// A put of the rule would change which requests the rule answers.
     Order,
-    /// A rule of the path is in a tunnel that the record does not lead to.
+    /// A rule of the path is in a tunnel that the record does not point to.
     Tunnel,
     /// Cloudflare does not proxy the record.
     Proxied,
@@ -66,15 +66,15 @@ const UNDATED: &str = "Cloudflare's answers tell no time, because something on t
 pub struct Shown {
     /// Sorted by name, type and set identifier.
     pub endpoints: Vec<Endpoint>,
-    /// Records of our owner that another instance seems to serve, zones that no visitor reaches, tunnels with surprises.
+    /// Notes, such as on records that another instance seems to serve, and on zones that no visitor reaches.
     pub notes: Vec<Note>,
-    /// The number of endpoints that Access or their rule does not protect as it has to be.
+    /// The number of endpoints whose protection has to be corrected.
     pub unprotected: usize,
-    /// The number of our Access applications that nothing of ours relies on.
+    /// The number of our Access applications that no rule and no comment of ours needs.
     pub unneeded_applications: usize,
 }
 
-/// Everything in `snapshot` that is ours.
+/// All our endpoints in `snapshot`, with notes.
 pub fn records(snapshot: &Snapshot) -> Shown {
     let owned = snapshot.marked_rules();
     let mut shown = Shown::default();
@@ -114,7 +114,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     shown.notes.extend(unreachable_rules(snapshot, &owned));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
-    // alone and a rule if our stamp claims both: ExternalDNS then repairs the unwanted one.
+    // alone and a rule if our stamp claims both: ExternalDNS then plans an update.
     shown.endpoints.dedup_by(|later, first| {
         let is_same = key(later) == key(first);
         if is_same {
@@ -129,7 +129,7 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
     (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
 }
 
-/// A record of ours in a zone that the name does not belong to, or no longer: it leads no visitors, and is left alone.
+/// A note on a record of ours in a zone that does not answer for the name. The record has no effect, and is left alone.
 fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
     let zone = &zone.zone.name;
     let text = format!(
@@ -138,7 +138,7 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
     Note::about(&record.name, text)
 }
 
-/// A hostname of which the namespace guard cannot tell whose it is.
+/// A note on a hostname whose namespace is unknown to the namespace guard.
 fn without_namespace(record: &Record, of: &str) -> Note {
     let text = format!(
         "its record's comment names no namespace, and the services of its rules do not tell one ({of}or as a refusal says): \
@@ -163,8 +163,8 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     })
 }
 
-/// Notes on zones in which visitors do not reach what is published. Nothing is published in one that is not used, such as
-/// one that was moved, beside an active one of its name.
+/// Notes on zones whose published hostnames no visitor reaches. A zone gets no note if another zone is used for its
+/// name, because nothing is published in it.
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     let used = snapshot.zones.iter().filter(|zone| snapshot.is_home(zone, &zone.zone.name));
     used.map(|zone| &zone.zone).filter_map(|zone| {
@@ -176,7 +176,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     })
 }
 
-/// The state of a zone in which no visitor reaches what is published; `None` if it is active.
+/// The state of a zone whose published hostnames no visitor reaches; `None` if the zone is active.
 pub fn idle_state(zone: &Zone) -> Option<&str> {
     match &*zone.status {
         _ if zone.paused => Some("paused"),
@@ -185,7 +185,7 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
     }
 }
 
-/// Rules of ours that get no request, because a rule in front takes them all.
+/// Notes on our rules that receive no request, because a rule in front matches all of them.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
     owned: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
@@ -217,7 +217,7 @@ pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-/// The properties of a rule, with the words for its protection; false if the protection is not as it has to be.
+/// The properties of a rule and of its protection. The flag is false if the protection has to be corrected.
 pub(super) fn properties_of_standing(
     rule: &Rule,
     hostname: &Hostname,
@@ -238,7 +238,7 @@ struct RecordView<'a> {
     stamp: &'a Stamp,
 }
 
-/// What is shown of one path of a record, or of the record alone.
+/// The view of one path of a record, or of the record alone.
 #[derive(Default)]
 struct PathView<'a> {
     path: Option<&'a str>,
@@ -274,7 +274,7 @@ impl<'a> RecordView<'a> {
         views
     }
 
-    /// True if the namespace guard is on, and the stamp does not name the namespace that has the hostname, and has room.
+    /// True if the namespace guard is on, and the stamp has room for the hostname's namespace but does not name it.
     ///
     /// # Errors
     /// As of [`namespace::holder`].
@@ -287,19 +287,19 @@ impl<'a> RecordView<'a> {
         Ok(self.has_room(holder.as_ref()))
     }
 
-    /// True if the comment names rules that are not there, and can be written without them.
+    /// True if the comment names rules that do not exist, and fits without their digests.
     fn claims_too_much(&self) -> bool {
         let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
         standing != self.stamp.claims && self.has_room(None)
     }
 
-    /// True if the comment has room without the digests of rules that are not there, and with a namespace.
+    /// True if the comment fits without digests that no rule has, and with `namespace`.
     fn has_room(&self, namespace: Option<&NamespaceCode>) -> bool {
         let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
         self.stamp.claiming(standing, namespace).render(self.zone.comment_max_bytes()).is_some()
     }
 
-    /// What is shown of the rules of one path.
+    /// The view of the rules of one path.
     fn view_of_path(&self, hostname: &Hostname, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
         let led_to = TunnelId::from_hostname(&self.record.content);
         let is_led_to = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == led_to.as_ref();
@@ -310,14 +310,14 @@ impl<'a> RecordView<'a> {
             view.drift.extend((!is_as_it_has_to_be).then_some(Drift::Access));
             view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some(Drift::Order));
         }
-        // A move that is not done yet has a rule in another tunnel.
+        // During a move, another tunnel has a rule of the path.
         if rules.len() > 1 || !rules.iter().any(|rule| is_led_to(&rule)) {
             view.drift.push(Drift::Tunnel);
         }
         view
     }
 
-    /// True if the comment tells otherwise than the applications whether something is protected, and can be written.
+    /// True if the comment's mark of an Access application is wrong, and the comment has room for the mark.
     fn is_mismarked(&self, hostname: &Hostname) -> bool {
         let stands = self.stamp.claims.is_protected;
         let needs_mark = || HostProtection::of(hostname, self.snapshot).needs_mark(stands);

@@ -16,7 +16,7 @@ pub struct Refusal {
     pub hostname: Box<str>,
     /// The endpoint's set identifier; `None` for the whole hostname.
     pub set_identifier: Option<Box<str>>,
-    /// The object that asks for it, such as `ingress/shop/web`, if it is known.
+    /// The object that asks for the hostname, such as `ingress/shop/web`, if the object is known.
     pub resource: Option<Box<str>>,
     pub reason: Reason,
 }
@@ -27,8 +27,8 @@ impl Refusal {
         Self { hostname, set_identifier: None, resource, reason }
     }
 
-    /// Makes [`Reason::WouldOpenToo`] of each [`Reason::ClosingFirst`] whose place gets no application: no refusal of the
-    /// place is unfinished, and its hostname is not postponed.
+    /// Replaces [`Reason::ClosingFirst`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal
+    /// of that place is unfinished, and its hostname is not postponed.
     pub(crate) fn drop_closings_that_never_come(refusals: &mut [Self], postponed: &BTreeSet<Box<str>>) {
         let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
         let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
@@ -44,7 +44,7 @@ impl Refusal {
         }
     }
 
-    /// One line per refusal, or one for all hostnames with the same reason if these may be hundreds.
+    /// One line for each refusal, or one line for all hostnames with the same reason if these may be hundreds.
     pub fn lines<'r>(refusals: impl Iterator<Item = &'r Self>) -> Vec<LogLine> {
         let mut lines = Vec::new();
         let mut of_many: Vec<&Self> = Vec::new();
@@ -83,19 +83,19 @@ impl Refusal {
         lines
     }
 
-    /// The refusal that says the same in other places: of the whole hostname and of its rule without a path.
+    /// The same refusal in its other form: of the whole hostname, or of the hostname's rule without a path.
     pub fn alike(&self) -> Option<Self> {
         let path = self.set_identifier.as_deref();
         let set_identifier = path.is_none().then(Box::default);
         path.is_none_or(str::is_empty).then(|| Self { set_identifier, ..self.clone() })
     }
 
-    /// What stands in the way, and what to do.
+    /// The reason with its remedy, in the form of the object's properties.
     pub fn log_text(&self) -> String {
         in_form_of(self.resource.as_deref(), &self.reason.to_string())
     }
 
-    /// The path of the rule, if the refusal is for one path and its endpoint could be read.
+    /// The path of the rule, if the refusal is for one path, and the path is known.
     pub fn path(&self) -> Option<&str> {
         let path = self.set_identifier.as_deref()?;
         (!path.is_empty() && !is_unknown_path(path)).then_some(path)

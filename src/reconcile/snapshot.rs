@@ -1,4 +1,4 @@
-//! What was read from Cloudflare before a decision, and the questions that decisions ask of it.
+//! The state that was read from Cloudflare before a decision, with the queries of decisions.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
 use crate::reconcile::{Policy, Settings};
 
-/// The status of a delegated zone: visitors are led to its name servers.
+/// The status of a delegated zone: resolvers ask the zone's name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
 
 /// The largest comment on a Free zone, in bytes.
@@ -27,29 +27,29 @@ const COMMENT_MAX_BYTES_PAID: usize = 500;
 /// The zones' records and the tunnels' configurations at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The settings by which it was read.
+    /// The settings by which the snapshot was read.
     pub settings: Arc<Settings>,
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
-    /// The names of zones that were not read. A name in one of them belongs there, and not to an outer zone.
+    /// The names of zones that were not read. A hostname in such a zone does not belong to an outer zone.
     pub zones_elsewhere: Vec<Box<str>>,
     /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
-    /// Existing tunnels of the account that are not configured here. A record that leads to one belongs to another
-    /// instance, whatever its stamp says.
+    /// Existing tunnels of the account that are not configured here. A record that points to such a tunnel belongs to
+    /// another instance, whatever the record's stamp says.
     pub live_elsewhere: BTreeSet<TunnelId>,
-    /// What is known of Cloudflare Access.
+    /// The result of reading Cloudflare Access.
     pub access: AccessReading,
     /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence. No
     /// decision relies on such an answer.
     pub old: BTreeMap<Box<str>, Box<str>>,
-    /// The time at Cloudflare when it was read, in seconds since 1970; `None` if no answer told it.
+    /// Cloudflare's time of the reading, in seconds since 1970; `None` if no answer had a date.
     pub date_unix_seconds: Option<i64>,
-    /// What was made of all this.
+    /// The indexes over the fields above.
     pub index: Index,
 }
 
-/// What is made of a snapshot once, when it is first asked for. A copy of the snapshot may be changed, so it makes its own.
+/// Indexes that are computed once, when they are first needed. A copy of a snapshot may be changed, so it has its own.
 #[derive(Debug, Default)]
 pub struct Index {
     own: OnceLock<Arc<OwnRules>>,
@@ -71,7 +71,7 @@ pub struct ZoneSnapshot {
     records: Vec<Record>,
 }
 
-/// A record of ours, and its index.
+/// A record of ours, with its zone.
 #[derive(Clone, Debug)]
 pub struct OwnRecord<'a> {
     pub zone: &'a ZoneSnapshot,
@@ -84,7 +84,7 @@ pub struct OwnRecord<'a> {
 #[derive(Clone, Debug)]
 pub struct TunnelSnapshot {
     pub document: Document,
-    /// True if this program may write it; false if `cloudflared` brings its own configuration file.
+    /// True if this program may write the configuration; false if `cloudflared` brings its own configuration file.
     pub writable: bool,
     /// The version of the document; -1 if Cloudflare gives none.
     pub version: i64,
@@ -92,14 +92,14 @@ pub struct TunnelSnapshot {
 }
 
 impl ZoneSnapshot {
-    /// The zone with its records, in any order. Of a record that is listed twice, one counts.
+    /// The zone with its records, which may be in any order. A record that is listed twice counts once.
     pub fn new(zone: Zone, mut records: Vec<Record>) -> Self {
         records.sort_unstable_by(|a, b| in_tree_order(&a.name, &b.name).then_with(|| a.id.cmp(&b.id)));
         records.dedup_by(|a, b| a.id == b.id);
         Self { zone, records }
     }
 
-    /// All records. Those at a name or below it are neighbours: see [`hostname::in_tree_order`].
+    /// All records. The records of a name and of the names below it are adjacent: see [`hostname::in_tree_order`].
     pub fn records(&self) -> &[Record] {
         &self.records
     }
@@ -107,12 +107,12 @@ impl ZoneSnapshot {
     /// The records of one name.
     pub fn records_of(&self, name: &str) -> &[Record] {
         let within = self.records_within(name);
-        // The name itself comes before those below it.
+        // The records of the name come before the records of the names below it.
         let length = within.iter().take_while(|record| &*record.name == name).count();
         within.get(..length).unwrap_or_default()
     }
 
-    /// The records of a name and of those below it.
+    /// The records of a name and of the names below it.
     pub(super) fn records_within(&self, name: &str) -> &[Record] {
         let start = self.records.partition_point(|record| in_tree_order(&record.name, name).is_lt());
         let rest = self.records.get(start..).unwrap_or_default();
@@ -128,13 +128,13 @@ impl ZoneSnapshot {
         }
     }
 
-    /// The records of the wildcard that answers for `name`: nothing exists at the name, below it, or at a name between
-    /// (RFC 4592).
+    /// The records of the wildcard that answers for `name`. Empty if a record exists at the name, below it, or at a
+    /// name between the name and the wildcard (RFC 4592).
     pub fn wildcard_over(&self, name: &str) -> &[Record] {
         if self.records_of(name).is_empty() { self.wildcard_behind(name) } else { &[] }
     }
 
-    /// The records of the wildcard that answers for `name` once the name's own records are gone.
+    /// The records of the wildcard that answers for `name` once the name's own records are deleted.
     pub fn wildcard_behind(&self, name: &str) -> &[Record] {
         let mut topmost = name;
         while let Some((_, above)) = topmost.split_once('.')
@@ -143,7 +143,7 @@ impl ZoneSnapshot {
             let wildcard = format!("*.{above}");
             let records = self.records_of(&wildcard);
             if !records.is_empty() && wildcard != name {
-                // An existing name, or one below, takes all names below it from the wildcard.
+                // The wildcard does not answer for an existing name, nor for any name below it.
                 let is_cut = self.records_within(topmost).iter().any(|record| *record.name != *name);
                 return if is_cut { &[] } else { records };
             }
@@ -160,12 +160,12 @@ impl ZoneSnapshot {
         }
     }
 
-    /// True if visitors are led to the zone: its name servers answer, rather than records in an outer zone.
+    /// True if resolvers ask the zone's name servers, and not those of an outer zone.
     pub fn is_active(&self) -> bool {
         &*self.zone.status == ZONE_ACTIVE
     }
 
-    /// True if other name servers answer for `name`: below NS records no resolver asks for a zone's own records.
+    /// True if other name servers answer for `name`, because NS records delegate a parent of the name.
     fn delegates(&self, name: &str) -> bool {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.')
@@ -191,12 +191,12 @@ impl TunnelSnapshot {
         self.indexed_rules_of(hostname).map(|(_, rule)| rule).collect()
     }
 
-    /// The same, each with its index in the document.
+    /// The rules of one hostname, each with its index in the document.
     pub(super) fn indexed_rules_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
         self.near(hostname.as_str()).filter(|(_, rule)| rule.has_hostname(hostname))
     }
 
-    /// The rules that may have a host in common with a hostname, each with its index in the document.
+    /// The rules whose hosts may overlap with a hostname, each with its index in the document.
     pub fn near(&self, hostname: &str) -> impl Iterator<Item = (usize, &Rule)> {
         let near = self.hosts.near(hostname).into_iter();
         near.filter_map(|index| Some((index, self.document.rules().get(index)?)))
@@ -204,7 +204,7 @@ impl TunnelSnapshot {
 }
 
 impl Snapshot {
-    /// Nothing is read yet.
+    /// An empty snapshot.
     pub fn new(settings: Arc<Settings>) -> Self {
         Self {
             settings,
@@ -224,7 +224,7 @@ impl Snapshot {
     }
 
     /// The zone that `name` belongs to: the longest active zone on a label boundary, or else the longest zone. `None`
-    /// if a longer zone was not read, or if NS records lead the name to other name servers.
+    /// if a longer zone was not read, or if NS records delegate the name to other name servers.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let home = self.answering_zone(name)?;
         let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
@@ -237,17 +237,17 @@ impl Snapshot {
         self.zones.iter().find(|zone| zone.zone.id == *id)
     }
 
-    /// True if a zone that was not read lies below a domain.
+    /// True if a zone that was not read is at or below a domain.
     pub(super) fn has_zone_elsewhere_below(&self, domain: &str) -> bool {
         self.zones_elsewhere.iter().any(|zone| hostname::is_within(zone, domain))
     }
 
-    /// True if `name` belongs to this zone; a zone may lie inside another.
+    /// True if `name` belongs to this zone, and not to a zone inside or around this zone.
     pub fn is_home(&self, zone: &ZoneSnapshot, name: &str) -> bool {
         self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
     }
 
-    /// The tunnel that visitors of `name` are led to, by a record of its own or by a wildcard's.
+    /// The tunnel that visitors of `name` reach, by the name's own record or by a wildcard's record.
     pub fn led_to(&self, name: &str) -> Option<TunnelId> {
         self.zone_of(name)?;
         self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
@@ -269,12 +269,12 @@ impl Snapshot {
         records
     }
 
-    /// The zone that visitors' resolvers ask about `name`, of those that were read.
+    /// The zone that resolvers ask about `name`, among the zones that were read.
     fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
         self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))
     }
 
-    /// The zones read that contain `name`.
+    /// The zones that were read and that contain `name`.
     pub(super) fn zones_around(&self, name: &str) -> impl Iterator<Item = &ZoneSnapshot> {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
@@ -287,7 +287,7 @@ impl Snapshot {
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
-    /// The stamps of the address records of `name`: ours, or else others'.
+    /// The stamps of our records of `name`, or if there are none, those of foreign address records.
     pub(super) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
         let own = self.own_records_of(name).into_iter().map(|own| own.stamp);
         let own: Vec<Stamp> = own.collect();
@@ -298,8 +298,8 @@ impl Snapshot {
         records.iter().filter(|record| record.is_address()).filter_map(Stamp::of).collect()
     }
 
-    /// The stamp of `record` if it is ours: it has our owner, and does not lead to a tunnel that another instance may
-    /// serve. A record that may stand beside a CNAME is never ours, even if our comment was copied there.
+    /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that
+    /// another instance may serve. A record that may exist beside a CNAME is never ours, even with our comment.
     pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
         if record.read_only || !record.is_address() {
             return None;
@@ -309,7 +309,7 @@ impl Snapshot {
         tunnel.is_none_or(|tunnel| !self.live_elsewhere.contains(&tunnel)).then_some(stamp)
     }
 
-    /// Every tunnel's rules, each marked as ours or not, for asking about many of them.
+    /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
     pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
         let own = self.own_rules();
         inserted(
@@ -327,8 +327,8 @@ impl Snapshot {
         of_tunnel.collect()
     }
 
-    /// The rules of a hostname that a stamp names. A digest that several of its rules have names none of them. This alone
-    /// says which rules are ours.
+    /// The rules of a hostname that a stamp names. A digest that several rules of the hostname have names none of them.
+    /// This function alone decides which rules are ours.
     pub(super) fn rules_claimed_by<'s>(
         &'s self,
         hostname: &Hostname,
@@ -345,7 +345,7 @@ impl Snapshot {
         rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
     }
 
-    /// The rules of a hostname, ours and foreign ones, with their tunnels.
+    /// The rules of a hostname, ours and foreign, with their tunnels.
     pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(&'s TunnelId, &'s Rule)> {
         let tunnels = self.tunnels.iter();
         tunnels
@@ -353,7 +353,7 @@ impl Snapshot {
             .collect()
     }
 
-    /// What the stamp of a hostname claims, without the digests that no rule has.
+    /// The claims of a hostname's stamp, without the digests that no rule has.
     pub(super) fn standing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
         let rules = Hostname::parse(name).map(|hostname| self.rules_of(&hostname)).unwrap_or_default();
         let rules = rules.into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
@@ -371,7 +371,7 @@ impl Snapshot {
     /// True if a comment of ours says that Access protects something.
     pub fn is_marked(&self) -> bool {
         let records = self.zones.iter().flat_map(ZoneSnapshot::records);
-        // A look at the text costs less than to parse it.
+        // A search in the text costs less than parsing it.
         let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));
         records.any(|record| self.own_stamp(record).is_some_and(|stamp| stamp.claims.is_protected))
     }
@@ -394,7 +394,7 @@ impl Snapshot {
         })
     }
 
-    /// The applications of Access, and what each stands over.
+    /// The Access applications, with the places that each protects.
     pub fn protections<'s>(&'s self) -> Protections<'s> {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {

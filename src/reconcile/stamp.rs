@@ -1,13 +1,13 @@
-//! The stamp: what a DNS record's comment says of the record's owner, and of the rules of its hostname.
+//! The stamp: the comment of a DNS record, which names the record's owner and the rules of its hostname.
 //!
 //! ```text
 //! external-dns owner=default resource=ingress/shop/web h=9ab rules=k3f | a human's text
 //! ```
 //!
-//! Fields are percent-encoded, unknown ones kept. `rules` is a run of three-character [`Digest`]s, one for each rule
-//! of the owner's. A `!` in front says that an Access application of ours protects something of the hostname. `-` stands
-//! for the endpoint that asks for the record only, alone or before the digests of rules with paths. `h` is a digest of
-//! the hostname, where it has room: see [`Stamp::of`]. Of the unknown fields, `ns=` is known to the namespace guard: see
+//! Fields are percent-encoded, and unknown fields are preserved. `rules` is a run of three-character [`Digest`]s, one
+//! for each rule of the owner. A `!` in front means that an Access application of ours protects something of the
+//! hostname. A `-` means that an endpoint asks for the record only, alone or before the digests of rules with paths.
+//! `h` is a digest of the hostname, if there is room: see [`Stamp::of`]. The namespace guard uses the field `ns=`: see
 //! [`Stamp::namespace`].
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const RECORD_ONLY: char = '-';
 const NAMESPACE: &str = "ns=";
 const DIGEST_ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Names one rule of a hostname: three characters over the tunnel and the path.
+/// Names one rule of a hostname: three characters that hash the tunnel and the path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 3]);
 
@@ -46,7 +46,7 @@ impl Digest {
     }
 }
 
-/// Four characters over the name of a namespace, or what a person wrote in their place.
+/// Four characters that hash the name of a namespace, or a text that a person wrote in their place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamespaceCode(Box<str>);
 
@@ -62,7 +62,7 @@ impl fmt::Display for NamespaceCode {
     }
 }
 
-/// Twelve characters over an owner.
+/// Twelve characters that hash an owner.
 pub fn owner_code(owner: &str) -> String {
     digits::<12>(owner)
 }
@@ -73,7 +73,7 @@ fn digits<const N: usize>(text: &str) -> String {
     hash.characters::<N>().map(char::from).iter().collect()
 }
 
-/// Three characters over a hostname.
+/// Three characters that hash a hostname.
 pub fn hostname_code(hostname: &str) -> Digest {
     let mut hash = Fnv::new();
     hash.write(hostname.as_bytes());
@@ -104,7 +104,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// True if nothing is claimed, so that the record has no reason to stay.
+    /// True if nothing is claimed, so that the record is not needed.
     pub fn is_empty(&self) -> bool {
         !self.record_only && self.rules.is_empty()
     }
@@ -144,13 +144,13 @@ impl fmt::Display for Claims {
 /// The meaning of a record's comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The `OWNER_ID` of the program that wrote it.
+    /// The `OWNER_ID` of the program that wrote the stamp.
     pub owner: Box<str>,
-    /// The object the hostname came from, such as `ingress/shop/web`.
+    /// The object that the hostname came from, such as `ingress/shop/web`.
     pub resource: Option<Box<str>>,
     /// The owner's claims on the hostname.
     pub claims: Claims,
-    /// The digest of the hostname that it was written for; `None` if it had no room.
+    /// The digest of the hostname that the stamp was written for; `None` if the comment had no room for it.
     hostname: Option<Digest>,
     unknown_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
@@ -178,7 +178,7 @@ impl Stamp {
 
     /// Parses a comment of any record; `None` if this program did not write it.
     pub fn parse(comment: &str) -> Option<Self> {
-        // Before all else, because most comments are others'.
+        // The prefix is checked first, because most comments are foreign.
         let ours = comment.strip_prefix(PREFIX)?;
         let (fields, remark) = match ours.split_once(REMARK_SEPARATOR) {
             Some((fields, remark)) => (fields, Some(remark)),
@@ -192,7 +192,7 @@ impl Stamp {
             match field.split_once('=') {
                 Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
-                // An unknown form comes from a later release, and means nothing here.
+                // An unknown form comes from a later release, and is preserved as an unknown field.
                 Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
                 _ => stamp.unknown_fields.push(field.into()),
             }
@@ -201,9 +201,9 @@ impl Stamp {
         Some(stamp)
     }
 
-    /// The comment, at most `limit_bytes` long. If it is too long, the resource is left out first, because it only
-    /// informs. The hostname's digest is next: it protects, because it shows that a comment was copied, and an older
-    /// release keeps it as well. `None` if the rest does not fit either.
+    /// The comment, at most `limit_bytes` long. If the comment is too long, the resource is omitted first, because it
+    /// only informs. The hostname's digest is next, because it protects: it shows that a comment was copied. `None` if
+    /// the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
         [(self.resource.as_deref(), self.hostname), (None, self.hostname), (None, None)]
             .into_iter()
@@ -211,15 +211,15 @@ impl Stamp {
             .find(|comment| comment.len() <= limit_bytes)
     }
 
-    /// The stamp with these claims, and with that of a namespace unless one holds the hostname already.
+    /// The stamp with these claims, and with `namespace` unless the stamp names a namespace already.
     pub fn claiming(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> Self {
         let mut stamp = Self { claims, ..self.clone() };
         namespace.into_iter().for_each(|namespace| stamp.claim_for(namespace));
         stamp
     }
 
-    /// The comment without its optional fields, and with as much of the remark as fits: for the comment of a record
-    /// that is taken over, because a long remark is no reason to refuse it.
+    /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason
+    /// to refuse the takeover of a record.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
         let mut stamp = Self { resource: None, hostname: None, remark: None, ..self.clone() };
         let comment = stamp.render(limit_bytes)?;
@@ -235,19 +235,19 @@ impl Stamp {
         self.hostname = Some(hostname_code(hostname));
     }
 
-    /// Sets the text behind the bar; surrounding blanks are removed.
+    /// Sets the text after the bar; surrounding blanks are removed.
     pub fn set_remark(&mut self, remark: &str) {
         self.remark = Some(remark.trim()).filter(|remark| !remark.is_empty()).map(Into::into);
     }
 
-    /// The namespace that holds the hostname.
+    /// The namespace that has the hostname, by the field `ns=`.
     pub fn namespace(&self) -> Option<NamespaceCode> {
         let mut fields = self.unknown_fields.iter();
         fields.find_map(|field| field.strip_prefix(NAMESPACE)).map(|code| NamespaceCode(code.into()))
     }
 
-    /// Claims the hostname for a namespace, unless one holds it already. Like every unknown field, the claim is never
-    /// left out.
+    /// Claims the hostname for a namespace, unless the stamp names a namespace already. Like every unknown field, the
+    /// claim is never omitted.
     fn claim_for(&mut self, namespace: &NamespaceCode) {
         if self.namespace().is_none() {
             self.unknown_fields.push(format!("{NAMESPACE}{namespace}").into());
@@ -278,12 +278,12 @@ impl Stamp {
     }
 }
 
-/// The percent-encoded form of `text`: free of blanks, bars and everything beyond ASCII.
+/// The percent-encoded form of `text`, which has no blanks, bars or non-ASCII characters.
 pub fn encode(text: &str) -> String {
     percent_encoded(text, b"-._~/:@,+")
 }
 
-/// FNV-1a, 64 bits: stable across releases, as what is stored at Cloudflare has to be.
+/// FNV-1a with 64 bits, which never changes, because digests are stored at Cloudflare.
 struct Fnv(u64);
 
 impl Fnv {

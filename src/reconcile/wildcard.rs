@@ -1,8 +1,8 @@
-//! Decides which wildcards are published: a route without hostnames has those of its listeners, and an Ingress those of
-//! its certificates, so a wildcard of such an object is published only by a word that means nothing else.
+//! Decides which wildcards are published. A route without hostnames gets those of its listeners, and an Ingress those
+//! of its certificates, so a wildcard of such an object is published only if `webhook/tunnel-wildcard` asks for it.
 //!
-//! `reading.rs` marks a wildcard without the word by the word's value `false`, which only this file and `winner.rs`
-//! see. A published wildcard has the value `true` from there on, because `records` shows it at each wildcard of ours.
+//! `reading.rs` marks a wildcard without that property by the value `false`, which only this file and `winner.rs` see.
+//! A published wildcard has the value `true`, because `records` shows that value at each wildcard of ours.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use crate::reconcile::{Note, winner};
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
 
-/// The value that asks for nothing.
+/// The value of a wildcard whose object does not set the property.
 pub(super) const UNASKED: &str = "false";
 
-/// The kinds of objects that have no hostnames but those that were written into them.
+/// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 
 const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and nothing was read yet that would tell if the wildcard is \
@@ -33,21 +33,21 @@ const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of
 
 const WAYS: &str = "set it; or list hostnames on the route; or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
-/// A wildcard that no object asks for by the word.
+/// A wildcard that no object asks for by `webhook/tunnel-wildcard`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnaskedWildcard {
-    /// What it leads to, or would lead to, and the ways out.
+    /// The service that visitors of the wildcard reach, or would reach, and the remedies.
     pub note: Note,
-    /// It is published, and stays so.
+    /// True if the wildcard is published, and stays published.
     pub is_public: bool,
 }
 
-/// The word, in which each published wildcard is shown.
+/// The property with which each published wildcard is shown.
 pub fn word(dns_name: &str) -> Option<Property> {
     is_wildcard(dns_name).then(|| Property::new(TUNNEL_WILDCARD, ASKED))
 }
 
-/// True if the object of an endpoint has to say the word. Without an object, a program sent the endpoint as it is.
+/// True if the endpoint's object has to set the property. Without an object, a program sent the endpoint as it is.
 pub(super) fn needs_word(dns_name: &str, resource: Option<&str>) -> bool {
     let is_written = |resource: &str| WRITTEN_KINDS.into_iter().any(|kind| resource.starts_with(kind));
     is_wildcard(dns_name) && !resource.is_none_or(is_written)
@@ -57,13 +57,13 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// True if its object does not say the word.
+/// True if the endpoint's object does not set the property.
 pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL_WILDCARD) == Some(UNASKED)
 }
 
-/// Leaves out unpublished wildcards without the word. If their object has a published path of the wildcard, they become
-/// invalid instead: a deletion of ExternalDNS may be of their earlier form. `endpoints` are sorted.
+/// Leaves out unpublished wildcards without the property. If their object has a published path of the wildcard, they
+/// become invalid instead: ExternalDNS may be deleting their earlier form. `endpoints` are sorted.
 pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
     let claim = |endpoint: &Endpoint| PathClaim::of(endpoint, snapshot);
     let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
@@ -104,7 +104,7 @@ fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
     (endpoint.dns_name.as_str().into(), resource_of(endpoint).into())
 }
 
-/// Gives the word to the wildcards that stand without it.
+/// Adds the property to the published wildcards without it.
 pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
     let mut public = Vec::new();
     for endpoint in endpoints.iter_mut().filter(|endpoint| is_unasked(endpoint)) {
@@ -121,7 +121,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
 enum PathClaim {
     /// A stamp of ours names the endpoint's path.
     Stands,
-    /// A stamp of ours names other paths, all of them the endpoint's object's.
+    /// A stamp of ours names the endpoint's object, but not the endpoint's path.
     BesideOwn,
     Free,
     /// No stamp was read.
@@ -145,7 +145,7 @@ impl PathClaim {
     }
 }
 
-/// Adds what is said of a wildcard, once for all its objects and paths, which are sorted.
+/// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
 fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool) {
     let is_said = unasked.last().is_some_and(|last| *last.note.hostname == *endpoint.dns_name);
     if is_said || unasked.len() >= limits::NOTES_MAX {

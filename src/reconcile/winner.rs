@@ -1,10 +1,10 @@
-//! Decides between several endpoints of one hostname and path, of which ExternalDNS can take only one, and names the
-//! others.
+//! Chooses one of several endpoints of the same hostname and path, because ExternalDNS can use only one, and reports
+//! the others.
 //!
-//! An object keeps its published path while it asks for that path, even with a mistake, which `plan` refuses. A free
-//! path goes to an object that asks for a login before one without a login, then to an object that names its service
-//! before one with the default service, and then to the first object by name. With the namespace guard the namespace is
-//! chosen first, as `plan` chooses it, over all paths of the hostname.
+//! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. For a
+//! free path, an object that asks for a login is preferred, then an object that names its service itself, and then the
+//! first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
+//! of the hostname.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::reconcile::{Note, namespace, records, wildcard};
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
 
-/// The intents of a request's endpoints, but for those that ask for nothing.
+/// The intents of a request's endpoints, without default intents.
 #[derive(Debug, Default)]
 pub(super) struct Intents(BTreeMap<u64, Intent>);
 
@@ -51,16 +51,16 @@ impl Intents {
 /// The winners among some endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// For each endpoint, whether it has its hostname and path.
+    /// For each endpoint, true if it wins its hostname and path.
     pub(super) is_winner: Vec<bool>,
     /// Notes on the losers.
     pub(super) lost: Vec<Note>,
-    /// Notes on rules that stay for a namespace which asks for them no more.
+    /// Notes on rules that remain although their namespace no longer asks for them.
     pub(super) kept: Vec<Note>,
 }
 
 /// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
-/// Once there are more than `NOTES_MAX` notes, no further path adds any, so the caller sees that there are more.
+/// The notes end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
 pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snapshot) -> Choice {
     let Choice { mut is_winner, mut lost, mut kept } = Choice::default();
     for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
@@ -89,9 +89,9 @@ pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snaps
     Choice { is_winner, lost, kept }
 }
 
-/// The namespace that may have the hostname, with the namespace guard. An object with an invalid endpoint has no part
-/// in a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does not have
-/// the names of the registry's TXT records, so those with a prefix or a suffix are not found.
+/// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
+/// compete for a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does
+/// not name the registry's TXT records, so TXT records with a prefix or a suffix are not found.
 fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<NamespaceCode> {
     let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
     let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
@@ -108,26 +108,26 @@ pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
     one.targets == other.targets && one.provider_specific == other.provider_specific
 }
 
-/// True if the endpoint asks for what stands, as far as `shows` goes. Both are sorted.
+/// True if the endpoint and `standing` have the same properties, among those that `shows` selects. Both are sorted.
 fn asks_for(candidate: &Endpoint, standing: &[Property], shows: &dyn Fn(&Property) -> bool) -> bool {
     let [asked, standing] = [&*candidate.provider_specific, standing]
         .map(|properties| properties.iter().filter(|property| shows(property)));
     asked.eq(standing)
 }
 
-/// Selects all properties but `webhook/access-policy: none`, which is not shown where nothing is protected.
+/// Selects all properties but `webhook/access-policy: none`, which is not shown at an unprotected place.
 fn shows_where_open(property: &Property) -> bool {
     *property.name != *ACCESS_POLICY || *property.value != *OPEN
 }
 
-/// An object whose options are edited still asks for the service that stands. Policies do not show until Access is read.
+/// Selects the service, because edited options leave it as it is, and policies are not shown until Access is read.
 fn shows_where_it_leads(property: &Property) -> bool {
     *property.name == *TUNNEL_SERVICE
 }
 
 /// A hostname and path with several candidates.
 struct Contest<'a> {
-    /// One of its candidates.
+    /// One of the candidates.
     of: &'a Endpoint,
     intents: &'a Intents,
     /// The namespace that may have the hostname.
@@ -155,10 +155,10 @@ impl<'a> Contest<'a> {
             });
         }
         if left.len() > 1 && present.is_some() {
-            // No candidate asks for the published rule: an invalid endpoint wins, so that the rule stays as it is.
+            // If no candidate asks for the published rule, an invalid endpoint wins, so that the rule stays as it is.
             prefer(&mut left, is_invalid);
         } else {
-            // In doubt nothing is published.
+            // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
             prefer(&mut left, |candidate| self.intents.of(candidate).login);
             prefer(&mut left, |candidate| !is_invalid(candidate));
             prefer(&mut left, |candidate| !self.intents.of(candidate).default_service);
@@ -172,7 +172,7 @@ impl<'a> Contest<'a> {
     }
 
     /// The note on a rule that stays although no endpoint of its namespace wins the path. ExternalDNS merges endpoints
-    /// of several objects, of any namespaces, so the winner may stand for an object of the rule's namespace too.
+    /// of several objects, of any namespaces, so the winner may also be an object of the rule's namespace.
     fn kept_for_another(&self, winner: &Endpoint) -> Option<Note> {
         let holder = self.entitled.filter(|_| !self.is_of_entitled(winner))?;
         self.present()?;
@@ -208,7 +208,7 @@ impl<'a> Contest<'a> {
 
 /// Keeps only the preferred candidates, if there are any.
 fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
-    // A question about a single candidate may take long.
+    // The check of a single candidate changes nothing, and may take long.
     if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
         candidates.retain(|candidate| is_preferred(candidate));
     }
