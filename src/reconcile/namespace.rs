@@ -156,8 +156,8 @@ pub fn namespace_of(resource: &str) -> Option<&str> {
 /// ask for the path of an answer such as `http_status:503`.
 ///
 /// # Errors
-/// The services' namespaces, for a message, if the stamp names no namespace and the services are not of one namespace.
-pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, String> {
+/// The services' namespaces, if the stamp names no namespace and the services are not of one namespace.
+pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, Vec<String>> {
     let stamps = snapshot.stamps_of(name);
     if let Some(namespace) = stamps.iter().find_map(of_stamp) {
         return Ok(Some(namespace));
@@ -173,7 +173,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
     match of.first() {
         None if stamps.is_empty() => Ok(None),
         Some(Some(namespace)) if of.len() == 1 => Ok(Some(NamespaceCode::of(namespace))),
-        _ => Err(of.iter().flatten().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect()),
+        _ => Err(of.into_iter().flatten().collect()),
     }
 }
 

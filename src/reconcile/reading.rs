@@ -136,7 +136,7 @@ impl<'s> EndpointReader<'s> {
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
         let access_wish = reader.access(&rule);
-        reader.names();
+        reader.check_names();
         let unasked = reader.lacks_word(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: name its group, or a service without one";

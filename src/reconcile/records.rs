@@ -139,7 +139,8 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
 }
 
 /// A note on a hostname whose namespace is unknown to the namespace guard.
-fn without_namespace(record: &Record, of: &str) -> Note {
+fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
+    let of: String = namespaces.iter().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect();
     let text = format!(
         "its record's comment names no namespace, and the services of its rules do not tell one ({of}or as a refusal says): \
          NAMESPACE_GUARD refuses its changes until ns= of one is added to that comment at Cloudflare"
@@ -278,7 +279,7 @@ impl<'a> RecordView<'a> {
     ///
     /// # Errors
     /// As of [`namespace::holder`].
-    fn lacks_namespace(&self) -> Result<bool, String> {
+    fn lacks_namespace(&self) -> Result<bool, Vec<String>> {
         let Self { stamp, snapshot, record, .. } = self;
         if !snapshot.policy().namespace_guard || namespace::of_stamp(stamp).is_some() {
             return Ok(false);

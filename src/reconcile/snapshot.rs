@@ -71,6 +71,9 @@ pub struct ZoneSnapshot {
     records: Vec<Record>,
 }
 
+/// A rule, and the tunnel that has it.
+pub(super) type Placed<'a> = (&'a TunnelId, &'a Rule);
+
 /// A record of ours, with its zone.
 #[derive(Clone, Debug)]
 pub struct OwnRecord<'a> {
@@ -318,7 +321,7 @@ impl Snapshot {
     }
 
     /// Our rules of a hostname, with their tunnels.
-    pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<(&TunnelId, &Rule)> {
+    pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<Placed<'_>> {
         let own = self.own_positions().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
             let indices = tunnel.indexed_rules_of(hostname).filter(|(index, _)| own.contains(index));
@@ -329,11 +332,7 @@ impl Snapshot {
 
     /// The rules of a hostname that a stamp names. A digest that several rules of the hostname have names none of them.
     /// This function alone decides which rules are ours.
-    pub(super) fn rules_claimed_by<'s>(
-        &'s self,
-        hostname: &Hostname,
-        stamp: &Stamp,
-    ) -> Vec<(&'s TunnelId, &'s Rule)> {
+    pub(super) fn rules_claimed_by<'s>(&'s self, hostname: &Hostname, stamp: &Stamp) -> Vec<Placed<'s>> {
         let rules = self.rules_of(hostname).into_iter();
         let rules: Vec<_> = rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect();
         let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
@@ -346,7 +345,7 @@ impl Snapshot {
     }
 
     /// The rules of a hostname, ours and foreign, with their tunnels.
-    pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(&'s TunnelId, &'s Rule)> {
+    pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<Placed<'s>> {
         let tunnels = self.tunnels.iter();
         tunnels
             .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
@@ -377,7 +376,7 @@ impl Snapshot {
     }
 
     /// All rules that are ours, with their tunnels.
-    pub fn own_rules_standing(&self) -> impl Iterator<Item = (&TunnelId, &Rule)> {
+    pub fn own_rules_standing(&self) -> impl Iterator<Item = Placed<'_>> {
         self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
         })

@@ -19,7 +19,7 @@ use crate::reconcile::earlier::{Earlier, Unfinished};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Placed, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, Policy};
 
@@ -34,9 +34,6 @@ pub(super) struct Situation<'a> {
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
-
-/// A rule, with its tunnel.
-type Placed<'a> = (&'a TunnelId, &'a Rule);
 
 /// One hostname before anything is written.
 #[derive(Clone)]

@@ -233,7 +233,7 @@ impl PartReader<'_, '_> {
     }
 
     /// Adds a fault for each misspelled name, and for a property that is set twice.
-    pub(super) fn names(&mut self) {
+    pub(super) fn check_names(&mut self) {
         for (name, _) in &self.part.properties {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
                 let hint = match nearest {

@@ -1,14 +1,15 @@
 //! Decides which foreign records and rules are taken over: by `ADOPT`, or because our record was deleted by hand.
 
+use super::Host;
 use super::accepted::Accepted;
 use super::obstacle;
-use super::{Host, Placed};
 use crate::ingress::Document;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage;
 use crate::reconcile::plan::Adoption;
+use crate::reconcile::snapshot::Placed;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `accepted` endpoints.

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use super::Host;
 use super::accepted::Accepted;
 use super::adoption;
 use super::comment::{self, Comments};
 use super::decide::Decision;
-use super::{Host, Placed};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
+use crate::reconcile::snapshot::Placed;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
