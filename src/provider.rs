@@ -137,9 +137,9 @@ impl Service for Provider {
             .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
             let last = &mut lock(&self.writer.reporter.last_loop).request;
-            last.failure.get_or_insert_with(|| format!("the last request failed: {failure}"));
-            // A rule that this request did not write may need an application, so earlier looks no longer count.
-            lock(&self.writer.unneeded_applications).clear();
+            if !last.is_reported {
+                last.failure = Some(format!("the last request failed: {failure}"));
+            }
         }
         outcome
     }

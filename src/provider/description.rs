@@ -6,7 +6,7 @@ use crate::ingress::{OriginOption, RuleEdit};
 use crate::model::endpoint::{Property, annotation_of};
 use crate::model::{LogLine, TunnelId};
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
-use crate::reconcile::plan::{Adoption, HostPlan, Plan, PlannedEdit, RecordOperation};
+use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::secret::redact;
 
 /// The room in a log line beside a hostname, a path and the fixed words.
@@ -20,14 +20,8 @@ pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
 
 /// A line for each write of a hostname.
 fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
-    // The edit of a rule that is taken over unchanged writes nothing.
-    let edits = host.edits.iter().filter(|PlannedEdit { edit, .. }| {
-        let mut paths = host.adoptions.iter().filter_map(|adoption| adoption.path.as_deref());
-        let is_adopted = paths.any(|path| path == edit.path().unwrap_or_default());
-        !(is_adopted && matches!(edit, RuleEdit::Put { rule: _, replaces: false }))
-    });
     let adoptions = host.adoptions.iter().flat_map(|adoption| describe_adoption(&host.hostname, adoption));
-    let edits = edits.map(|one| describe_edit(&host.hostname, &one.tunnel, &one.edit));
+    let edits = host.edits.iter().map(|one| describe_edit(&host.hostname, &one.tunnel, &one.edit));
     let operations = host.operations().map(|operation| describe_operation(&host.hostname, operation));
     adoptions.chain(edits).chain(operations)
 }

@@ -18,7 +18,6 @@ use self::ledger::{Done, Ledger};
 use self::work::{Piece, Step, Target, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{ApiRejection, Error};
-use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
@@ -144,9 +143,12 @@ impl<'a> Execution<'a> {
                 Some(reason) => Err(reason),
                 None => self.rewrite(tunnel, edited.len()),
             };
-            let Err(reason) = written else {
-                self.tried.insert(tunnel);
-                continue;
+            let reason = match written {
+                Err(reason) => reason,
+                Ok(is_tried) => {
+                    self.tried.extend(is_tried.then_some(tunnel));
+                    continue;
+                }
             };
             self.set_failing(Target::Tunnel(tunnel), reason.clone());
             for host in edited {
@@ -226,7 +228,7 @@ impl<'a> Execution<'a> {
             self.search_writes += usize::from(halving.is_searching());
             let mut end = match self.send(step, &sent) {
                 Ok(Answer::Done) => {
-                    halving.passed();
+                    halving.passed(|hostname| self.ledger.is_given_up(hostname));
                     None
                 }
                 Ok(Answer::Refused(answer)) => {
@@ -275,7 +277,10 @@ impl<'a> Execution<'a> {
                     self.reject_all(step, pieces, &answer);
                     Answer::Done
                 }
-                _ => self.send_batch(stage, zone, pieces)?,
+                _ => match self.send_batch(stage, zone, pieces) {
+                    Ok(()) => Answer::Done,
+                    Err(error) => self.failed(target, pieces, error)?,
+                },
             },
         };
         if let Answer::Refused(answer) = &answer {
@@ -328,14 +333,10 @@ impl<'a> Execution<'a> {
         // The conflicting record is newer than the snapshot. If a proxy sent this batch twice, the batch conflicts with
         // its own records.
         self.ledger.done.is_unfinished |= answer.is_record_conflict();
+        let reason = Reason::Cloudflare(text);
+        self.ledger.refuse(step, pieces, &reason);
         for piece in pieces {
-            let reason = Reason::Cloudflare(text.clone());
-            self.ledger.refuse(piece, reason.clone());
-            self.ledger.note_beside(piece, &reason);
-            if matches!(piece.edit(), Some(RuleEdit::Put { .. })) {
-                self.ledger.note_next_work(step, piece.hostname, &|beside| !pieces.contains(beside));
-            }
-            self.memory.paused.refuse(piece.content(), reason, quota.clone(), now);
+            self.memory.paused.refuse(piece.content(), reason.clone(), quota.clone(), now);
         }
     }
 

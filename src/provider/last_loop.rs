@@ -53,6 +53,8 @@ pub(super) struct Wildcards {
 pub(super) struct LastRequest {
     /// ExternalDNS has asked for changes since its last read. ExternalDNS asks for refused work in every loop.
     was_asked: bool,
+    /// The results of the last request are in the fields below.
+    pub(super) is_reported: bool,
     pub(super) refusals: Logged<Refusal>,
     pub(super) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
@@ -117,7 +119,7 @@ impl LastRequest {
     /// Notes that ExternalDNS asks for changes.
     pub(super) fn begin(&mut self) {
         self.was_asked = true;
-        self.failure = None;
+        self.is_reported = false;
     }
 }
 

@@ -91,13 +91,14 @@ impl Reporter {
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
         last.left = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        last.is_reported = true;
         last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
         news
     }
 
     /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
-        let opened = plan.opened_without(&done.unwritten).filter(|_| !self.is_dry_run);
+        let opened = plan.opened_without(&done.unwritten).filter(|_| !self.is_dry_run).map(|one| &one.note);
         let notes = plan.notes.iter().filter(|note| !done.unwritten.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);

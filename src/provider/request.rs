@@ -56,8 +56,16 @@ impl Writer {
     ) -> Result<(), Failure> {
         self.reporter.forget_outcomes(changes);
         let memory = lock(&self.memory);
+        let mut request = Request { writer: self, memory, resolved, changes, deadline };
+        // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
-        Request { writer: self, memory, resolved, changes, deadline }.carry_out()
+        let outcome = request.carry_out();
+        if outcome.is_err() {
+            // A rule that this request could not write may need the applications, so no look counts any more. The watch
+            // waits for the lock before it deletes an application.
+            lock(&self.unneeded_applications).clear();
+        }
+        outcome
     }
 }
 
@@ -79,14 +87,14 @@ impl Request<'_> {
             self.write_applications(&mut plan);
             let done = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &done);
+            self.remember(&plan, &done, &snapshot);
             if let Some(error) = &done.ended_by {
                 self.writer.reporter.report(self.changes, &plan, &done);
                 return Err(failure::unwritten(error));
             }
-            self.remember(&plan, &done, &snapshot);
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
             if !done.lost_answer || attempts_left == 0 || !has_time {
-                return self.conclude(&plan, &done, snapshot);
+                return self.conclude(plan, done, snapshot);
             }
             // The next plan has no notes on the writes that are done now.
             self.writer.reporter.log_notes(&plan, &done);
@@ -149,10 +157,10 @@ impl Request<'_> {
 
     /// Reports the results. Deletes our applications whose rules this request removed, if another application protects
     /// the place: otherwise visitors would get tokens of the old application, which the existing rules refuse.
-    fn conclude(&self, plan: &Plan, done: &Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
-        let removed = self.removed_places(plan, done, &snapshot);
-        let reported = self.report(plan, done);
-        drop(snapshot);
+    fn conclude(&self, plan: Plan, done: Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
+        let removed = self.removed_places(&plan, &done, &snapshot);
+        let reported = self.report(&plan, &done);
+        drop((plan, snapshot));
         if !removed.is_empty() {
             let clock = self.writer.clock();
             let time = self.deadline.remaining(clock).min(UNNEEDED_APPLICATIONS_TIMEOUT);

@@ -71,7 +71,7 @@ pub(crate) fn find_tunnels(
     let mut found = Vec::with_capacity(settings.tunnels.len());
     for wanted in &settings.tunnels {
         let configured = configured(&present, wanted, settings.dry_run)
-            .map_err(|problem| unfitting(format!("CF_TUNNEL_ID: {problem} in account {account}")))?;
+            .map_err(|problem| unfitting(format!("CF_TUNNEL_ID in account {account}: {problem}")))?;
         if !found.contains(&configured) {
             found.push(configured);
         }

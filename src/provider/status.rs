@@ -142,7 +142,7 @@ impl LastLoop {
         let rows = unasked.map(|UnaskedWildcard { note, is_public }| Row {
             resource: note.resource.as_deref().map(str::to_owned),
             since: self.wildcards.logged.get(&(note.hostname.clone(), *is_public)).copied(),
-            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.text.clone())
+            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.log_text())
         });
         rows.collect()
     }

@@ -47,7 +47,7 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
     pub notes: Vec<Note>,
     /// Notes on hostnames whose visitors need no login after this request.
-    pub opened: Vec<Note>,
+    pub opened: Vec<Opened>,
     /// The work on Access applications, independent of `hosts`.
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
@@ -56,6 +56,14 @@ pub struct Plan {
     pub postponed: BTreeSet<Box<str>>,
     /// The last hostname of this turn; `None` if no hostname is postponed.
     pub end: Option<TurnEnd>,
+}
+
+/// A note on a hostname, or a path of it, whose visitors need no login any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    pub note: Note,
+    /// The place of the application whose deletion opens it; `None` if the hostname's own writes do.
+    pub by: Option<Place>,
 }
 
 /// The last hostname of a turn. Withdrawn hostnames are sorted after all others.
@@ -164,18 +172,19 @@ impl Plan {
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
 
-    /// The notes in `opened`, except those on hostnames in `unwritten`. A note remains if an application over its
-    /// hostname is changed, because the deletion of an application opens its place without any other write.
-    pub fn opened_without<'p>(&'p self, unwritten: &'p BTreeSet<Box<str>>) -> impl Iterator<Item = &'p Note> {
-        let opens = |note: &Note| self.work.iter().any(|work| work.place.is_over(&note.hostname));
-        self.opened.iter().filter(move |note| !unwritten.contains(&note.hostname) || opens(note))
+    /// The notes on hostnames that open although nothing is written of the hostnames in `unwritten`.
+    pub fn opened_without<'p>(
+        &'p self,
+        unwritten: &'p BTreeSet<Box<str>>,
+    ) -> impl Iterator<Item = &'p Opened> {
+        self.opened.iter().filter(|opened| opened.by.is_some() || !unwritten.contains(&opened.note.hostname))
     }
 
     /// Reports that the applications of these places were not written, with the reasons. A refusal at the place, or a
     /// refusal that waits for the application, gets the reason. If there is none, a new refusal is added.
     pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
         for (place, reason) in failed {
-            self.opened.retain(|note| !place.is_over(&note.hostname));
+            self.opened.retain(|opened| opened.by.as_ref() != Some(&place));
             let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::ApplicationFirst(first) if *first == place);
             let path = place.path().unwrap_or_default();
             let is_at = |refusal: &Refusal| {
@@ -209,7 +218,7 @@ impl Plan {
 
     /// Plans the candidates until `most` hostnames change, and postpones the remaining candidates.
     fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, situation: Situation<'_>) {
-        let mut untold = BTreeSet::new();
+        let (mut untold, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
         for (position, candidate) in candidates {
             if self.hosts.len() >= most {
                 if matches!(candidate, Candidate::Planned(_)) {
@@ -229,12 +238,13 @@ impl Plan {
                 self.hosts.push(host);
                 continue;
             }
-            // A move whose writes are paused makes no progress, so it fails no request.
-            let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
-            self.refusals.retain(|one| one.hostname != host.hostname || !is_moving(one));
             self.refusals.extend(paused);
-            untold.insert(host.hostname);
+            paused_hosts.insert(host.hostname);
         }
+        // A move whose writes are paused makes no progress, so it fails no request.
+        let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
+        self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
+        untold.append(&mut paused_hosts);
         self.tell_nothing_of(&untold);
         if self.postponed.is_empty() {
             self.end = None;

@@ -71,7 +71,7 @@ pub enum Reason {
     },
     /// The Access guard refuses the endpoint, because visitors may reach it without a login.
     Unprotected(Gap),
-    /// The protection by Access is unknown, and the endpoint is published already or the failure lasts.
+    /// What Access protects could not be read, or an application could not be written, for want of a permission.
     AccessUnknown(Box<str>),
     /// The endpoint's wish for Access cannot be carried out, such as a policy that cannot be used.
     AccessPolicy(Box<str>),
@@ -149,7 +149,7 @@ pub enum Reason {
     /// The tunnel's document does not allow the edit.
     Edit(String),
     Cloudflare(String),
-    /// A write failed. The log line of the write reports the failure.
+    /// A write failed, whatever its content, or no time or calls were left for it. The log has a line about that.
     Failed(String),
     /// The application of this place is written first.
     ApplicationFirst(Place),

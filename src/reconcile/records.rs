@@ -19,7 +19,7 @@ use crate::reconcile::namespace;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
-use crate::reconcile::stamp::{NamespaceCode, Stamp};
+use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
 /// A difference that applying the endpoint again would correct, and that no other property shows.
@@ -267,7 +267,7 @@ impl<'a> RecordView<'a> {
         views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));
         if views.is_empty() {
             views.push(PathView { drift: vec![Drift::Rule], ..PathView::default() });
-        } else if (self.claims_too_much() || self.is_mismarked(&hostname))
+        } else if self.is_incorrect(&hostname)
             && let Some(first) = views.first_mut()
         {
             first.drift.push(Drift::Rule);
@@ -285,19 +285,21 @@ impl<'a> RecordView<'a> {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?;
-        Ok(self.has_room(holder.as_ref()))
+        let existing = self.snapshot.standing_claims(&record.name, stamp);
+        Ok(self.fits(existing, holder.as_ref()))
     }
 
-    /// True if the comment names rules that do not exist, and fits without their digests.
-    fn claims_too_much(&self) -> bool {
-        let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
-        standing != self.stamp.claims && self.has_room(None)
+    /// True if the comment names rules that do not exist, or marks an Access application wrongly, and can be corrected.
+    fn is_incorrect(&self, hostname: &Hostname) -> bool {
+        let is_protected =
+            HostProtection::of(hostname, self.snapshot).needs_mark(self.stamp.claims.is_protected);
+        let existing = self.snapshot.standing_claims(&self.record.name, self.stamp);
+        let claims = Claims { is_protected, ..existing };
+        claims != self.stamp.claims && self.fits(claims, None)
     }
 
-    /// True if the comment fits without digests that no rule has, and with `namespace`.
-    fn has_room(&self, namespace: Option<&NamespaceCode>) -> bool {
-        let standing = self.snapshot.standing_claims(&self.record.name, self.stamp);
-        self.stamp.claiming(standing, namespace).render(self.zone.comment_max_bytes()).is_some()
+    fn fits(&self, claims: Claims, namespace: Option<&NamespaceCode>) -> bool {
+        self.stamp.claiming(claims, namespace).render(self.zone.comment_max_bytes()).is_some()
     }
 
     /// The view of the rules of one path.
@@ -316,13 +318,6 @@ impl<'a> RecordView<'a> {
             view.drift.push(Drift::Tunnel);
         }
         view
-    }
-
-    /// True if the comment's mark of an Access application is wrong, and the comment has room for the mark.
-    fn is_mismarked(&self, hostname: &Hostname) -> bool {
-        let stands = self.stamp.claims.is_protected;
-        let needs_mark = || HostProtection::of(hostname, self.snapshot).needs_mark(stands);
-        self.record.comment.len() < self.zone.comment_max_bytes() && needs_mark() != stands
     }
 
     fn meets_access_guard(&self, hostname: Option<&Hostname>) -> bool {

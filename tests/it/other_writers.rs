@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use test_support::external_dns::ExternalDns;
-use test_support::harness::published;
+use test_support::harness::{Harness, endpoint, published};
 use test_support::sweeps;
 
 use crate::shared_account::{SharedAccount, is_stamped, stamp, visits};
@@ -381,5 +381,36 @@ fn a_rule_that_takes_the_place_of_one_that_could_not_be_written_is_not_replaced(
         assert_eq!(theirs, 1, "{edit:?}: {rules:?}");
         let ours = names_of_ours(&account);
         assert!(!ours.contains(&"comes.example.com".to_owned()), "{edit:?}: our record stays");
+    }
+}
+
+/// Nothing of a hostname is withdrawn beside a refused rule of it, also if the refusal comes of the write itself.
+#[test]
+fn a_path_stays_if_a_foreign_rule_takes_its_next_path_right_before_the_write() {
+    for nth in 1..4 {
+        let harness = Harness::new();
+        let program = harness.start();
+        let at = |path: &str| {
+            endpoint("a.example.com", &[("tunnel-service", "http://web:80"), ("tunnel-path", path)])
+        };
+        program.external_dns().run_loop(&[at("^/old")]).expect("published");
+        let tunnel = harness.tunnel.clone();
+        harness.cloudflare.edit_before(Matcher::get_configuration(), nth, move |cloudflare| {
+            let rules = json!({"ingress": [
+                {"hostname": "a.example.com", "path": "^/new", "service": "http://theirs:80"},
+                {"hostname": "a.example.com", "path": "^/old", "service": "http://web:80"},
+                {"service": "http_status:404"},
+            ]});
+            cloudflare.put_configuration(&tunnel, &rules.to_string()).expect("cloudflared takes it");
+        });
+        for number in 0..3 {
+            let _ = program.external_dns().run_loop(&[at("^/new")]);
+            assert_eq!(harness.service_at("a.example.com", "/old"), "http://web:80", "{nth}, loop {number}");
+            assert_eq!(
+                harness.service_at("a.example.com", "/new"),
+                "http://theirs:80",
+                "{nth}, loop {number}"
+            );
+        }
     }
 }

@@ -10,8 +10,8 @@ use std::slice;
 
 use log::warn;
 
+use super::Execution;
 use super::work::{Piece, Target, Work};
-use super::{Answer, Execution, Stop};
 use crate::model::{RecordId, RecordPatch, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 
@@ -30,6 +30,7 @@ impl<'a> Execution<'a> {
             let operations = host.if_unwritable.iter().cloned();
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
         }
+        by_zone.retain(|_, corrections| !corrections.is_empty());
         for (zone, corrections) in by_zone {
             for corrections in corrections.chunks(self.operations_max(Target::Zone(zone))) {
                 self.send_corrections(zone, corrections);
@@ -68,14 +69,9 @@ impl<'a> Execution<'a> {
             work: Work::Operations(slice::from_ref(operation)),
         });
         let pieces: Vec<Piece<'_>> = pieces.collect();
-        let sent = self.check_time().and_then(|()| self.send_batch(Stage::Unstamp, zone, &pieces));
-        let problem = match sent {
-            Ok(Answer::Done) => return,
-            Ok(Answer::Refused(answer)) => answer.to_string(),
-            Err(Stop::Target(reason)) => reason.to_string(),
-            Err(Stop::Run(error)) => error.to_string(),
-        };
-        let (kind, name) = self.name_of(Target::Zone(zone));
-        warn!("in {kind} {name}, comments of records still name rules that were not written: {problem}");
+        if let Err(error) = self.send_batch(Stage::Unstamp, zone, &pieces) {
+            let (kind, name) = self.name_of(Target::Zone(zone));
+            warn!("in {kind} {name}, comments of records still name rules that were not written: {error}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::work::{Piece, Step, Target};
 use super::{Answer, Execution, Stop};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
-use crate::ingress::{Document, RuleEdit};
+use crate::ingress::{Document, Edited, RuleEdit};
 use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
@@ -27,29 +27,16 @@ impl<'a> Execution<'a> {
         pieces: &[Piece<'a>],
     ) -> Result<Answer, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
-        let edits: Vec<RuleEdit> = pieces.iter().filter_map(Piece::edit).cloned().collect();
-        let own = &self.ledger.own;
-        let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
-        for (index, refusal) in &edited.refused {
-            if let Some(piece) = pieces.get(*index) {
-                // Another writer changed the document after the plan: a foreign rule is in the way of this edit.
-                self.ledger.refuse(piece, Reason::Edit(refusal.clone()));
-                self.ledger.note_next_work(step, piece.hostname, &|_| false);
-            }
-        }
-        // `done` has the hostname's other pieces, too: their rules are in the document, so these rules are ours.
-        let is_done = |index: usize| !edited.refused.iter().any(|(refused, _)| *refused == index);
-        let done = pieces.iter().enumerate().filter(|(index, _)| is_done(*index));
-        let done: Vec<Piece<'a>> = done.map(|(_, piece)| *piece).collect();
+        let (sent, edited) = self.edited(step, tunnel, &document, pieces);
         if edited.effective.is_empty() {
-            self.ledger.note_edited(tunnel, &done);
+            self.ledger.note_edited(tunnel, &sent);
             return Ok(Answer::Done);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
-                self.ledger.note_edited(tunnel, &done);
-                for piece in edited.effective.iter().filter_map(|index| pieces.get(*index)) {
+                self.ledger.note_edited(tunnel, &sent);
+                for piece in edited.effective.iter().filter_map(|index| sent.get(*index)) {
                     if let Some(edit) = piece.edit() {
                         self.writer
                             .reporter
@@ -60,18 +47,45 @@ impl<'a> Execution<'a> {
             }
             Err(error) => {
                 if error.may_have_been_done() {
-                    self.ledger.note_uncertain(&done);
+                    self.ledger.note_uncertain(&sent);
                 }
-                self.failed(step.1, pieces, error)
+                self.failed(step.1, &sent, error)
             }
         }
     }
 
-    /// Writes the document back unchanged, to check whether the tunnel can be written.
+    /// Edits the document, and returns the edits that are in it. Another writer may have changed the document after the
+    /// plan: if a foreign rule is in the way of an edit, no edit of that hostname is in the document.
+    fn edited(
+        &mut self,
+        step: Step<'a>,
+        tunnel: &TunnelId,
+        document: &Document,
+        pieces: &[Piece<'a>],
+    ) -> (Vec<Piece<'a>>, Edited) {
+        let mut sent = pieces.to_vec();
+        loop {
+            let edits: Vec<RuleEdit> = sent.iter().filter_map(Piece::edit).cloned().collect();
+            let own = &self.ledger.own;
+            let edited = document.edit(&edits, &|rule| own.has(tunnel, rule));
+            if edited.refused.is_empty() {
+                return (sent, edited);
+            }
+            for (index, refusal) in &edited.refused {
+                if let Some(piece) = sent.get(*index) {
+                    self.ledger.refuse(step, &[*piece], &Reason::Edit(refusal.clone()));
+                }
+            }
+            let ledger = &self.ledger;
+            sent.retain(|piece| !ledger.is_given_up(piece.hostname));
+        }
+    }
+
+    /// Writes the document back unchanged, to check whether the tunnel can be written. False if that cannot be tried.
     ///
     /// # Errors
     /// The reason why the tunnel cannot be written.
-    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
+    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<bool, Reason> {
         let failed =
             |execution: &Self, error| execution.log_failure(Target::Tunnel(tunnel), hostnames, &error);
         let (document, version) = self.read_document(tunnel).map_err(|stop| match stop {
@@ -81,13 +95,13 @@ impl<'a> Execution<'a> {
         // If a file configures the tunnel, an empty list would replace its whole configuration. Without time for a
         // write, the edits end the run.
         if document.rules().is_empty() || self.check_time().is_err() {
-            return Ok(());
+            return Ok(false);
         }
         // The other half of the time is for records.
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Refused(_)) => Ok(()),
+            Ok(()) | Err(Error::Refused(_)) => Ok(true),
             Err(error) => Err(failed(self, error)),
         }
     }

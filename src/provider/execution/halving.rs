@@ -97,8 +97,9 @@ impl<'a> Halving<'a> {
         self.sent.concat()
     }
 
-    /// Notes that the sent group was written.
-    pub(super) fn passed(&mut self) {
+    /// Notes that the sent group was written, apart from the hostnames that are given up.
+    pub(super) fn passed(&mut self, is_given_up: impl Fn(&str) -> bool) {
+        self.drop_given_up(&is_given_up);
         self.size = match self.size {
             GroupSize::All => GroupSize::All,
             GroupSize::Hostnames(hostnames) => GroupSize::Hostnames(hostnames.saturating_mul(2)),
@@ -287,7 +288,7 @@ mod tests {
                     let bad = halving.refused(false, TIME, |_| false);
                     refused.extend(bad.map(|piece| piece.hostname));
                 } else {
-                    halving.passed();
+                    halving.passed(|_| false);
                     passed.extend(sent.iter().map(|piece| piece.hostname));
                 }
             }

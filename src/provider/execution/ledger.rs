@@ -58,32 +58,47 @@ impl<'a> Ledger<'a> {
         self.done.unwritten.contains(hostname)
     }
 
+    /// Leaves out a hostname from here on.
     pub(super) fn give_up(&mut self, hostname: &str, reason: Reason) {
-        let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
-        self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
-        self.done.unwritten.insert(hostname.into());
-    }
-
-    /// Leaves out the hostname of a refused piece. The refusal of a rule names the rule's path and object.
-    pub(super) fn refuse(&mut self, piece: &Piece<'_>, reason: Reason) {
-        match piece.work {
-            Work::Operations(_) => self.give_up(piece.hostname, reason),
-            Work::Edit(PlannedEdit { edit, resource, .. }) => {
-                let set_identifier = Some(edit.path().unwrap_or_default().into());
-                let (hostname, resource) = (piece.hostname.into(), resource.clone());
-                self.done.refusals.push(Refusal { hostname, set_identifier, resource, reason });
-                self.done.unwritten.insert(piece.hostname.into());
-            }
+        if self.done.unwritten.insert(hostname.into()) {
+            self.push_whole(hostname, reason);
         }
     }
 
-    /// If the hostname of a refused rule has other unwritten pieces, notes that these pieces wait for the rule.
-    pub(super) fn note_beside(&mut self, refused: &Piece<'_>, reason: &Reason) {
-        let (Some(edit), Some(host)) = (refused.edit(), self.plan.host(refused.hostname)) else { return };
-        let waits = |piece: &Piece<'_>| piece != refused && !self.written.contains(&piece.content());
-        if steps(host).any(|(_, piece)| waits(&piece)) {
-            let path = edit.path().unwrap_or_default().into();
-            self.give_up(refused.hostname, Reason::Beside { path, refused: reason.label() });
+    fn push_whole(&mut self, hostname: &str, reason: Reason) {
+        let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
+        self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
+    }
+
+    /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object, and the
+    /// hostname's other unwritten pieces wait for the rule.
+    pub(super) fn refuse(&mut self, step: Step<'_>, pieces: &[Piece<'_>], reason: &Reason) {
+        for piece in pieces {
+            let Work::Edit(PlannedEdit { edit, resource, .. }) = piece.work else {
+                self.give_up(piece.hostname, reason.clone());
+                continue;
+            };
+            let path: Box<str> = edit.path().unwrap_or_default().into();
+            self.done.unwritten.insert(piece.hostname.into());
+            self.done.refusals.push(Refusal {
+                hostname: piece.hostname.into(),
+                set_identifier: Some(path.clone()),
+                resource: resource.clone(),
+                reason: reason.clone(),
+            });
+            let host = self.plan.host(piece.hostname);
+            let waits =
+                |piece: &Piece<'_>| !pieces.contains(piece) && !self.written.contains(&piece.content());
+            if host.is_some_and(|host| steps(host).any(|(_, piece)| waits(&piece))) {
+                self.push_whole(piece.hostname, Reason::Beside { path, refused: reason.label() });
+            }
+            // Beside a rule that Cloudflare refuses, the other pieces of a move wait in the next request too.
+            let is_left =
+                |(at, piece): (Step<'_>, Piece<'_>)| at > step || at == step && !pieces.contains(&piece);
+            let is_put = matches!(edit, RuleEdit::Put { .. });
+            let is_of_document = matches!(reason, Reason::Edit(_));
+            let host = host.filter(|host| is_of_document || is_put && host.moves_to.is_none());
+            self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
         }
     }
 
@@ -103,19 +118,6 @@ impl<'a> Ledger<'a> {
                 self.give_up(&host.hostname, reason.clone());
             }
         }
-    }
-
-    /// Notes that the next request has work on a hostname with a refused rule: pieces of later steps, and the pieces of
-    /// this step that `waits` selects. If the hostname moves, the other pieces wait for the refused rule instead.
-    pub(super) fn note_next_work(
-        &mut self,
-        step: Step<'_>,
-        hostname: &str,
-        waits: &dyn Fn(&Piece<'_>) -> bool,
-    ) {
-        let host = self.plan.host(hostname).filter(|host| host.moves_to.is_none());
-        let is_left = |(at, piece): (Step<'_>, Piece<'_>)| at > step || at == step && waits(&piece);
-        self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
     }
 
     /// Notes that the edits are written. Their new rules are ours.

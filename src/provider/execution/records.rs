@@ -2,8 +2,8 @@
 
 use log::Level;
 
+use super::Execution;
 use super::work::{Piece, Target, batch_of};
-use super::{Answer, Execution, Stop};
 use crate::cloudflare::Error;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
@@ -17,7 +17,7 @@ const BATCH_MAX_OPERATIONS_FREE: usize = 200;
 /// Operations in one batch on a paid zone.
 const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
-impl<'a> Execution<'a> {
+impl Execution<'_> {
     /// The maximum number of operations in one write to the target.
     pub(super) fn operations_max(&self, target: Target<'_>) -> usize {
         let Target::Zone(zone) = target else { return usize::MAX };
@@ -27,12 +27,13 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// Writes the operations of the pieces in one batch.
     pub(super) fn send_batch(
         &mut self,
         stage: Stage,
-        zone: &'a ZoneId,
+        zone: &ZoneId,
         pieces: &[Piece<'_>],
-    ) -> Result<Answer, Stop> {
+    ) -> Result<(), Error> {
         let batch = batch_of(pieces);
         match self.writer.client().batch(zone, &batch, self.deadline) {
             Ok(written) => {
@@ -43,7 +44,7 @@ impl<'a> Execution<'a> {
                 if stage == Stage::Stamp {
                     self.report_adoptions(pieces);
                 }
-                Ok(Answer::Done)
+                Ok(())
             }
             Err(error) => {
                 // The next read shows whether the batch was done, but not the former records, so these are logged now.
@@ -52,7 +53,7 @@ impl<'a> Execution<'a> {
                 if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
                     self.report_adoptions(pieces);
                 }
-                self.failed(Target::Zone(zone), pieces, error)
+                Err(error)
             }
         }
     }

@@ -42,6 +42,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         if is_young(application) && !is_replaced {
             return None;
         }
+        // The name of the application may have been changed by hand.
+        Hostname::parse(place.hostname()).ok()?;
         let answering = relying(application, &Wishes::default(), snapshot);
         Some(Unneeded { place, application, is_replaced, answering })
     });

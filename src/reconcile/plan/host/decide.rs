@@ -14,11 +14,12 @@ use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{ApplicationWork, Besides, OpeningEnd};
 use crate::reconcile::canonical::{Publication, path_of};
+use crate::reconcile::namespace;
+use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, namespace};
 
 /// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a, 'w> {
@@ -32,7 +33,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The work on applications.
     pub(super) work: Vec<ApplicationWork>,
     /// Notes on endpoints whose visitors need no login after the request.
-    pub(super) opened: Vec<Note>,
+    pub(super) opened: Vec<Opened>,
 }
 
 /// A wanted endpoint, with its judgement so far.
@@ -97,7 +98,10 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
         work.extend(deletion.clone());
         let (path, resource) = (&one.wanted.set_identifier, one.resource());
         match end {
-            OpeningEnd::Open => opened.push(host.opening_note(path, resource)),
+            OpeningEnd::Open => opened.push(Opened {
+                note: host.opening_note(path, resource),
+                by: deletion.as_ref().map(|work| work.place.clone()),
+            }),
             OpeningEnd::Foreign => {}
             OpeningEnd::Later => {
                 unfinished.push(host.refusal(path, resource, Reason::Waiting(LATER.to_owned())));

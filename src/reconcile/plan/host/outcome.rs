@@ -8,6 +8,7 @@ use crate::ingress::{Rule, RuleEdit};
 use crate::model::Hostname;
 use crate::reconcile::Note;
 use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::reason::Reason;
@@ -19,7 +20,7 @@ pub(in crate::reconcile::plan) struct Outcome {
     pub(in crate::reconcile::plan) plan: Option<HostPlan>,
     pub(in crate::reconcile::plan) refusals: Vec<Refusal>,
     pub(in crate::reconcile::plan) notes: Vec<Note>,
-    pub(in crate::reconcile::plan) opened: Vec<Note>,
+    pub(in crate::reconcile::plan) opened: Vec<Opened>,
     pub(in crate::reconcile::plan) work: Vec<ApplicationWork>,
 }
 
