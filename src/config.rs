@@ -22,7 +22,7 @@ use crate::limits;
 use crate::logging::Format;
 use crate::model::ZoneId;
 use crate::provider::ProviderSettings;
-use crate::reconcile::Policy;
+use crate::reconcile::OperatorSettings;
 
 /// The value of each environment variable, by its name.
 pub type Variables = BTreeMap<String, String>;
@@ -152,7 +152,7 @@ impl Config {
         let api_addresses = reader.api_addresses();
         let observation_address = reader.observation_address();
         let own_addresses = [&api_addresses[..], &[observation_address]].concat();
-        let policy = Policy {
+        let operator = OperatorSettings {
             owner: reader.owner(),
             filter: reader.domain_filter(),
             default_service: reader.default_service(&own_addresses),
@@ -175,7 +175,7 @@ impl Config {
             access_policies: reader.access_policies(),
         };
         let provider = ProviderSettings {
-            policy,
+            operator,
             account: reader.account(),
             tunnels: reader.tunnels(),
             zone_ids: reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect(),

@@ -6,7 +6,7 @@ use crate::ingress::{OriginOption, OriginRequest, RuleEdit, Service, WantedRule}
 use crate::model::{DomainFilter, Hostname, TunnelId};
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::{ConfiguredTunnel, Policy, Settings};
+use crate::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 
 /// The tunnel of [`settings`].
 pub(crate) fn tunnel() -> TunnelId {
@@ -14,8 +14,8 @@ pub(crate) fn tunnel() -> TunnelId {
 }
 
 /// The defaults of everything but the owner, and no grace.
-pub(crate) fn policy(owner: &str) -> Policy {
-    Policy {
+pub(crate) fn operator_settings(owner: &str) -> OperatorSettings {
+    OperatorSettings {
         owner: owner.into(),
         filter: DomainFilter::default(),
         default_service: None,
@@ -41,7 +41,7 @@ pub(crate) fn policy(owner: &str) -> Policy {
 /// Those of the owner `default` with one tunnel, `home`.
 pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
-    Settings::new(policy("default"), tunnel, Vec::new())
+    Settings::new(operator_settings("default"), tunnel, Vec::new())
 }
 
 /// Of an account in which nothing stands.

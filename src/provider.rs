@@ -99,7 +99,7 @@ impl Provider {
 
 impl Service for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.writer.reader.settings.policy.filter.to_json()
+        self.writer.reader.settings.operator.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
@@ -109,7 +109,7 @@ impl Service for Provider {
         if !matches!(snapshot.access, AccessReading::NotAsked) {
             let mut values = self.writer.reporter.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
-            values.set(Family::LeftApplications, &[], shown.unneeded_applications as i64);
+            values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         }
         self.writer.reporter.begin_loop(&shown);
         Ok(shown.endpoints)

@@ -100,7 +100,8 @@ impl Running {
 
         let health = Arc::new(Health::default());
         // The kernel has chosen a port for each setting of port 0.
-        provider.policy.own_addresses = api_addresses.iter().copied().chain([observation_address]).collect();
+        provider.operator.own_addresses =
+            api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
         let counted = Arc::clone(&metrics);
         let provider = Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), metrics);

@@ -15,7 +15,7 @@ use crate::lean::inserted;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
-use crate::reconcile::Policy;
+use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wish::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{idle_state, surprises};
@@ -323,7 +323,7 @@ impl Check<'_> {
         match self.client.records(&zone.id, self.deadline) {
             Ok(records) => {
                 let stamps: Vec<Stamp> = records.iter().filter_map(Stamp::of).collect();
-                let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.policy.owner;
+                let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.operator.owner;
                 let own = stamps.iter().filter(is_own).count();
                 self.is_marked |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
                 owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
@@ -339,7 +339,7 @@ impl Check<'_> {
 
     /// Checks Access. Without a setting or a record of ours that asks for Access, no check of it counts as failed.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
-        let is_asked = self.config.provider.policy.needs_access() || self.is_marked;
+        let is_asked = self.config.provider.operator.needs_access() || self.is_marked;
         let (missing, asks) =
             if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for it yet: ") };
         let team = self.client.access_team(account, self.deadline);
@@ -370,7 +370,7 @@ impl Check<'_> {
         // One call each for the team, the applications and the policies.
         self.calls += 3 * usize::from(is_asked);
         self.policies(account);
-        let Policy { access_guard, .. } = &self.config.provider.policy;
+        let OperatorSettings { access_guard, .. } = &self.config.provider.operator;
         let served = zones
             .iter()
             .filter(|zone| *access_guard && self.config.provider.takes(zone) && is_of_account(zone, account));
@@ -386,7 +386,7 @@ impl Check<'_> {
 
     /// Checks the policies that the settings name.
     fn policies(&mut self, account: &AccountId) {
-        let Policy { default_access_policy, access_policies, .. } = &self.config.provider.policy;
+        let OperatorSettings { default_access_policy, access_policies, .. } = &self.config.provider.operator;
         let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));
         let listed = access_policies.iter().flatten().map(|name| ("ACCESS_POLICIES", name));
         let named: Vec<(&str, &Box<str>)> = defaults.chain(listed).collect();
@@ -398,7 +398,7 @@ impl Check<'_> {
             Err(error) => return self.failed("Access policies", &error, GIVE_ACCESS),
         };
         for (setting, name) in named {
-            match usable_policy(name, &policies, &self.config.provider.policy) {
+            match usable_policy(name, &policies, &self.config.provider.operator) {
                 Ok(_) => self.note(Status::Ok, setting, format!("{name:?} is there"), ""),
                 Err(problem) => self.note(Status::Failed, setting, problem, ""),
             }
@@ -408,7 +408,7 @@ impl Check<'_> {
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
-        let Policy { owner, .. } = &self.config.provider.policy;
+        let OperatorSettings { owner, .. } = &self.config.provider.operator;
         let owners = owners.unwrap_or_default().iter().map(|other| &**other);
         let others: BTreeSet<&str> = inserted(owners.filter(|other| **other != **owner));
         let names: Vec<&str> = others.into_iter().take(limits::NAMES_SHOWN_MAX).collect();

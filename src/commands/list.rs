@@ -42,7 +42,7 @@ pub(super) fn read(
         find_tunnels(&reader, None, deadline).map_err(|problem| problem.why)?;
     let snapshot = reader.snapshot(&account, &settings, true, deadline).map_err(|error| error.to_string())?;
     // If the problem were ignored, every hostname would look unprotected.
-    if let Some(problem) = snapshot.access.problem().filter(|_| settings.policy.needs_access()) {
+    if let Some(problem) = snapshot.access.problem().filter(|_| settings.operator.needs_access()) {
         return Err(format!("Cloudflare Access cannot be read: {problem}"));
     }
     Ok(snapshot)
@@ -96,7 +96,7 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let own = own.chain(targets.iter().map(|target| ("target", target)));
     let own = own.filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.to_owned(), &**value));
     // Without this property, a wildcard of an Ingress is assumed to come from the certificate only.
-    let word = wildcard::word(dns_name);
+    let word = wildcard::property(dns_name);
     let properties = provider_specific.iter().chain(&word);
     let properties = properties.map(|one| (annotation_of(&one.name), &*one.value));
     for (annotation, value) in own.chain(properties) {

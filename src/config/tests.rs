@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::policy;
+use crate::fixture::operator_settings;
 use crate::ingress::OriginRequest;
 
 fn read(given: &[(&str, &str)]) -> Result<Config, Vec<String>> {
@@ -24,11 +24,12 @@ fn with<'a>(variable: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
 #[test]
 fn a_token_and_a_tunnel_are_enough() {
     let config = read(&MINIMUM).expect("the minimum");
-    let read = config.provider.policy;
-    let defaults = Policy { own_addresses: read.own_addresses.clone(), ..policy("default") };
+    let read = config.provider.operator;
+    let defaults =
+        OperatorSettings { own_addresses: read.own_addresses.clone(), ..operator_settings("default") };
     assert_eq!(
         format!("{read:?}"),
-        format!("{:?}", Policy { move_grace: Duration::from_secs(30), ..defaults })
+        format!("{:?}", OperatorSettings { move_grace: Duration::from_secs(30), ..defaults })
     );
     assert_eq!(config.request_timeout, limits::REQUEST_TIMEOUT_DEFAULT);
     assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
@@ -43,7 +44,7 @@ fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name(
     let mut given = with("SETTINGS", lines);
     given.extend([("DRY_RUN", "false"), ("CLOUDFLARE_TUNNEL_ID", "office")]);
     let config = read(&given).expect("all of it is well");
-    assert_eq!((config.provider.policy.mass_deletion_limit, config.provider.dry_run), (7, false));
+    assert_eq!((config.provider.operator.mass_deletion_limit, config.provider.dry_run), (7, false));
     assert!(config.provider.account.is_some());
     let further = [("SETTINGS", "DOMAIN_FILTER=example.com"), ("DOMAIN_FILTERS", "example.org")];
     let both: Vec<_> = MINIMUM.into_iter().chain(further).collect();
@@ -163,7 +164,7 @@ fn a_whole_top_level_domain_is_served_only_if_it_is_written_with_a_dot() {
     let config = read(&with("DOMAIN_FILTER", ".com,example.org")).expect("it is written with a dot");
     for (name, is_served) in [("shop.example.com", true), ("shop.example.org", true), ("example.net", false)]
     {
-        assert_eq!(config.provider.policy.filter.matches(name), is_served, "{name}");
+        assert_eq!(config.provider.operator.filter.matches(name), is_served, "{name}");
     }
     // Names that are not of the internet are left out so.
     assert!(read(&with("EXCLUDE_DOMAIN_FILTER", "internal,local")).is_ok());
@@ -252,9 +253,12 @@ fn a_mistake_in_a_default_names_the_setting_what_was_given_and_what_is_allowed()
 #[test]
 fn only_absolute_paths_are_listed_as_files_of_authorities() {
     let config = read(&with("ORIGIN_CA_POOLS", " /etc/a.pem, /etc/b.pem ,")).expect("a list");
-    assert_eq!(config.provider.policy.ca_pools, ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]);
     assert_eq!(
-        config.provider.policy.origin_defaults,
+        config.provider.operator.ca_pools,
+        ["/etc/a.pem".into(), "/etc/b.pem".into()] as [Box<str>; 2]
+    );
+    assert_eq!(
+        config.provider.operator.origin_defaults,
         OriginRequest::default(),
         "it is the default of no option"
     );
@@ -286,11 +290,11 @@ fn the_default_service_is_not_this_programs_own_port() {
 #[test]
 fn everything_is_published_only_to_a_default_service() {
     let all = [&with("PUBLISH", "all")[..], &[("DEFAULT_SERVICE", "http://web")]].concat();
-    assert!(read(&all).expect("both are there").provider.policy.publish_all);
+    assert!(read(&all).expect("both are there").provider.operator.publish_all);
     let mistake = mistake(&with("PUBLISH", "all"));
     assert!(mistake.starts_with("PUBLISH ") && mistake.contains("DEFAULT_SERVICE"), "{mistake}");
     let config = read(&with("DEFAULT_SERVICE", "http://web")).expect("it is enough");
-    assert!(!config.provider.policy.publish_all, "unless it is asked for");
+    assert!(!config.provider.operator.publish_all, "unless it is asked for");
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
     assert!(warning.contains("SERVER_PORT") && warning.contains("Kubernetes"), "{warning}");
     let config = read(&with("ORIGIN_PROXY_PORT", "tcp://10.0.0.1:8888")).expect("it is no mistake");
     assert_eq!(
-        (config.warnings.len(), config.provider.policy.origin_defaults),
+        (config.warnings.len(), config.provider.operator.origin_defaults),
         (1, OriginRequest::default())
     );
 }
@@ -414,7 +418,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
     assert_eq!(config.client.base_url, "https://api.cloudflare.com/client/v4");
     assert_eq!(config.provider.account.map(|id| id.to_string()), Some(account.clone()));
     assert_eq!(config.provider.tunnels, ["home".into()]);
-    let filter = config.provider.policy.filter;
+    let filter = config.provider.operator.filter;
     let served = ["a.example.com", "no.example.com", "a.test"].map(|name| filter.matches(name));
     assert_eq!(served, [true, false, false]);
 
@@ -456,7 +460,7 @@ fn what_is_shared_among_namespaces_has_a_host_and_needs_the_guard() {
     let given =
         |services| [with("SHARED_SERVICES", services).as_slice(), &[("NAMESPACE_GUARD", "true")]].concat();
     let config = read(&given("http://gw.infra.svc:80, tcp://db.infra.svc:5432")).expect("services");
-    assert_eq!(config.provider.policy.shared_services.len(), 2);
+    assert_eq!(config.provider.operator.shared_services.len(), 2);
     for (services, allowed) in [
         ("gw.infra.svc:80", "needs a scheme"),
         ("http://gw.infra.svc/path", "has no path"),
@@ -477,7 +481,7 @@ fn a_namespaces_domains_are_pairs_and_need_the_guard() {
         |pairs| [with("NAMESPACE_DOMAINS", pairs).as_slice(), &[("NAMESPACE_GUARD", "true")]].concat();
     let config =
         read(&given("*={namespace}.example.com, shop=.Shop.example, shop=example.org")).expect("pairs");
-    assert_eq!(config.provider.policy.namespace_domains.len(), 3);
+    assert_eq!(config.provider.operator.namespace_domains.len(), 3);
     for pairs in [
         "shop.example.com",
         "=example.com",

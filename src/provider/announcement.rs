@@ -10,7 +10,7 @@ use crate::provider::reader::is_of_account;
 use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::adopt::Adopt;
-use crate::reconcile::{ConfiguredTunnel, Policy};
+use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 
 /// Logs the managed tunnels and zones, and unusual settings.
 pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: Result<&[Zone], &Error>) {
@@ -23,7 +23,7 @@ pub(super) fn announce(resolved: &Resolved, settings: &ProviderSettings, zones: 
 }
 
 fn announce_tunnels(Resolved { account, settings }: &Resolved) {
-    let Policy { owner, filter, .. } = &settings.policy;
+    let OperatorSettings { owner, filter, .. } = &settings.operator;
     let tunnels: Vec<String> =
         settings.tunnels().iter().map(|tunnel| format!("{} ({})", tunnel.name, tunnel.id)).collect();
     info!(
@@ -39,7 +39,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
 }
 
 fn announce_modes(settings: &ProviderSettings) {
-    let Policy { adopt, publish_all, mass_deletion_limit, .. } = &settings.policy;
+    let OperatorSettings { adopt, publish_all, mass_deletion_limit, .. } = &settings.operator;
     if settings.dry_run {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
@@ -68,9 +68,9 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
             "zones are left alone: they belong to another account than the tunnels, and no record there can lead to these"
         );
     }
-    let of_zones = if settings.policy.access_guard { served.len() } else { 0 };
+    let of_zones = if settings.operator.access_guard { served.len() } else { 0 };
     // The team, the policies and the account's applications.
-    let access = 3 * usize::from(settings.policy.needs_access()) + of_zones;
+    let access = 3 * usize::from(settings.operator.needs_access()) + of_zones;
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);

@@ -157,9 +157,9 @@ impl SnapshotReader {
             snapshot.old.extend(old);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, &snapshot, deadline)?;
-        let (policy, had_ours) = (&settings.policy, self.access.has_ours.load(Ordering::Relaxed));
-        if is_access_wished || had_ours || policy.needs_access() || snapshot.is_marked() {
-            let zones = if policy.access_guard { served } else { Vec::new() };
+        let (operator, had_ours) = (&settings.operator, self.access.has_ours.load(Ordering::Relaxed));
+        if is_access_wished || had_ours || operator.needs_access() || snapshot.is_marked() {
+            let zones = if operator.access_guard { served } else { Vec::new() };
             snapshot.access = self.read_access(account, &zones, deadline);
         }
         snapshot.date_unix_seconds = self.client.date_unix_seconds();
@@ -231,7 +231,7 @@ impl SnapshotReader {
                 .filter_map(|record| Some((record, TunnelId::from_hostname(&record.content)?)))
                 .filter(|(_, tunnel)| !snapshot.settings.is_configured(tunnel))
                 .filter(|(record, _)| {
-                    Stamp::of(record).is_some_and(|stamp| stamp.owner == self.settings.policy.owner)
+                    Stamp::of(record).is_some_and(|stamp| stamp.owner == self.settings.operator.owner)
                 })
                 .map(|(_, tunnel)| tunnel),
         );

@@ -33,7 +33,7 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
         let name = snapshot.settings.name_of(id);
         values.set(Family::ConfigurationVersion, &[name], tunnel.version);
         let rules = tunnel.document.rules().len();
-        let owned = snapshot.own_rules_standing().filter(|(tunnel, _)| *tunnel == id).count();
+        let owned = snapshot.own_rules_placed().filter(|(tunnel, _)| *tunnel == id).count();
         for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
             values.set(Family::Rules, &[name, ownership], count as i64);
         }

@@ -27,8 +27,8 @@ use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::earlier::Earlier;
 use crate::reconcile::plan::{self, Plan, Turn, Write, contents, writes_of};
+use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -223,7 +223,7 @@ impl Request<'_> {
         })
     }
 
-    fn earlier(&self, snapshot: &Snapshot) -> Earlier {
+    fn earlier(&self, snapshot: &Snapshot) -> PlanInputs {
         let Self { writer, .. } = self;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
@@ -234,9 +234,9 @@ impl Request<'_> {
             })
         }));
         let paused = self.memory.paused.reasons(snapshot, writer.clock().now());
-        let is_preview = self.writer.is_dry_run();
+        let is_dry_run = self.writer.is_dry_run();
         let unfinished = self.memory.unfinished.clone();
-        Earlier { paused, deleted, unfinished, is_preview, ..Earlier::default() }
+        PlanInputs { paused, deleted, unfinished, is_dry_run, ..PlanInputs::default() }
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the

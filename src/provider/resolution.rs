@@ -78,7 +78,7 @@ pub(crate) fn find_tunnels(
     }
     let mut found = found.into_iter();
     let default = found.next().ok_or_else(|| unfitting("CF_TUNNEL_ID is empty".to_owned()))?;
-    let settings = Settings::new(settings.policy.clone(), default, found.collect());
+    let settings = Settings::new(settings.operator.clone(), default, found.collect());
     Ok(Resolved { account, settings: Arc::new(settings) })
 }
 

@@ -1,13 +1,13 @@
 //! The part of the configuration that the provider needs.
 
 use crate::model::{AccountId, Zone, ZoneId};
-use crate::reconcile::Policy;
+use crate::reconcile::OperatorSettings;
 
 /// The provider's settings. Names of tunnels are not yet resolved to ids.
 #[derive(Clone, Debug)]
 pub struct ProviderSettings {
     /// The settings that decisions depend on.
-    pub policy: Policy,
+    pub operator: OperatorSettings,
     /// `CF_ACCOUNT_ID`; if `None`, the account that all zones share.
     pub account: Option<AccountId>,
     /// `CF_TUNNEL_ID`: ids or names of tunnels, the default first.
@@ -26,6 +26,6 @@ impl ProviderSettings {
     /// True if the zone is read: `zone_ids` is empty or has the zone, and the filter may match a name in the zone.
     pub(crate) fn takes(&self, zone: &Zone) -> bool {
         let is_listed = self.zone_ids.is_empty() || self.zone_ids.contains(&zone.id);
-        is_listed && self.policy.filter.may_serve_zone(&zone.name)
+        is_listed && self.operator.filter.may_serve_zone(&zone.name)
     }
 }

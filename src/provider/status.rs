@@ -187,7 +187,7 @@ impl Provider {
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
         let standing = self.standing(hostname);
         let is_there =
-            |endpoint: &MarkedEndpoint, one: &Published| one.stands && endpoint.has_path(&one.path);
+            |endpoint: &MarkedEndpoint, one: &Published| one.is_served && endpoint.has_path(&one.path);
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
@@ -232,7 +232,7 @@ impl Provider {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
-        if !self.writer.reader.settings.policy.filter.matches(hostname) {
+        if !self.writer.reader.settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
         let is_without = sent.is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));

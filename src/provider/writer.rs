@@ -11,7 +11,7 @@ use crate::provider::memory::{LastSnapshot, PausedWrites, Targets, Turns};
 use crate::provider::reader::SnapshotReader;
 use crate::provider::reporter::Reporter;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::earlier::Unfinished;
+use crate::reconcile::plan_inputs::Unfinished;
 
 #[derive(Debug)]
 pub(super) struct Writer {

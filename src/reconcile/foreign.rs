@@ -26,7 +26,7 @@ pub struct ForeignRule {
 
 /// Every foreign rule, in the order of the tunnels. `namespace` is the objects' namespace, for the namespace guard.
 pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
-    let (own, settings) = (snapshot.own_rules(), &*snapshot.settings);
+    let (own, settings) = (snapshot.own_digests(), &*snapshot.settings);
     let mut reader = EndpointReader::new(settings, &snapshot.access);
     let mut found = Vec::new();
     for (tunnel, present) in &snapshot.tunnels {
@@ -77,7 +77,7 @@ fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, 
     let leads = |record: &Record| record.proxied && *record.content == *id.hostname();
     if !rule.has_hostname(&hostname) {
         Err("its hostname ends in a dot, and visitors ask for it without".to_owned())
-    } else if !snapshot.policy().filter.matches(name) || snapshot.zone_of(name).is_none() {
+    } else if !snapshot.operator().filter.matches(name) || snapshot.zone_of(name).is_none() {
         Err("its hostname is outside the domain filter or the zones".to_owned())
     } else if !snapshot.answering(name).iter().any(leads) {
         Err("no proxied record leads its hostname to this tunnel".to_owned())

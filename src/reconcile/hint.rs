@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use crate::ingress::{OriginOption, PathPattern, WantedRule};
-use crate::reconcile::Policy;
+use crate::reconcile::OperatorSettings;
 use crate::reconcile::property_name::{TUNNEL_PATH, TUNNEL_PATH_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::target::{self, TargetKind};
 
 /// The hints about a rule that is to be published.
-pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String> {
+pub fn hints(rule: &WantedRule, operator: &OperatorSettings) -> impl Iterator<Item = String> {
     let (service, options) = (rule.service.as_str(), &rule.origin_request);
     let is_tls = service.starts_with("https://") || service.starts_with("wss://");
     let meant = match (service.split_once("://"), service.rsplit_once(':')) {
@@ -19,17 +19,17 @@ pub fn hints(rule: &WantedRule, policy: &Policy) -> impl Iterator<Item = String>
     let port = meant.map(|meant| {
         format!("{service} has the usual port of {meant}://: write {meant}:// if that port speaks it")
     });
-    let certificate = (is_tls && port.is_none() && has_unknown_certificate(rule, policy)).then(|| {
+    let certificate = (is_tls && port.is_none() && has_unknown_certificate(rule, operator)).then(|| {
         format!(
             "no public authority certifies {service}, and cloudflared answers 502 where it does not trust the \
              certificate: set webhook/origin-server-name, -ca-pool or -no-tls-verify"
         )
     });
     let http2 = OriginOption::Http2Origin;
-    let is_asked = !is_tls && options.is_on(http2) && !policy.origin_defaults.is_on(http2);
+    let is_asked = !is_tls && options.is_on(http2) && !operator.origin_defaults.is_on(http2);
     let http2 =
         is_asked.then(|| format!("{} does nothing where the service is not https://", http2.property()));
-    let bare = rule.service.host_and_port().filter(|(host, _)| policy.in_cluster && is_bare(host));
+    let bare = rule.service.host_and_port().filter(|(host, _)| operator.in_cluster && is_bare(host));
     let bare = bare.map(|(host, _)| {
         let meant = service.replacen(&format!("//{host}"), &format!("//{host}.{{namespace}}.svc"), 1);
         format!(
@@ -61,7 +61,7 @@ fn shell_pattern(path: &PathPattern) -> Option<String> {
 }
 
 /// True if no public authority certifies the host, and no option sets how its certificate is checked.
-fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
+fn has_unknown_certificate(rule: &WantedRule, operator: &OperatorSettings) -> bool {
     use OriginOption::{CaPool, MatchSniToHost, NoTlsVerify, ServerName};
     let options = &rule.origin_request;
     let is_told = [ServerName, CaPool].into_iter().any(|option| options.text(option).is_some())
@@ -69,7 +69,7 @@ fn has_unknown_certificate(rule: &WantedRule, policy: &Policy) -> bool {
     let host = rule.service.host_and_port().map(|(host, _)| host).filter(|_| !is_told);
     host.is_some_and(|host| {
         let is_name = host.contains('.') && host.parse::<IpAddr>().is_err();
-        !is_name || target::kind_of(host, &policy.cluster_domain) == TargetKind::ClusterName
+        !is_name || target::kind_of(host, &operator.cluster_domain) == TargetKind::ClusterName
     })
 }
 
@@ -80,38 +80,43 @@ mod tests {
     use crate::ingress::Service;
     use crate::model::Hostname;
 
-    fn hinted(path: &str, service: &str, option: Option<(OriginOption, &str)>, policy: &Policy) -> String {
+    fn hinted(
+        path: &str,
+        service: &str,
+        option: Option<(OriginOption, &str)>,
+        operator: &OperatorSettings,
+    ) -> String {
         let rule = WantedRule {
             hostname: Hostname::parse("a.example.com").expect("a hostname"),
             path: (!path.is_empty()).then(|| PathPattern::parse(path).expect("an expression")),
             service: Service::parse(service).expect("a service"),
             origin_request: fixture::options(option.as_slice()),
         };
-        hints(&rule, policy).collect::<Vec<_>>().join("\n")
+        hints(&rule, operator).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
     fn a_pattern_of_a_shell_is_told_from_an_expression() {
-        let policy = fixture::policy("default");
+        let operator = fixture::operator_settings("default");
         for (path, meant) in [
             ("/api/*", r#"did you mean webhook/tunnel-path-prefix "/api"?"#),
             ("/v1.0/api*", r#"did you mean webhook/tunnel-path-prefix "/v1.0/api"?"#),
             ("/*", "did you mean all paths, by no path at all?"),
             ("/a/*/b", "did you mean [^/]+?"),
         ] {
-            let hint = hinted(path, "http://web", None, &policy);
+            let hint = hinted(path, "http://web", None, &operator);
             assert!(hint.ends_with(meant), "{path}: {hint}");
         }
         for path in ["/api", "^/api/*", "/api/.*", "/a(b)*", "[a-z]*", "/x+*"] {
             if PathPattern::parse(path).is_ok() {
-                assert_eq!(hinted(path, "http://web", None, &policy), "", "{path}");
+                assert_eq!(hinted(path, "http://web", None, &operator), "", "{path}");
             }
         }
     }
 
     #[test]
     fn a_certificate_that_no_public_authority_gives_is_told_unless_an_option_says_how_to_check_it() {
-        let policy = fixture::policy("default");
+        let operator = fixture::operator_settings("default");
         for (service, is_told) in [
             ("https://web.shop.svc:443", true),
             ("wss://web.shop.svc.cluster.local", true),
@@ -122,7 +127,7 @@ mod tests {
             ("http://web.shop.svc", false),
             ("tcp://web.shop.svc:443", false),
         ] {
-            assert_eq!(!hinted("", service, None, &policy).is_empty(), is_told, "{service}");
+            assert_eq!(!hinted("", service, None, &operator).is_empty(), is_told, "{service}");
         }
         for option in [
             (OriginOption::ServerName, "web.example.org"),
@@ -130,14 +135,14 @@ mod tests {
             (OriginOption::NoTlsVerify, "true"),
             (OriginOption::MatchSniToHost, "true"),
         ] {
-            assert_eq!(hinted("", "https://web", Some(option), &policy), "", "{option:?}");
+            assert_eq!(hinted("", "https://web", Some(option), &operator), "", "{option:?}");
         }
-        assert!(!hinted("", "https://web", Some((OriginOption::NoTlsVerify, "false")), &policy).is_empty());
+        assert!(!hinted("", "https://web", Some((OriginOption::NoTlsVerify, "false")), &operator).is_empty());
     }
 
     #[test]
     fn a_scheme_at_the_port_of_the_other_one_is_told_and_nothing_else_of_it() {
-        let policy = fixture::policy("default");
+        let operator = fixture::operator_settings("default");
         for (service, is_told) in [
             ("http://web.shop.svc:443", true),
             ("http://[fd00::1]:443", true),
@@ -146,19 +151,19 @@ mod tests {
             ("http://web.shop.svc:8443", false),
             ("https://web.example.org:443", false),
         ] {
-            assert_eq!(hinted("", service, None, &policy).contains("write https://"), is_told, "{service}");
+            assert_eq!(hinted("", service, None, &operator).contains("write https://"), is_told, "{service}");
         }
-        let hint = hinted("", "https://web.shop.svc:80", None, &policy);
+        let hint = hinted("", "https://web.shop.svc:80", None, &operator);
         assert!(hint.contains("write http://") && !hint.contains('\n'), "{hint}");
     }
 
     #[test]
     fn http2_is_told_to_do_nothing_without_tls_unless_it_is_the_default_of_all() {
         let option = Some((OriginOption::Http2Origin, "true"));
-        let mut policy = fixture::policy("default");
-        assert!(hinted("", "http://web", option, &policy).ends_with("is not https://"));
-        assert_eq!(hinted("", "https://web.example.org", option, &policy), "");
-        policy.origin_defaults = fixture::options(option.as_slice());
-        assert_eq!(hinted("", "http://web", option, &policy), "");
+        let mut operator = fixture::operator_settings("default");
+        assert!(hinted("", "http://web", option, &operator).ends_with("is not https://"));
+        assert_eq!(hinted("", "https://web.example.org", option, &operator), "");
+        operator.origin_defaults = fixture::options(option.as_slice());
+        assert_eq!(hinted("", "http://web", option, &operator), "");
     }
 }

@@ -20,7 +20,7 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname shown for a rule that has only a path.
@@ -60,7 +60,7 @@ pub enum Relation {
     /// No record points to the rule's tunnel.
     RuleWithoutRecord,
     /// No rule of ours relies on our Access application.
-    ApplicationLeft,
+    UnneededApplication,
 }
 
 impl Entry {
@@ -92,16 +92,16 @@ impl Relation {
             Self::Drift => "drift",
             Self::RecordWithoutRule => "record without rule",
             Self::RuleWithoutRecord => "rule without record",
-            Self::ApplicationLeft => "application left",
+            Self::UnneededApplication => "application left",
         }
     }
 }
 
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
-    let own = snapshot.own_rules();
+    let own = snapshot.own_digests();
     let unneeded = answering::unneeded(snapshot).into_iter();
-    let left = unneeded.map(|one| left_application(one.application));
+    let left = unneeded.map(|one| unneeded_application(one.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();
     let foreign = ForeignEntries { snapshot, own: &own };
@@ -156,12 +156,12 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     }
 }
 
-fn left_application(application: &Application) -> Entry {
+fn unneeded_application(application: &Application) -> Entry {
     let destination = application.destinations.first();
     let (host, path) = destination.map(|one| (&*one.host, &*one.path)).unwrap_or_default();
     Entry {
         protected_by: vec![application.name.clone()],
-        ..Entry::new(host, Some(path), Relation::ApplicationLeft)
+        ..Entry::new(host, Some(path), Relation::UnneededApplication)
     }
 }
 
@@ -175,13 +175,14 @@ fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
 
 struct ForeignEntries<'a> {
     snapshot: &'a Snapshot,
-    own: &'a OwnRules,
+    own: &'a OwnDigests,
 }
 
 impl ForeignEntries<'_> {
     /// The entry of a foreign record. If its hostname has rules in the tunnel, the entries of the rules replace it.
     fn foreign_record(&self, record: &Record, tunnel: &TunnelId) -> Option<Entry> {
-        if !self.snapshot.policy().filter.matches(&record.name) || self.snapshot.own_stamp(record).is_some() {
+        if !self.snapshot.operator().filter.matches(&record.name) || self.snapshot.own_stamp(record).is_some()
+        {
             return None;
         }
         let stamp = Stamp::of(record);
@@ -213,7 +214,7 @@ impl ForeignEntries<'_> {
         let is_listed = if for_every_host {
             rule.path().is_some()
         } else {
-            self.snapshot.policy().filter.matches(&name) && !self.own.has(tunnel, rule)
+            self.snapshot.operator().filter.matches(&name) && !self.own.has(tunnel, rule)
         };
         if !is_listed {
             return None;
@@ -244,7 +245,7 @@ impl ForeignEntries<'_> {
     fn owner(&self, hostname: &str, digest: Digest) -> Option<Box<str>> {
         let records = self.snapshot.zone_of(hostname)?.records_of(hostname);
         let mut stamps = records.iter().filter_map(Stamp::of);
-        stamps.find(|stamp| stamp.claims.rules.contains(&digest)).map(|stamp| stamp.owner)
+        stamps.find(|stamp| stamp.claims.digests.contains(&digest)).map(|stamp| stamp.owner)
     }
 }
 

@@ -9,10 +9,10 @@ use crate::model::Hostname;
 use crate::model::domain_filter;
 use crate::reconcile::canonical::{Fault, Publication};
 use crate::reconcile::heritage;
-use crate::reconcile::policy::EVERY_NAMESPACE;
+use crate::reconcile::operator_settings::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::{NamespaceCode, Stamp};
-use crate::reconcile::{Policy, Settings};
+use crate::reconcile::{OperatorSettings, Settings};
 
 /// Options that choose the host behind a shared service, which may be another tenant's.
 const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOption::ServerName];
@@ -20,14 +20,14 @@ const HOST_OPTIONS: [OriginOption; 2] = [OriginOption::HttpHostHeader, OriginOpt
 /// The checks of the guard.
 #[derive(Clone, Copy, Debug)]
 struct Guard<'a> {
-    policy: &'a Policy,
+    operator: &'a OperatorSettings,
 }
 
 impl Guard<'_> {
     /// The reason why no object of the namespace may publish the hostname. A wildcard is in a domain if all names that
     /// it matches are.
     fn hostname_problem(self, name: &str, namespace: &str) -> Option<String> {
-        let entries = &self.policy.namespace_domains;
+        let entries = &self.operator.namespace_domains;
         let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
         let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
         let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
@@ -59,7 +59,7 @@ impl Guard<'_> {
         if !self.is_shared(&rule.service) && !self.is_default(&rule.service, resource) {
             return Some(self.allowed(namespace));
         }
-        let defaults = &self.policy.origin_defaults;
+        let defaults = &self.operator.origin_defaults;
         let chosen = HOST_OPTIONS.into_iter().find(|option| options.text(*option) != defaults.text(*option));
         chosen.map(|option| {
             let property = option.property();
@@ -76,18 +76,18 @@ impl Guard<'_> {
         let (name, of, kind) = (labels.next()?, labels.next()?, labels.next()?);
         let domain = labels.next().map(|domain| domain.strip_suffix('.').unwrap_or(domain));
         let is_whole = !name.is_empty() && kind == "svc";
-        (is_whole && domain.is_none_or(|domain| *domain == *self.policy.cluster_domain))
+        (is_whole && domain.is_none_or(|domain| *domain == *self.operator.cluster_domain))
             .then(|| of.to_owned())
     }
 
     /// True if the operator lets every namespace publish the service.
     fn is_shared(self, service: &Service) -> bool {
-        self.policy.shared_services.iter().any(|shared| self.reach_same_address(shared, service))
+        self.operator.shared_services.iter().any(|shared| self.reach_same_address(shared, service))
     }
 
     /// True if the service is the object's default service, and does not depend on the object's name.
     fn is_default(self, service: &Service, resource: &str) -> bool {
-        let template = self.policy.default_service.as_ref().filter(|template| !template.has_name());
+        let template = self.operator.default_service.as_ref().filter(|template| !template.has_name());
         let default = template.and_then(|template| Service::parse(&template.fill(resource)).ok());
         default.is_some_and(|default| self.reach_same_address(&default, service))
     }
@@ -102,13 +102,13 @@ impl Guard<'_> {
         let (host, port) = service.host_and_port()?;
         let host = host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
-        let local = host.strip_suffix(&*self.policy.cluster_domain).and_then(|rest| rest.strip_suffix('.'));
+        let local = host.strip_suffix(&*self.operator.cluster_domain).and_then(|rest| rest.strip_suffix('.'));
         Some((scheme, local.filter(|local| local.ends_with(".svc")).unwrap_or(host).to_owned(), port))
     }
 
     /// Describes, for a message, what objects of `namespace` may publish.
     fn allowed(self, namespace: &str) -> String {
-        let domain = &self.policy.cluster_domain;
+        let domain = &self.operator.cluster_domain;
         format!(
             "is on, and an object of this namespace may publish only http_status:<code>, \
              <scheme>://<service>.{namespace}.svc[.{domain}][:<port>] and what SHARED_SERVICES and DEFAULT_SERVICE name, \
@@ -125,15 +125,15 @@ fn is_answer(service: &str) -> bool {
 /// The fault if the guard forbids a publication to the object of a `resource` label. Like a mistake, the fault is
 /// found before planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
-    let policy = &settings.policy;
-    policy.namespace_guard.then_some(())?;
+    let operator = &settings.operator;
+    operator.namespace_guard.then_some(())?;
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
         let problem =
             "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is";
         return Some(Fault { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
     };
-    let guard = Guard { policy };
+    let guard = Guard { operator };
     let hostname = guard.hostname_problem(publication.hostname.as_str(), namespace);
     let hostname = hostname.map(|problem| Fault { subject: "NAMESPACE_DOMAINS".into(), problem });
     hostname.or_else(|| {
@@ -163,7 +163,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
         return Ok(Some(namespace));
     }
     let hostname = Hostname::parse(name).ok();
-    let guard = Guard { policy: snapshot.policy() };
+    let guard = Guard { operator: snapshot.operator() };
     let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_claimed_by(hostname.as_ref()?, stamp)));
     let tells = |service: &&str| {
         !is_answer(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
@@ -186,7 +186,7 @@ pub(super) fn entitled<'r>(
     asking: impl Iterator<Item = &'r str>,
     snapshot: &Snapshot,
 ) -> Option<NamespaceCode> {
-    snapshot.policy().namespace_guard.then_some(())?;
+    snapshot.operator().namespace_guard.then_some(())?;
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
     let of_free = || code_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
     holder(name, snapshot).ok()?.or_else(of_free)
@@ -205,7 +205,7 @@ pub fn code_of(resource: &str) -> Option<NamespaceCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{options, policy};
+    use crate::fixture::{operator_settings, options};
     use crate::ingress::{OriginRequest, WantedRule};
     use crate::model::{Hostname, TunnelId};
 
@@ -221,7 +221,9 @@ mod tests {
     }
 
     fn allows(publication: &Publication) -> bool {
-        Guard { policy: &policy("default") }.problem(publication, "ingress/shop/web", "shop").is_none()
+        Guard { operator: &operator_settings("default") }
+            .problem(publication, "ingress/shop/web", "shop")
+            .is_none()
     }
 
     #[test]

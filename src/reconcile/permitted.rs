@@ -34,7 +34,7 @@ pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Ite
              rules of all hostnames together; list the files that each one has"
         ),
     });
-    let service = own_port(&rule.service, &settings.policy.own_addresses).map(|port| Fault {
+    let service = own_port(&rule.service, &settings.operator.own_addresses).map(|port| Fault {
         subject: subject.into(),
         problem: format!("is {:?}: {}", rule.service.as_str(), OwnPort(port)),
     });
@@ -58,8 +58,8 @@ impl fmt::Display for OwnPort {
 
 /// The path is compared literally: another spelling may become a different file when a link in it changes.
 fn is_listed(path: &str, settings: &Settings) -> bool {
-    settings.policy.ca_pools.iter().any(|listed| **listed == *path)
-        || settings.policy.origin_defaults.text(OriginOption::CaPool) == Some(path)
+    settings.operator.ca_pools.iter().any(|listed| **listed == *path)
+        || settings.operator.origin_defaults.text(OriginOption::CaPool) == Some(path)
 }
 
 /// The service's port, if the service reaches one of `own` from a cloudflared in the webhook's network.

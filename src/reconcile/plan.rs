@@ -27,16 +27,16 @@ use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::ApplicationWork;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::earlier::Earlier;
-use crate::reconcile::plan::host::Situation;
+use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
 use crate::reconcile::plan::judge::Judge;
 use crate::reconcile::plan::request::{HostRequest, Requests};
+use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::{OwnRules, Snapshot};
+use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, Policy, hint};
+use crate::reconcile::{Note, OperatorSettings, hint};
 
 /// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,7 +51,7 @@ pub struct Plan {
     /// The work on Access applications, independent of `hosts`.
     pub work: Vec<ApplicationWork>,
     /// The rules that are ours before anything is written.
-    pub own: Arc<OwnRules>,
+    pub own: Arc<OwnDigests>,
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
     /// The last hostname of this turn; `None` if no hostname is postponed.
@@ -116,30 +116,30 @@ fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<
 pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
-    earlier: &Earlier,
+    earlier: &PlanInputs,
     turn: &Turn<'_>,
 ) -> Result<Plan, WrongOwner> {
     let judge = Judge { snapshot, earlier };
     let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, snapshot)?);
     let owned = snapshot.marked_rules();
-    let situation = Situation { snapshot, earlier, owned: &owned };
+    let context = HostContext { snapshot, earlier, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     for (name, request) in withdrawn {
-        let host = plan.add(outcome::plan(&name, &request, situation));
+        let host = plan.add(outcome::plan(&name, &request, context));
         plan.hosts.extend(host);
     }
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
-    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.most, situation);
+    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.most, context);
     Refusal::drop_closings_that_never_come(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
     plan.notes.extend(reordered(&plan, snapshot, &owned));
-    plan.notes.extend(hints(&plan.hosts, snapshot.policy()));
+    plan.notes.extend(hints(&plan.hosts, snapshot.operator()));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
@@ -147,7 +147,7 @@ pub fn plan(
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.work.dedup();
-    Ok(Plan { own: snapshot.own_rules(), ..plan })
+    Ok(Plan { own: snapshot.own_digests(), ..plan })
 }
 
 impl Plan {
@@ -217,7 +217,7 @@ impl Plan {
     }
 
     /// Plans the candidates until `most` hostnames change, and postpones the remaining candidates.
-    fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, situation: Situation<'_>) {
+    fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, context: HostContext<'_>) {
         let (mut untold, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
         for (position, candidate) in candidates {
             if self.hosts.len() >= most {
@@ -230,10 +230,10 @@ impl Plan {
             self.end = Some(position);
             let host = match candidate {
                 Candidate::Planned(host) => Some(*host),
-                Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, situation)),
+                Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, context)),
             };
             let Some(host) = host else { continue };
-            let paused = fingerprints::paused(&host, situation.snapshot, &situation.earlier.paused);
+            let paused = fingerprints::paused(&host, context.snapshot, &context.earlier.paused);
             if paused.is_empty() {
                 self.hosts.push(host);
                 continue;
@@ -254,14 +254,14 @@ impl Plan {
 }
 
 /// Notes on written rules that may not do what their endpoints ask for. Equal notes are given for one hostname only.
-fn hints(hosts: &[HostPlan], policy: &Policy) -> impl Iterator<Item = Note> {
+fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item = Note> {
     let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
     for host in hosts {
         let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
             RuleEdit::Put { rule, .. } => Some(rule),
             RuleEdit::Remove { .. } => None,
         });
-        for text in rules.flat_map(|rule| hint::hints(rule, policy)) {
+        for text in rules.flat_map(|rule| hint::hints(rule, operator)) {
             first.entry(text).or_insert(host);
         }
     }
@@ -273,7 +273,7 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Marke
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
-    let mut adopted = OwnRules::default();
+    let mut adopted = OwnDigests::default();
     hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
     let mut notes = Vec::new();
     for (tunnel, owned) in owned.iter().filter(|_| !hosts.is_empty()) {
@@ -281,7 +281,7 @@ fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, Marke
         for (host, hostname) in &hosts {
             let rules =
                 snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
-            let stays = |rule: &Rule| host.claims.rules.contains(&Digest::of(tunnel, rule.path()));
+            let stays = |rule: &Rule| host.claims.digests.contains(&Digest::of(tunnel, rule.path()));
             let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
                 let change = owned.reordered(hostname, rule.path())?;

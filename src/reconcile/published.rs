@@ -16,7 +16,7 @@ pub struct Published {
     /// The service, the tunnel, the record, and the Access applications that protect the path.
     pub what: String,
     /// True if the rule exists and the record points to its tunnel, or if a record without a rule is asked for.
-    pub stands: bool,
+    pub is_served: bool,
 }
 
 /// Everything of ours for `hostname`, as it was read.
@@ -24,7 +24,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
     let mut found = Vec::new();
     for own in snapshot.own_records_of(hostname.as_str()) {
         let (record, stamp) = (own.record, own.stamp);
-        let mut add = |path: Option<&str>, stands, what: String| {
+        let mut add = |path: Option<&str>, is_served, what: String| {
             let mut what = format!("{what}; record {} {:?}", record.kind, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
             let protectors = protectors(hostname, path, snapshot);
@@ -32,7 +32,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
                 what += &format!("; protected by {protectors:?}");
             }
             let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());
-            found.push(Published { path, resource, what, stands });
+            found.push(Published { path, resource, what, is_served });
         };
         let rules = snapshot.rules_claimed_by(hostname, &stamp);
         if stamp.claims.record_only {

@@ -77,7 +77,7 @@ impl<'s> EndpointReader<'s> {
         let targets: Vec<TargetKind> = endpoint
             .targets
             .iter()
-            .map(|text| target::kind_of(text, &self.settings.policy.cluster_domain))
+            .map(|text| target::kind_of(text, &self.settings.operator.cluster_domain))
             .collect();
         // Properties without a group are often only the defaults of the groups.
         let stands_alone = named.is_empty()
@@ -160,7 +160,7 @@ impl<'s> EndpointReader<'s> {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
                 let mut properties = canonical::properties_of(&publication);
-                properties.extend(unasked.or_else(|| wildcard::word(&name)));
+                properties.extend(unasked.or_else(|| wildcard::property(&name)));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
                 Canonical { endpoint, publication: Ok(publication), intent }
             }
@@ -248,9 +248,9 @@ impl<'s> EndpointReader<'s> {
         }
         // The word for a wildcard does not show that the endpoint is meant for a tunnel.
         let names = || part.properties.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
-        let policy = &self.settings.policy;
-        if let Some(template) = &policy.default_service
-            && (policy.publish_all || names().any(property_name::is_known))
+        let operator = &self.settings.operator;
+        if let Some(template) = &operator.default_service
+            && (operator.publish_all || names().any(property_name::is_known))
         {
             return Some((DEFAULT_SERVICE, template.fill(canonical::resource_of(endpoint)).into()));
         }

@@ -80,7 +80,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-            if !snapshot.policy().filter.matches(&record.name) {
+            if !snapshot.operator().filter.matches(&record.name) {
                 continue;
             }
             let Some(stamp) = snapshot.own_stamp(record) else {
@@ -149,7 +149,7 @@ fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
 }
 
 fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
-    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.policy().owner)?;
+    let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.operator().owner)?;
     let tunnel =
         TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
     Some(Note {
@@ -159,7 +159,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
             "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
              instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
              CF_TUNNEL_ID behind the new one until its hostnames have moved",
-            snapshot.policy().owner
+            snapshot.operator().owner
         ),
     })
 }
@@ -191,7 +191,7 @@ fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
     owned: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
-    snapshot.own_rules_standing().filter_map(|(tunnel, rule)| {
+    snapshot.own_rules_placed().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
@@ -281,7 +281,7 @@ impl<'a> RecordView<'a> {
     /// As of [`namespace::holder`].
     fn lacks_namespace(&self) -> Result<bool, Vec<String>> {
         let Self { stamp, snapshot, record, .. } = self;
-        if !snapshot.policy().namespace_guard || namespace::of_stamp(stamp).is_some() {
+        if !snapshot.operator().namespace_guard || namespace::of_stamp(stamp).is_some() {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?;
@@ -321,7 +321,7 @@ impl<'a> RecordView<'a> {
     }
 
     fn meets_access_guard(&self, hostname: Option<&Hostname>) -> bool {
-        !self.snapshot.policy().access_guard
+        !self.snapshot.operator().access_guard
             || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
     }
 
@@ -333,7 +333,7 @@ impl<'a> RecordView<'a> {
         drift.extend((!self.record.proxied).then_some(Drift::Proxied));
         let labels: Vec<&str> = drift.iter().map(|one| one.label()).collect();
         properties.extend((!labels.is_empty()).then(|| Property::new(DRIFT, labels.join(","))));
-        properties.extend(wildcard::word(&self.record.name));
+        properties.extend(wildcard::property(&self.record.name));
         let mut labels = Labels::default();
         labels.set(OWNER_LABEL, &self.stamp.owner);
         if let Some(resource) = &self.stamp.resource {

@@ -1,12 +1,12 @@
 //! The settings of every decision, which no request changes.
 
 use crate::model::TunnelId;
-use crate::reconcile::policy::Policy;
+use crate::reconcile::operator_settings::OperatorSettings;
 
 /// The policy, and the tunnels as they were found.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub policy: Policy,
+    pub operator: OperatorSettings,
     tunnels: Vec<ConfiguredTunnel>,
 }
 
@@ -23,10 +23,10 @@ pub struct ConfiguredTunnel {
 
 impl Settings {
     /// A policy for at least one tunnel.
-    pub fn new(policy: Policy, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
+    pub fn new(operator: OperatorSettings, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);
-        Self { policy, tunnels }
+        Self { operator, tunnels }
     }
 
     /// The configured tunnels, the default first.

@@ -13,7 +13,7 @@ use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname}
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
-use crate::reconcile::{Policy, Settings};
+use crate::reconcile::{OperatorSettings, Settings};
 
 /// The status of a delegated zone: resolvers ask the zone's name servers.
 pub(super) const ZONE_ACTIVE: &str = "active";
@@ -52,7 +52,7 @@ pub struct Snapshot {
 /// Indexes that are computed once, when they are first needed. A copy of a snapshot may be changed, so it has its own.
 #[derive(Debug, Default)]
 pub struct Index {
-    own: OnceLock<Arc<OwnRules>>,
+    own: OnceLock<Arc<OwnDigests>>,
     /// The indices of our rules in the document of each tunnel, in the order of the tunnels.
     own_positions: OnceLock<Vec<BTreeSet<usize>>>,
     protections: OnceLock<ProtectionIndex>,
@@ -222,8 +222,8 @@ impl Snapshot {
         }
     }
 
-    pub(super) fn policy(&self) -> &Policy {
-        &self.settings.policy
+    pub(super) fn operator(&self) -> &OperatorSettings {
+        &self.settings.operator
     }
 
     /// The zone that `name` belongs to: the longest active zone on a label boundary, or else the longest zone. `None`
@@ -307,14 +307,14 @@ impl Snapshot {
         if record.read_only || !record.is_address() {
             return None;
         }
-        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.policy().owner)?;
+        let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
         let tunnel = TunnelId::from_hostname(&record.content);
         tunnel.is_none_or(|tunnel| !self.live_elsewhere.contains(&tunnel)).then_some(stamp)
     }
 
     /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
     pub fn marked_rules(&self) -> BTreeMap<&TunnelId, MarkedRules<'_>> {
-        let own = self.own_rules();
+        let own = self.own_digests();
         inserted(
             self.tunnels.iter().map(|(id, tunnel)| (id, tunnel.document.marked(&|rule| own.has(id, rule)))),
         )
@@ -340,7 +340,7 @@ impl Snapshot {
             let of = if once.insert(*digest) { continue } else { &mut twice };
             of.insert(*digest);
         }
-        let is_named = |digest: &Digest| stamp.claims.rules.contains(digest) && !twice.contains(digest);
+        let is_named = |digest: &Digest| stamp.claims.digests.contains(digest) && !twice.contains(digest);
         rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
     }
 
@@ -356,15 +356,15 @@ impl Snapshot {
     pub(super) fn standing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
         let rules = Hostname::parse(name).map(|hostname| self.rules_of(&hostname)).unwrap_or_default();
         let rules = rules.into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
-        let rules = inserted(rules.filter(|digest| stamp.claims.rules.contains(digest)));
-        Claims { rules, ..stamp.claims }
+        let rules = inserted(rules.filter(|digest| stamp.claims.digests.contains(digest)));
+        Claims { digests: rules, ..stamp.claims }
     }
 
     /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
     pub(super) fn claims_path(&self, stamp: &Stamp, path: Option<&str>) -> bool {
         let mut tunnels = self.settings.tunnels().iter();
         path.is_none() && stamp.claims.record_only
-            || tunnels.any(|tunnel| stamp.claims.rules.contains(&Digest::of(&tunnel.id, path)))
+            || tunnels.any(|tunnel| stamp.claims.digests.contains(&Digest::of(&tunnel.id, path)))
     }
 
     /// True if a comment of ours says that Access protects something.
@@ -376,7 +376,7 @@ impl Snapshot {
     }
 
     /// All rules that are ours, with their tunnels.
-    pub fn own_rules_standing(&self) -> impl Iterator<Item = Placed<'_>> {
+    pub fn own_rules_placed(&self) -> impl Iterator<Item = Placed<'_>> {
         self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
         })
@@ -384,7 +384,7 @@ impl Snapshot {
 
     fn own_positions(&self) -> &[BTreeSet<usize>] {
         self.index.own_positions.get_or_init(|| {
-            let own = self.own_rules();
+            let own = self.own_digests();
             let indices = self.tunnels.iter().map(|(id, tunnel)| {
                 let rules = tunnel.document.rules().iter().enumerate();
                 inserted(rules.filter(|(_, rule)| own.has(id, rule)).map(|(index, _)| index))
@@ -397,16 +397,16 @@ impl Snapshot {
     pub fn protections<'s>(&'s self) -> Protections<'s> {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {
-            let rules = self.own_rules_standing().map(|(_, rule)| rule);
-            ProtectionIndex::of(applications, rules, &self.policy().owner)
+            let rules = self.own_rules_placed().map(|(_, rule)| rule);
+            ProtectionIndex::of(applications, rules, &self.operator().owner)
         });
         Protections::new(applications, index)
     }
 
     /// The digests of the rules that our stamps name.
-    pub fn own_rules(&self) -> Arc<OwnRules> {
+    pub fn own_digests(&self) -> Arc<OwnDigests> {
         let own = self.index.own.get_or_init(|| {
-            let mut own = OwnRules::default();
+            let mut own = OwnDigests::default();
             for zone in &self.zones {
                 for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
                     let stamp = self.own_stamp(record).filter(|_| self.is_home(zone, &record.name));
@@ -424,9 +424,9 @@ impl Snapshot {
 
 /// The digests of our rules, by hostname.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnRules(BTreeMap<Box<str>, BTreeSet<Digest>>);
+pub struct OwnDigests(BTreeMap<Box<str>, BTreeSet<Digest>>);
 
-impl OwnRules {
+impl OwnDigests {
     /// Adds digests of a hostname.
     pub fn add(&mut self, hostname: &str, digests: impl IntoIterator<Item = Digest>) {
         self.0.entry(hostname.into()).or_default().extend(digests);

@@ -100,32 +100,32 @@ pub struct Claims {
     /// An endpoint asks only for the record.
     pub record_only: bool,
     /// One digest for each rule.
-    pub rules: BTreeSet<Digest>,
+    pub digests: BTreeSet<Digest>,
 }
 
 impl Claims {
     /// True if nothing is claimed, so that the record is not needed.
     pub fn is_empty(&self) -> bool {
-        !self.record_only && self.rules.is_empty()
+        !self.record_only && self.digests.is_empty()
     }
 
     /// Adds the claims of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.is_protected |= other.is_protected;
         self.record_only |= other.record_only;
-        self.rules.extend(&other.rules);
+        self.digests.extend(&other.digests);
     }
 
     fn parse(run: &str) -> Option<Self> {
         let after = |run: &mut &str, mark| run.strip_prefix(mark).map(|rest| *run = rest).is_some();
         let mut digests = run;
         let (is_protected, record_only) = (after(&mut digests, PROTECTED), after(&mut digests, RECORD_ONLY));
-        let rules = digests
+        let digests = digests
             .as_bytes()
             .chunks(3)
             .map(|chunk| Digest::parse(std::str::from_utf8(chunk).ok()?))
             .collect::<Option<_>>()?;
-        Some(Self { is_protected, record_only, rules })
+        Some(Self { is_protected, record_only, digests })
     }
 }
 
@@ -137,7 +137,7 @@ impl fmt::Display for Claims {
         if self.record_only {
             formatter.write_char(RECORD_ONLY)?;
         }
-        self.rules.iter().try_for_each(|digest| write!(formatter, "{digest}"))
+        self.digests.iter().try_for_each(|digest| write!(formatter, "{digest}"))
     }
 }
 
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(&*stamp.owner, "default");
         assert_eq!(stamp.resource.as_deref(), Some("ingress/shop/web"));
         assert_eq!(
-            stamp.claims.rules,
+            stamp.claims.digests,
             ["k3f", "xyz"].iter().filter_map(|text| Digest::parse(text)).collect()
         );
         assert!(!stamp.claims.record_only);

@@ -43,7 +43,7 @@ pub struct UnaskedWildcard {
 }
 
 /// The property with which each published wildcard is shown.
-pub fn word(dns_name: &str) -> Option<Property> {
+pub fn property(dns_name: &str) -> Option<Property> {
     is_wildcard(dns_name).then(|| Property::new(TUNNEL_WILDCARD, ASKED))
 }
 
@@ -70,15 +70,15 @@ pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapsho
     if unasked.is_empty() {
         return Vec::new();
     }
-    let standing = unasked.into_iter().filter(|endpoint| claim(endpoint) == PathClaim::Stands);
+    let standing = unasked.into_iter().filter(|endpoint| claim(endpoint) == PathClaim::Claimed);
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
     for at_path in endpoints.chunk_by_mut(winner::have_same_path) {
         let is_asked = !at_path.iter().all(is_unasked);
         for endpoint in at_path {
-            let claim = if is_unasked(endpoint) { claim(endpoint) } else { PathClaim::Stands };
+            let claim = if is_unasked(endpoint) { claim(endpoint) } else { PathClaim::Claimed };
             let problem = match claim {
-                PathClaim::Stands => None,
+                PathClaim::Claimed => None,
                 PathClaim::Unread => Some(NOT_READ),
                 PathClaim::Free if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
@@ -110,7 +110,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
     for endpoint in endpoints.iter_mut().filter(|endpoint| is_unasked(endpoint)) {
         add(&mut public, endpoint, true);
         endpoint.provider_specific.retain(|property| *property.name != *TUNNEL_WILDCARD);
-        endpoint.provider_specific.extend(word(&endpoint.dns_name));
+        endpoint.provider_specific.extend(property(&endpoint.dns_name));
         endpoint.provider_specific.sort_unstable();
     }
     public
@@ -120,7 +120,7 @@ pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathClaim {
     /// A stamp of ours names the endpoint's path.
-    Stands,
+    Claimed,
     /// A stamp of ours names the endpoint's object, but not the endpoint's path.
     BesideOwn,
     Free,
@@ -135,7 +135,7 @@ impl PathClaim {
         let mut claim = Self::Free;
         for OwnRecord { stamp, .. } in snapshot.own_records_of(&endpoint.dns_name) {
             if snapshot.claims_path(&stamp, path) {
-                return Self::Stands;
+                return Self::Claimed;
             }
             if stamp.resource.as_deref() == Some(resource_of(endpoint)) {
                 claim = Self::BesideOwn;

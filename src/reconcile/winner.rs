@@ -93,7 +93,7 @@ pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snaps
 /// compete for a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does
 /// not name the registry's TXT records, so TXT records with a prefix or a suffix are not found.
 fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<NamespaceCode> {
-    let name = &on_host.first().filter(|_| snapshot.policy().namespace_guard)?.dns_name;
+    let name = &on_host.first().filter(|_| snapshot.operator().namespace_guard)?.dns_name;
     let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
     let refused: BTreeSet<&str> = inserted(refused);
     let asking = on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource));
@@ -194,13 +194,13 @@ impl<'a> Contest<'a> {
         let own = snapshot.own_records_of(&of.dns_name);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
-            let word = wildcard::word(&of.dns_name);
+            let word = wildcard::property(&of.dns_name);
             return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect());
         }
         let (_, rule) =
             snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
         let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot);
-        properties.extend(wildcard::word(&of.dns_name));
+        properties.extend(wildcard::property(&of.dns_name));
         properties.sort_unstable();
         Some(properties)
     }

@@ -206,7 +206,7 @@ fn with_a_digest_without_a_rule() -> (Harness, Program) {
 fn digests_of_a(harness: &Harness) -> Option<usize> {
     let records = harness.cloudflare.records(&harness.zone);
     let mut ours = records.iter().filter(|record| record.name == "a.example.com");
-    Some(stamp(ours.next()?).map_or(0, |stamp| stamp.claims.rules.len()))
+    Some(stamp(ours.next()?).map_or(0, |stamp| stamp.claims.digests.len()))
 }
 
 /// The first of two instances has written the comment, and is about to write the rule.

@@ -265,7 +265,7 @@ pub(crate) fn is_stamped(cloudflare: &Cloudflare, tunnel: &str, rule: &str) -> b
     let mut records = cloudflare.zones().iter().flat_map(|zone| cloudflare.records(&zone.id));
     records.any(|record| {
         record.name == hostname::normalize(&hostname)
-            && stamp(record).is_some_and(|stamp| stamp.claims.rules.contains(&digest))
+            && stamp(record).is_some_and(|stamp| stamp.claims.digests.contains(&digest))
     })
 }
 

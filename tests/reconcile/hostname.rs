@@ -3,8 +3,8 @@
 use external_dns_cloudflare_tunnel_webhook::model::Record;
 use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, WHOLE, tunnel_id};
@@ -139,7 +139,7 @@ fn the_stamp_of_two_objects_rules_names_neither_of_them_whichever_changes() {
     for service in ["http://old:80", "http://new:80"] {
         cloudflare.run_loop(&[on("home", "^/a"), changed(service)], usize::MAX);
         let stamp = Stamp::parse(&own_record(&mut cloudflare).comment).expect("it is ours");
-        assert_eq!((stamp.claims.rules.len(), stamp.resource), (2, None), "{service}");
+        assert_eq!((stamp.claims.digests.len(), stamp.resource), (2, None), "{service}");
     }
     cloudflare.run_loop(&[changed("http://new:80"), on("home", "^/b")], usize::MAX);
     cloudflare.run_loop(&[changed("http://newer:80"), on("home", "^/b")], usize::MAX);
@@ -238,7 +238,7 @@ fn a_preview_of_a_move_plans_what_its_loops_do_in_the_end() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[on("home", ""), on("home", "^/gone")], usize::MAX);
     let desired = [on("office", "")];
-    let earlier = Earlier { is_preview: true, ..Earlier::default() };
+    let earlier = PlanInputs { is_dry_run: true, ..PlanInputs::default() };
     let changes = cloudflare.changes(&desired);
     let previewed = plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE).expect("the owner is ours");
     assert_eq!((labels(&previewed), previewed.hosts.len()), (vec![], 1));
@@ -265,7 +265,7 @@ fn a_move_of_a_record_without_a_date_is_not_waited_for() {
             own_record(&mut cloudflare).modified = None;
         }
         let unready = [(tunnel_id(OFFICE), "no connector".to_owned())].into();
-        let earlier = Earlier { unready, ..Earlier::default() };
+        let earlier = PlanInputs { unready, ..PlanInputs::default() };
         let snapshot = Snapshot { date_unix_seconds: Some(60), ..cloudflare.snapshot() };
         let plan = plan(&cloudflare.changes(&desired), &snapshot, &earlier, &WHOLE);
         assert_eq!(labels(&plan.expect("the owner is ours")), [label]);

@@ -227,7 +227,7 @@ fn only_what_the_mode_allows_changed(
                     .iter()
                     .any(|record| *record.name == *name && ["A", "CNAME"].contains(&&*record.kind));
                 let is_claimed = stamp_of(&name)
-                    .is_some_and(|stamp| stamp.claims.rules.contains(&Digest::of(&id, rule.path())));
+                    .is_some_and(|stamp| stamp.claims.digests.contains(&Digest::of(&id, rule.path())));
                 let may_change = (is_asked_for
                     && (adopt.all || (adopt.tunnel && (has_record || asked_for(&name)))))
                     || (asked_for(&name) && is_claimed && (adopt.all || !adopt.owners.is_empty()));
@@ -392,7 +392,7 @@ proptest! {
         let adjusted = cloudflare.adjusted(&desired);
         let changes = cloudflare.registry.plan(&cloudflare.shown(), &adjusted);
         let plan_now = |cloudflare: &FakeCloudflare| {
-            let earlier = external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier::default();
+            let earlier = external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs::default();
             plan::plan(&changes, &cloudflare.snapshot(), &earlier, &WHOLE).expect("the owner is ours")
         };
         let plan = plan_now(&cloudflare);

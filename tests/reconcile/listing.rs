@@ -275,7 +275,7 @@ fn what_the_filter_leaves_out_is_not_listed() {
     let mut cloudflare = FakeCloudflare::new(&[rule("a.example.com", ""), rule("b.example.com", "")], &[]);
     cloudflare.add("c.example.com", "CNAME", &target(HOME), "");
     let mut settings = cloudflare.settings();
-    settings.policy.filter = DomainFilter::lists(["b.example.com"], []);
+    settings.operator.filter = DomainFilter::lists(["b.example.com"], []);
     let entries = listing(&Snapshot { settings: settings.into(), ..cloudflare.snapshot() });
     assert_eq!(entries.iter().map(|entry| &*entry.hostname).collect::<Vec<_>>(), ["b.example.com"]);
 }
@@ -307,7 +307,7 @@ fn a_rule_that_cloudflared_cannot_read_is_not_ours() {
 
 /// Those of the rules that are ours, as the metrics count them.
 fn own_services(cloudflare: &FakeCloudflare) -> Vec<String> {
-    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_rules());
+    let (home, own) = (tunnel_id(HOME), cloudflare.snapshot().own_digests());
     let rules = cloudflare.document(&home).rules().iter().filter(|rule| own.has(&home, rule));
     rules.map(|rule| rule.service().to_owned()).collect()
 }

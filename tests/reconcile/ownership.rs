@@ -2,8 +2,8 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Labels, Property};
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, WHOLE, tunnel_id};
@@ -75,7 +75,7 @@ fn a_resource_that_the_comment_has_no_room_for_is_not_written_in_every_loop() {
 
     let changes = Changes { update_new: vec![desired], ..Changes::default() };
     let plan =
-        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), &WHOLE).expect("the owner is ours");
     assert!(plan.is_empty(), "{plan:?}");
 }
 
@@ -112,7 +112,7 @@ fn two_endpoints_for_one_path_do_not_hold_a_withdrawal_back() {
     cloudflare.run_loop(&[on("^/a$"), on("^/b$")], usize::MAX);
     let changes = Changes { update_new: vec![on("^/a$"), on("^/a$")], ..deletion("^/b$") };
     let plan =
-        plan(&changes, &cloudflare.snapshot(), &Earlier::default(), &WHOLE).expect("the owner is ours");
+        plan(&changes, &cloudflare.snapshot(), &PlanInputs::default(), &WHOLE).expect("the owner is ours");
     assert_eq!(plan.refusals, []);
 }
 
@@ -215,7 +215,7 @@ fn a_path_that_is_withdrawn_leaves_the_record_alone_claimed() {
     let stamps: Vec<Stamp> =
         cloudflare.records.iter().filter_map(|record| Stamp::parse(&record.comment)).collect();
     let [stamp] = &stamps[..] else { panic!("{:?}", cloudflare.records) };
-    assert!(stamp.claims.record_only && stamp.claims.rules.is_empty(), "{stamp:?}");
+    assert!(stamp.claims.record_only && stamp.claims.digests.is_empty(), "{stamp:?}");
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn only_what_asked_was_opened(
             continue;
         }
         let Visit::Served(by) = visit(after, host, path) else { continue };
-        let own = before.snapshot().own_rules();
+        let own = before.snapshot().own_digests();
         let is_kept = serving_rule(before, host, path).is_some_and(|rule| {
             let is_it = |endpoint: &Endpoint| {
                 endpoint.dns_name == rule.hostname()

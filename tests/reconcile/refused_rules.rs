@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan, rule_fingerprint};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
 use test_support::harness::endpoint_of;
@@ -14,7 +14,7 @@ fn of(resource: &str, name: &str, path: &str, service: &str) -> Endpoint {
     endpoint_of(resource, name, &[("tunnel-service", service), ("tunnel-path", path)])
 }
 
-fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &Earlier) -> Plan {
+fn planned(cloudflare: &FakeCloudflare, desired: &[Endpoint], earlier: &PlanInputs) -> Plan {
     let changes = cloudflare.changes(desired);
     plan(&changes, &cloudflare.snapshot(), earlier, &WHOLE).expect("our owner")
 }
@@ -30,7 +30,7 @@ fn written(plan: &Plan) -> BTreeSet<String> {
 }
 
 /// What is remembered when Cloudflare refuses the rules to this service.
-fn refused(plan: &Plan, service: &str) -> Earlier {
+fn refused(plan: &Plan, service: &str) -> PlanInputs {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let works = edits.filter_map(|planned| match &planned.edit {
         RuleEdit::Put { rule, .. } if rule.service.as_str() == service => {
@@ -39,7 +39,7 @@ fn refused(plan: &Plan, service: &str) -> Earlier {
         _ => None,
     });
     let reason = Reason::Cloudflare("the service is bad".to_owned());
-    Earlier { paused: works.map(|work| (work, reason.clone())).collect(), ..Earlier::default() }
+    PlanInputs { paused: works.map(|work| (work, reason.clone())).collect(), ..PlanInputs::default() }
 }
 
 /// Otherwise the other rule would take the requests of the refused one.
@@ -53,7 +53,7 @@ fn a_refused_rule_is_not_sent_again_until_it_differs_and_others_of_its_object_wa
             of("ingress/bank/web", "b.example.com", "", "http://other:80"),
         ]
     };
-    let first = planned(&cloudflare, &list("http://bad:80"), &Earlier::default());
+    let first = planned(&cloudflare, &list("http://bad:80"), &PlanInputs::default());
     let earlier = refused(&first, "http://bad:80");
     assert_eq!((written(&first).len(), earlier.paused.len()), (3, 1));
 

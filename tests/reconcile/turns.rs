@@ -1,8 +1,8 @@
 //! Turns of a request that changes more hostnames than one turn takes.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, TurnEnd, contents, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, WHOLE};
@@ -14,7 +14,7 @@ fn shop(name: &str) -> Endpoint {
     published(&format!("{name}.example.com"), "http://shop:80")
 }
 
-fn of(cloudflare: &FakeCloudflare, changes: &Changes, earlier: &Earlier, turn: Turn<'_>) -> Plan {
+fn of(cloudflare: &FakeCloudflare, changes: &Changes, earlier: &PlanInputs, turn: Turn<'_>) -> Plan {
     plan(changes, &cloudflare.snapshot(), earlier, &turn).expect("the owner is ours")
 }
 
@@ -23,11 +23,11 @@ fn names(plan: &Plan) -> Vec<String> {
 }
 
 /// What is known once Cloudflare refused the records of such hostnames.
-fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> Earlier {
+fn after_refusals(plan: &Plan, is_such: impl Fn(&str) -> bool) -> PlanInputs {
     let hosts = plan.hosts.iter().filter(|host| is_such(&host.hostname));
     let records = hosts.flat_map(contents).filter(|(path, _)| path.is_none());
     let held = records.map(|(_, work)| (work, Reason::Cloudflare("no".to_owned())));
-    Earlier { paused: held.collect(), ..Earlier::default() }
+    PlanInputs { paused: held.collect(), ..PlanInputs::default() }
 }
 
 proptest! {
@@ -49,7 +49,7 @@ proptest! {
             endpoint_of("ingress/shop/web", &name, &[("tunnel-service", "nonsense://shop")])
         });
         let changes = cloudflare.changes(&new.chain(mistaken).collect::<Vec<_>>());
-        let unrefused = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+        let unrefused = of(&cloudflare, &changes, &PlanInputs::default(), WHOLE);
         let earlier = after_refusals(&unrefused, |hostname| of_kind(2).any(|name| hostname.starts_with(name)));
         // What is_withdrawn comes last.
         let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();
@@ -79,7 +79,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     let published: Vec<Endpoint> = NAMES.map(shop).to_vec();
     cloudflare.run_loop(&published, usize::MAX);
     let changes = cloudflare.changes(&published[..1]);
-    let turn = of(&cloudflare, &changes, &Earlier::default(), Turn { most: 2, ..WHOLE });
+    let turn = of(&cloudflare, &changes, &PlanInputs::default(), Turn { most: 2, ..WHOLE });
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
     assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion)));
 }
@@ -89,7 +89,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
 fn no_effect_is_told_of_a_hostname_whose_writes_are_held_back() {
     let cloudflare = FakeCloudflare::new(&[], &[("*.example.com", "A", "192.0.2.1")]);
     let changes = cloudflare.changes(&[published("a.b.example.com", "http://shop:80")]);
-    let planned = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+    let planned = of(&cloudflare, &changes, &PlanInputs::default(), WHOLE);
     assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
     let held = of(&cloudflare, &changes, &after_refusals(&planned, |_| true), WHOLE);
     assert_eq!((held.hosts.len(), held.notes), (0, vec![]));
@@ -103,8 +103,8 @@ fn no_effect_is_told_of_a_hostname_that_is_left_to_a_later_turn() {
     let mut changes = cloudflare.changes(&[published(name, "http://shop:80")]);
     let path = Endpoint { set_identifier: "/p".to_owned(), ..published(name, "http://shop:80") };
     changes.delete.push(path);
-    let planned = of(&cloudflare, &changes, &Earlier::default(), WHOLE);
+    let planned = of(&cloudflare, &changes, &PlanInputs::default(), WHOLE);
     assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
-    let left = of(&cloudflare, &changes, &Earlier::default(), Turn { most: 0, ..WHOLE });
+    let left = of(&cloudflare, &changes, &PlanInputs::default(), Turn { most: 0, ..WHOLE });
     assert_eq!((left.postponed.len(), left.notes), (1, vec![]));
 }

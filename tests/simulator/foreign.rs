@@ -123,7 +123,7 @@ fn zones_naming<'c>(
     let names_it = move |record: &Record| {
         record.name == hostname::normalize(hostname)
             && Stamp::parse(record.comment.as_deref().unwrap_or_default())
-                .is_some_and(|stamp| stamp.claims.rules.contains(&digest))
+                .is_some_and(|stamp| stamp.claims.digests.contains(&digest))
     };
     let zones = cloudflare.zones().iter();
     zones.filter(move |zone| cloudflare.records(&zone.id).iter().any(&names_it)).map(|zone| &*zone.id)

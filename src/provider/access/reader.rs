@@ -176,7 +176,7 @@ impl SnapshotReader {
 
     /// The place of an application of ours.
     fn place_of(&self, application: &Application) -> Option<Place> {
-        Place::of_application(application, &self.settings.policy.owner)
+        Place::of_application(application, &self.settings.operator.owner)
     }
 }
 

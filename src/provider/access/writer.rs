@@ -76,7 +76,7 @@ impl ApplicationWriter<'_> {
 
     fn write(&self, work: &ApplicationWork) -> Result<WriteOutcome, Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
-        let owner = &self.resolved.settings.policy.owner;
+        let owner = &self.resolved.settings.operator.owner;
         match &work.operation {
             ApplicationOperation::Create(wish) => {
                 let body = place::body(&work.place, wish, owner, None);
@@ -100,7 +100,7 @@ impl ApplicationWriter<'_> {
     /// Creates the tag of our applications, unless the tag exists.
     fn make_tag(&self) -> Result<(), Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
-        let tag = place::tag(&self.resolved.settings.policy.owner);
+        let tag = place::tag(&self.resolved.settings.operator.owner);
         let tags = client.access_tags(account, self.deadline)?;
         if tags.iter().any(|one| **one == *tag) {
             return Ok(());

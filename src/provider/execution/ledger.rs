@@ -7,11 +7,11 @@ use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
-use crate::reconcile::earlier::Unfinished;
 use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
+use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::OwnRules;
+use crate::reconcile::snapshot::OwnDigests;
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The results of an execution.
@@ -36,7 +36,7 @@ pub(super) struct Ledger<'a> {
     plan: &'a Plan,
     pub(super) done: Done,
     /// The rules that are ours by the stamps that were read or written so far.
-    pub(super) own: OwnRules,
+    pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
     /// By hostname: the records that this run stamped, whose stamps may have to be corrected.
@@ -48,7 +48,7 @@ impl<'a> Ledger<'a> {
         Self {
             plan,
             done: Done::default(),
-            own: OwnRules::clone(&plan.own),
+            own: OwnDigests::clone(&plan.own),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
         }
@@ -157,7 +157,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;
         let mut done = host.claims.clone();
-        done.rules.extend(&host.stale);
+        done.digests.extend(&host.stale);
         let mut claims = done.clone();
         let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
@@ -165,10 +165,10 @@ impl<'a> Ledger<'a> {
             match &planned.edit {
                 RuleEdit::Put { replaces, .. } if *replaces || host.comments.claimed_before(&digest) => {}
                 RuleEdit::Put { .. } => {
-                    claims.rules.remove(&digest);
+                    claims.digests.remove(&digest);
                 }
                 RuleEdit::Remove { .. } => {
-                    claims.rules.insert(digest);
+                    claims.digests.insert(digest);
                 }
             }
         }

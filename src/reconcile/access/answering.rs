@@ -80,7 +80,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
 
 /// True if every name of the place is in a zone that was read, and within the filter.
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
-    let (name, filter) = (place.hostname(), &snapshot.policy().filter);
+    let (name, filter) = (place.hostname(), &snapshot.operator().filter);
     let is_whole = match name.strip_prefix("*.") {
         Some(domain) => filter.takes_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
         None => filter.matches(name),
@@ -143,7 +143,7 @@ pub(super) fn first_answer<'s>(
     answers: &dyn Fn(&Rule) -> bool,
 ) -> Option<String> {
     records.filter(|record| record.proxied).find_map(|record| match tunnel_of(record, snapshot) {
-        None => Some(record_words(record)),
+        None => Some(record_text(record)),
         Some(tunnel) => {
             let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
             let rule = taking.find(|rule| answers(rule))?;
@@ -235,7 +235,7 @@ fn names_led_with<'s>(
 pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
     let has_record =
         || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(Record::is_address));
-    snapshot.policy().adopt != Adopt::default() || !has_record()
+    snapshot.operator().adopt != Adopt::default() || !has_record()
 }
 
 /// True if the rule serves visitors without a login.
@@ -247,6 +247,6 @@ pub(super) fn is_served(rule: &Rule) -> bool {
     !rule.service().starts_with("http_status:")
 }
 
-pub(super) fn record_words(record: &Record) -> String {
+pub(super) fn record_text(record: &Record) -> String {
     format!("{} {} {}", record.name, record.kind, record.content)
 }

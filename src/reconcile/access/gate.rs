@@ -13,8 +13,8 @@ use crate::reconcile::access::reading::{AccessReading, Unread};
 use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
 use crate::reconcile::canonical::Publication;
-use crate::reconcile::earlier::Earlier;
 use crate::reconcile::namespace;
+use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -71,7 +71,7 @@ impl ApplicationOperation {
 
 /// The work on Access besides the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum Besides {
+pub(in crate::reconcile) enum AccessStep {
     Nothing,
     /// The application is written before the endpoint's rule.
     ApplicationFirst(ApplicationWork),
@@ -98,7 +98,7 @@ pub(in crate::reconcile) enum OpeningEnd {
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
-    pub(in crate::reconcile) earlier: &'a Earlier,
+    pub(in crate::reconcile) earlier: &'a PlanInputs,
     pub(in crate::reconcile) wishes: &'a Wishes,
 }
 
@@ -111,20 +111,20 @@ impl Gate<'_> {
         self,
         publication: Publication,
         resource: Option<&str>,
-    ) -> Result<(Publication, Besides), Reason> {
+    ) -> Result<(Publication, AccessStep), Reason> {
         let hostname = publication.hostname.clone();
         let protection = HostProtection::of(&hostname, self.snapshot);
         match &publication.access_wish {
             AccessWish::Protected(wish) => {
-                let (access, besides) = self.protected(&publication, wish, protection)?;
-                Ok((requiring(publication, access), besides))
+                let (access, access_step) = self.protected(&publication, wish, protection)?;
+                Ok((requiring(publication, access), access_step))
             }
-            _ if self.snapshot.policy().access_guard => self.guarded(publication, protection),
+            _ if self.snapshot.operator().access_guard => self.guarded(publication, protection),
             AccessWish::Open => {
-                let besides = self.opened(&publication, resource, protection)?;
-                Ok((publication, besides))
+                let access_step = self.opened(&publication, resource, protection)?;
+                Ok((publication, access_step))
             }
-            AccessWish::Silent => Ok((self.silent(publication, protection)?, Besides::Nothing)),
+            AccessWish::Silent => Ok((self.silent(publication, protection)?, AccessStep::Nothing)),
         }
     }
 
@@ -134,9 +134,9 @@ impl Gate<'_> {
         publication: &Publication,
         wish: &ProtectionWish,
         protection: HostProtection<'_>,
-    ) -> Result<(AccessCheck, Besides), Reason> {
+    ) -> Result<(AccessCheck, AccessStep), Reason> {
         let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
-        let owner = &self.snapshot.policy().owner;
+        let owner = &self.snapshot.operator().owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.iter().any(|pending| **pending == *place.to_string()) {
@@ -146,7 +146,7 @@ impl Gate<'_> {
         }
         let other = self.snapshot.protections().in_the_way(&place);
         let takes_over = |other: &&Application| {
-            self.snapshot.policy().adopt.access && place::has_destinations_of(other, &place)
+            self.snapshot.operator().adopt.access && place::has_destinations_of(other, &place)
         };
         let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
@@ -155,7 +155,7 @@ impl Gate<'_> {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
             let required = AccessCheck::required(&access.team, vec![application.audience.clone()]);
-            return Ok((required, Besides::Nothing));
+            return Ok((required, AccessStep::Nothing));
         }
         if let Err(unread) = &access.policies {
             return Err(self.unknown(publication, unread));
@@ -176,7 +176,7 @@ impl Gate<'_> {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
-        Ok((AccessCheck::required(&access.team, audiences), Besides::ApplicationFirst(work)))
+        Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(work)))
     }
 
     /// The publication under `ACCESS_GUARD`, which allows no open place.
@@ -184,14 +184,14 @@ impl Gate<'_> {
         self,
         publication: Publication,
         protection: HostProtection<'_>,
-    ) -> Result<(Publication, Besides), Reason> {
+    ) -> Result<(Publication, AccessStep), Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
             Ok(_) if publication.access_wish == AccessWish::Open => {
                 let over = protection.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
             }
-            Ok(access) => Ok((requiring(publication, access), Besides::Nothing)),
+            Ok(access) => Ok((requiring(publication, access), AccessStep::Nothing)),
             Err(Uncovered::Open(gap)) => Err(Reason::Unprotected(gap)),
             Err(Uncovered::Unknown(unread)) => Err(self.unknown(&publication, &unread)),
         }
@@ -203,7 +203,7 @@ impl Gate<'_> {
         publication: &Publication,
         resource: Option<&str>,
         protection: HostProtection<'_>,
-    ) -> Result<Besides, Reason> {
+    ) -> Result<AccessStep, Reason> {
         let path = publication.path();
         if let AccessReading::Failed(unread) = &self.snapshot.access
             && (protection.is_marked() || protection.check(path).is_some())
@@ -221,24 +221,24 @@ impl Gate<'_> {
             }
         }
         if over.is_empty() && protection.check(path).is_none() {
-            return Ok(Besides::Nothing);
+            return Ok(AccessStep::Nothing);
         }
         self.nothing_else_opens(resource, protection, path, &over)?;
         let mut all = protection.all_over(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let Some(first) = over.first() else {
             let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
-            return Ok(Besides::Opening { deletion: None, end });
+            return Ok(AccessStep::Opening { deletion: None, end });
         };
         let is_asked_for = self.snapshot.protections().is_asked_for(first);
-        let place = Place::of_application(first, &self.snapshot.policy().owner).filter(|_| !is_asked_for);
+        let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
         let deletion = place.map(|place| ApplicationWork::delete(place, first));
         let end = match deletion.is_some() && over.len() == 1 {
             true if is_alone => OpeningEnd::Open,
             true => OpeningEnd::Foreign,
             false => OpeningEnd::Later,
         };
-        Ok(Besides::Opening { deletion, end })
+        Ok(AccessStep::Opening { deletion, end })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
@@ -249,13 +249,13 @@ impl Gate<'_> {
         path: Option<&str>,
         going: &[&Application],
     ) -> Result<(), Reason> {
-        let is_guarded = self.snapshot.policy().namespace_guard;
+        let is_guarded = self.snapshot.operator().namespace_guard;
         let counts = |closing: &&Closing| {
             // With the namespace guard, an endpoint of another namespace cannot block an opening.
             let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
             // A preview shows the state after all closings, so only an endpoint with a mistake counts.
-            !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_preview)
+            !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_dry_run)
         };
         let closings = self.wishes.closing.iter().filter(counts);
         match opening::opened_with(closings, protection, path, going) {

@@ -81,7 +81,7 @@ pub(super) fn opened_with<'c>(
     going: &[&Application],
 ) -> Option<&'c Closing> {
     let HostProtection { hostname, snapshot } = protection;
-    let owner = &snapshot.policy().owner;
+    let owner = &snapshot.operator().owner;
     let places: Vec<Place> = going.iter().filter_map(|one| Place::of_application(one, owner)).collect();
     let mut within = closings.filter(|closing| {
         let is_of = |place: &Place| closing.is_within(place.hostname(), place.path().as_deref());

@@ -3,7 +3,7 @@
 use crate::ingress::Rule;
 use crate::model::Hostname;
 use crate::model::access::{Application, Destination};
-use crate::reconcile::access::answering::{first_answer, is_served, may_be_taken, names_under, record_words};
+use crate::reconcile::access::answering::{first_answer, is_served, may_be_taken, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
@@ -34,7 +34,7 @@ impl Wishes {
 /// does not count. A rule under a more specific application does not count either. If the place itself opens, the rule
 /// of a wider hostname does not count, because that rule was published for all its names.
 pub(super) fn relying(application: &Application, wishes: &Wishes, snapshot: &Snapshot) -> Option<String> {
-    let place = Place::of_application(application, &snapshot.policy().owner)?;
+    let place = Place::of_application(application, &snapshot.operator().owner)?;
     let path = place.path();
     let path = path.as_deref();
     if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
@@ -78,7 +78,7 @@ impl NameUnder<'_> {
         let (is_last, relies) = (|rule: &Rule| self.is_last(rule), |rule: &Rule| self.relies(rule));
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
             let mut alone = self.own.iter().filter(|own| own.stamp.claims.record_only && !self.opens(None));
-            alone.next().map(|own| record_words(own.record))
+            alone.next().map(|own| record_text(own.record))
         })
     }
 

@@ -24,14 +24,14 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
             .is_ok_and(|place| place::has_destinations_of(application, &place));
         let required = AccessCheck::required(&read.team, vec![application.audience.clone()]);
         let protects = duration.is_some() && !place::lets_past(application);
-        let mut words = protection_properties(policies, duration.unwrap_or_default());
+        let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
             // No endpoint can ask for an application without a policy, which refuses every visitor.
-            words.clear();
+            properties.clear();
         }
-        return (words, is_whole && protects && access == Some(&required));
+        return (properties, is_whole && protects && access == Some(&required));
     }
-    if protection.snapshot.policy().access_guard {
+    if protection.snapshot.operator().access_guard {
         // The guard adds the check by itself, so the check of the guard is no drift.
         let required = guard::required(protection.hostname, path, protection.snapshot).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
@@ -44,19 +44,19 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
         _ => access == Some(&AccessCheck::required(&read.team, vec![one.audience.clone()])),
     });
     let is_open = access.is_none() && over.is_none();
-    let mut words = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
-    words.extend(word_of_open(is_open, protection.snapshot));
-    (words, is_asked_for)
+    let mut properties = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
+    properties.extend(property_of_open(is_open, protection.snapshot));
+    (properties, is_asked_for)
 }
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    word_of_open(protection.over(None).is_empty(), protection.snapshot)
+    property_of_open(protection.over(None).is_empty(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
-fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
-    let has_default = !snapshot.policy().default_access_policy.is_empty();
+fn property_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
+    let has_default = !snapshot.operator().default_access_policy.is_empty();
     (has_default && is_open).then(|| Property::new(ACCESS_POLICY, OPEN))
 }
 
@@ -64,7 +64,7 @@ fn word_of_open(is_open: bool, snapshot: &Snapshot) -> Option<Property> {
 /// and returns a note on each. Removes `none` from an open endpoint, because `records` does not show it there.
 pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot) -> Vec<Note> {
     let mut notes = Vec::new();
-    let has_default = !snapshot.policy().default_access_policy.is_empty();
+    let has_default = !snapshot.operator().default_access_policy.is_empty();
     for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
         let Ok(hostname) = Hostname::parse(&endpoint.dns_name) else { continue };
         let protection = HostProtection::of(&hostname, snapshot);
@@ -74,12 +74,12 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
         let says_nothing = !is_alone && !endpoint.provider_specific.iter().any(is_of_access);
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
-            let (words, _) = of_rule(rule, protection);
+            let (properties, _) = of_rule(rule, protection);
             let is_protected = rule.requires_access() || protection.application(path.as_deref()).is_some();
-            if !is_protected || (words.is_empty() && snapshot.policy().access_guard) {
+            if !is_protected || (properties.is_empty() && snapshot.operator().access_guard) {
                 continue;
             }
-            endpoint.provider_specific.extend(words);
+            endpoint.provider_specific.extend(properties);
             endpoint.provider_specific.sort_unstable();
             let text = if protection.is_cut_off(rule) { CUT_OFF } else { KEPT };
             notes.push(Note::of(endpoint, text.to_owned()));

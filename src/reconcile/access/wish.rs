@@ -6,7 +6,7 @@
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::access::{ReusablePolicy, SessionDuration};
 use crate::model::endpoint::Property;
-use crate::reconcile::Policy;
+use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_SESSION_DURATION};
 
@@ -77,11 +77,11 @@ impl ProtectionWish {
         names: &[&str],
         session_duration: SessionDuration,
         access: &AccessReading,
-        policy: &Policy,
+        operator: &OperatorSettings,
     ) -> Result<Self, &'static str> {
         let mut policies: Vec<NamedPolicy> = Vec::with_capacity(names.len());
         for name in names {
-            let named = NamedPolicy::find(name, access, policy);
+            let named = NamedPolicy::find(name, access, operator);
             if policies.iter().any(|other| other.text() == named.text()) {
                 return Err(TWICE);
             }
@@ -100,9 +100,9 @@ impl ProtectionWish {
 }
 
 impl NamedPolicy {
-    fn find(text: &str, access: &AccessReading, policy: &Policy) -> Self {
+    fn find(text: &str, access: &AccessReading, operator: &OperatorSettings) -> Self {
         let found = match access.read().map(|access| &access.policies) {
-            Some(Ok(policies)) => usable_policy(text, policies, policy),
+            Some(Ok(policies)) => usable_policy(text, policies, operator),
             Some(Err(unread)) => Err(format!(
                 "names {text:?}, and the account's Access policies were not read: {}",
                 unread.reason
@@ -128,7 +128,7 @@ impl NamedPolicy {
 pub(crate) fn usable_policy<'p>(
     text: &str,
     policies: &'p [ReusablePolicy],
-    settings: &Policy,
+    settings: &OperatorSettings,
 ) -> Result<&'p ReusablePolicy, String> {
     let by_id = policies.iter().find(|policy| *policy.id == *text);
     let mut by_name = policies.iter().filter(|policy| *policy.name == *text);
@@ -165,7 +165,7 @@ pub(crate) fn usable_policy<'p>(
 
 /// True if objects may name the policy. A policy of the default may always be named, because a canonical endpoint does
 /// not show whether a policy comes from the default or from an annotation.
-fn may_be_named(policy: &ReusablePolicy, settings: &Policy) -> bool {
+fn may_be_named(policy: &ReusablePolicy, settings: &OperatorSettings) -> bool {
     let is_listed = |listed: &[Box<str>]| {
         listed.iter().any(|listed| [&policy.name, &policy.id].into_iter().any(|name| **name == **listed))
     };
@@ -231,17 +231,17 @@ mod tests {
             policy("4", "public", Decision::Bypass),
             policy("staff", "an odd id", Decision::Allow),
         ];
-        let found = |text: &str, change: &dyn Fn(&mut Policy)| {
+        let found = |text: &str, change: &dyn Fn(&mut OperatorSettings)| {
             let mut settings = settings();
-            change(&mut settings.policy);
-            usable_policy(text, &policies, &settings.policy).map(|policy| policy.id.to_string()).map_err(
+            change(&mut settings.operator);
+            usable_policy(text, &policies, &settings.operator).map(|policy| policy.id.to_string()).map_err(
                 |problem| {
                     let start = format!("names the Access policy {text:?}, which ");
                     problem.strip_prefix(&start).unwrap_or(&problem).to_owned()
                 },
             )
         };
-        let any = |_: &mut Policy| {};
+        let any = |_: &mut OperatorSettings| {};
         assert_eq!(found("1", &any).as_deref(), Ok("1"));
         assert_eq!(found("staff", &any).as_deref(), Ok("staff"), "an id before a name");
         assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
@@ -251,13 +251,15 @@ mod tests {
             r#"(there are "staff", "twice", "twice", "public", "an odd id"): correct the name, or make it"#;
         assert!(unknown.contains(known), "{unknown}");
 
-        let listed = |policy: &mut Policy| policy.access_policies = Some(["staff".into(), "2".into()].into());
+        let listed = |policy: &mut OperatorSettings| {
+            policy.access_policies = Some(["staff".into(), "2".into()].into())
+        };
         assert_eq!(found("1", &listed).as_deref(), Ok("1"), "its name is listed");
         assert_eq!(found("2", &listed).as_deref(), Ok("2"), "its id is listed");
         assert!(
             found("3", &listed).is_err_and(|problem| problem.starts_with("ACCESS_POLICIES does not list"))
         );
-        let of_default = |policy: &mut Policy| {
+        let of_default = |policy: &mut OperatorSettings| {
             listed(policy);
             policy.default_access_policy = ["3".into()].into();
         };

@@ -3,7 +3,7 @@ mod laws;
 mod size_limits;
 
 use super::*;
-use crate::fixture::{options, policy};
+use crate::fixture::{operator_settings, options};
 use crate::ingress::OriginOption;
 use crate::model::TunnelId;
 use crate::model::endpoint::{Labels, Property};
@@ -31,7 +31,7 @@ fn settings() -> Settings {
         name: name.into(),
         is_local: false,
     };
-    Settings::new(policy("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+    Settings::new(operator_settings("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
 fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -> Endpoint {
@@ -208,7 +208,7 @@ fn defaulted(settings: &Settings, target: &str, said: &[(&str, &str)]) -> Option
 
 fn with_default_service() -> Settings {
     let mut settings = settings();
-    settings.policy.default_service =
+    settings.operator.default_service =
         Some(ServiceTemplate::parse("http://{name}.{namespace}.svc:80").expect("valid"));
     settings
 }
@@ -239,7 +239,7 @@ fn a_default_service_is_only_for_what_carries_a_property_of_this_program() {
 #[test]
 fn where_everything_is_published_the_default_service_is_for_what_names_none() {
     let mut settings = with_default_service();
-    settings.policy.publish_all = true;
+    settings.operator.publish_all = true;
     let tunnel = format!("{HOME}.cfargotunnel.com");
     let table = [
         ("an address", endpoint("a.example.com", "A", "192.0.2.1", &[]), Some("http://web.shop.svc:80")),
@@ -281,14 +281,14 @@ fn true_is_the_default_tunnel_unless_a_tunnel_is_called_so() {
     assert_eq!(target(&settings(), &format!("{OFFICE}.cfargotunnel.com")), None, "two tunnels are named");
     let mut tunnels = settings().tunnels().to_vec();
     tunnels[1].name = "true".into();
-    let called = Settings::new(policy("default"), tunnels.remove(0), tunnels);
+    let called = Settings::new(operator_settings("default"), tunnels.remove(0), tunnels);
     assert_eq!(target(&called, "lb.test"), Some(format!("{OFFICE}.cfargotunnel.com")));
 }
 
 #[test]
 fn default_options_are_filled_in_where_there_is_a_rule_that_does_not_say_otherwise() {
     let mut settings = settings();
-    settings.policy.origin_defaults =
+    settings.operator.origin_defaults =
         options(&[(OriginOption::ConnectTimeout, "5s"), (OriginOption::NoTlsVerify, "true")]);
     let service = ("webhook/tunnel-service", "https://web:443");
     let (timeout, verify) = ("webhook/origin-connect-timeout", "webhook/origin-no-tls-verify");

@@ -15,22 +15,22 @@ use crate::ingress::{MarkedRules, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::earlier::{Earlier, Unfinished};
 use crate::reconcile::plan::request::HostRequest;
+use crate::reconcile::plan_inputs::{PlanInputs, Unfinished};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{Placed, Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Digest, Stamp};
-use crate::reconcile::{Note, Policy};
+use crate::reconcile::{Note, OperatorSettings};
 
 /// After ten failed loops, an unfinished move no longer fails requests.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The context in which every hostname of a request is planned.
 #[derive(Clone, Copy)]
-pub(super) struct Situation<'a> {
+pub(super) struct HostContext<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) earlier: &'a Earlier,
+    pub(super) earlier: &'a PlanInputs,
     /// All rules, each marked as ours or not.
     pub(super) owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Situation<'a> {
 /// One hostname before anything is written.
 #[derive(Clone)]
 struct Host<'a> {
-    situation: Situation<'a>,
+    context: HostContext<'a>,
     hostname: Hostname,
     zone: &'a ZoneSnapshot,
     /// Our records, and records that are taken over.
@@ -62,12 +62,12 @@ struct Host<'a> {
 impl<'a> Host<'a> {
     /// Reads the state of `hostname`, which belongs to `zone`.
     fn of(
-        situation: Situation<'a>,
+        context: HostContext<'a>,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
         request: &'a HostRequest,
     ) -> Self {
-        let snapshot = situation.snapshot;
+        let snapshot = context.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
@@ -85,7 +85,7 @@ impl<'a> Host<'a> {
         let mut rules_by_digest: Vec<(Digest, Placed<'a>)> = with_digest.collect();
         rules_by_digest.sort_unstable_by_key(|(one, _)| *one);
         Self {
-            situation,
+            context,
             zone,
             records,
             foreign_records,
@@ -116,11 +116,11 @@ impl<'a> Host<'a> {
     }
 
     fn snapshot(&self) -> &'a Snapshot {
-        self.situation.snapshot
+        self.context.snapshot
     }
 
-    fn policy(&self) -> &'a Policy {
-        self.snapshot().policy()
+    fn operator(&self) -> &'a OperatorSettings {
+        self.snapshot().operator()
     }
 
     fn name(&self) -> &str {
@@ -137,13 +137,13 @@ impl<'a> Host<'a> {
     }
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
-    fn is_preview(&self) -> bool {
-        self.situation.earlier.is_preview
+    fn is_dry_run(&self) -> bool {
+        self.context.earlier.is_dry_run
     }
 
     /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
-        self.situation.earlier.deleted.get(tunnel)
+        self.context.earlier.deleted.get(tunnel)
     }
 
     /// The hostname's rules in one tunnel, ours and foreign ones.
@@ -191,7 +191,7 @@ impl<'a> Host<'a> {
         let is_adopted = |rule: &Rule| {
             self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
         };
-        self.situation.owned.get(tunnel).is_some_and(|owned| match &*self.adopted_rules {
+        self.context.owned.get(tunnel).is_some_and(|owned| match &*self.adopted_rules {
             [] => owned.is_shadowed(&self.hostname, path),
             _ => owned.and(&is_adopted).is_shadowed(&self.hostname, path),
         })
@@ -207,7 +207,7 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `MOVE_GRACE`, so that no visitor still reaches an older target.
     fn is_past_grace(&self) -> bool {
-        self.is_older_than(self.policy().move_grace)
+        self.is_older_than(self.operator().move_grace)
     }
 
     /// True if another instance may be about to write the rule of one of `digests`.
@@ -217,12 +217,12 @@ impl<'a> Host<'a> {
     }
 
     fn unfinished(&self) -> Option<&'a Unfinished> {
-        self.situation.earlier.unfinished.get(self.name())
+        self.context.earlier.unfinished.get(self.name())
     }
 
     /// True if no record was modified for `MOVE_GRACE` plus `MOVE_PATIENCE`: a move without a write fails no request.
     fn is_overdue(&self) -> bool {
-        self.is_older_than(self.policy().move_grace + MOVE_PATIENCE)
+        self.is_older_than(self.operator().move_grace + MOVE_PATIENCE)
     }
 
     fn note(&self, text: String) -> Note {

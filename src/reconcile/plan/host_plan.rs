@@ -8,8 +8,8 @@ use crate::labels::labels;
 use crate::model::endpoint::Property;
 use crate::model::{NewRecord, Record, RecordId, RecordPatch, TunnelId, ZoneId};
 use crate::reconcile::Note;
-use crate::reconcile::earlier::Unfinished;
 use crate::reconcile::plan::host::comment::Comments;
+use crate::reconcile::plan_inputs::Unfinished;
 use crate::reconcile::stamp::{Claims, Digest};
 
 /// The stages of an apply, in their order.

@@ -2,10 +2,10 @@
 //! the rules that Cloudflare refused before.
 
 use super::request::{HostRequest, Requests, Wanted};
-use super::{Earlier, Reason, rule_fingerprint};
+use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::Hostname;
 use crate::reconcile::access::answering;
-use crate::reconcile::access::gate::{Besides, Gate};
+use crate::reconcile::access::gate::{AccessStep, Gate};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::relying::Wishes;
 use crate::reconcile::access::wish::AccessWish;
@@ -17,7 +17,7 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) earlier: &'a Earlier,
+    pub(super) earlier: &'a PlanInputs,
 }
 
 impl Judge<'_> {
@@ -41,16 +41,18 @@ impl Judge<'_> {
         let resource = wanted.resource.as_deref();
         let passed = wanted.publication.and_then(|publication| {
             self.may_have(request, resource)?;
-            let (publication, besides) = gate.pass(publication, resource)?;
+            let (publication, access_step) = gate.pass(publication, resource)?;
             self.not_refused(&publication)?;
             // An old answer may hide a rule that relies on the application that the opening deletes.
-            if let (Besides::Opening { .. }, Some(problem)) = (&besides, self.snapshot.old.values().next()) {
+            if let (AccessStep::Opening { .. }, Some(problem)) =
+                (&access_step, self.snapshot.old.values().next())
+            {
                 return Err(Reason::Undecided(problem.to_string()));
             }
-            Ok((publication, besides))
+            Ok((publication, access_step))
         });
         match passed {
-            Ok((publication, besides)) => Wanted { publication: Ok(publication), besides, ..wanted },
+            Ok((publication, access_step)) => Wanted { publication: Ok(publication), access_step, ..wanted },
             Err(reason) => Wanted { publication: Err(reason), ..wanted },
         }
     }
@@ -93,7 +95,7 @@ impl Judge<'_> {
     fn may_be_published(self, name: &str) -> bool {
         let snapshot = self.snapshot;
         let is_ours = || !snapshot.own_records_of(name).is_empty();
-        snapshot.policy().filter.matches(name)
+        snapshot.operator().filter.matches(name)
             && snapshot.zone_of(name).is_some()
             && (is_ours() || answering::may_be_taken(name, snapshot))
     }
@@ -101,7 +103,7 @@ impl Judge<'_> {
     /// Refuses an endpoint whose namespace may not have the hostname. A refused endpoint protects and opens no place.
     fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
-        if !self.snapshot.policy().namespace_guard || asking.is_some() && asking == request.entitled {
+        if !self.snapshot.operator().namespace_guard || asking.is_some() && asking == request.entitled {
             return Ok(());
         }
         Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking })

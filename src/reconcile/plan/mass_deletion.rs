@@ -29,7 +29,7 @@ struct OwnHostname {
 /// one namespace withhold none of another namespace. Deletions that would leave no hostname are judged over all
 /// namespaces, because a source may fail for many small namespaces at once.
 pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan {
-    let limit = snapshot.policy().mass_deletion_limit;
+    let limit = snapshot.operator().mass_deletion_limit;
     let vanishing = plan.hosts.iter().filter(|host| host.is_withdrawn).count();
     if limit == 0 || vanishing <= limit {
         return plan;
@@ -81,7 +81,7 @@ fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
             let Some(name) = records.first().map(|record| &*record.name) else { continue };
             let own = snapshot.own_records_of(name);
             let is_home = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
-            if !is_home || !snapshot.policy().filter.matches(name) {
+            if !is_home || !snapshot.operator().filter.matches(name) {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
@@ -93,7 +93,7 @@ fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
-            let guard = snapshot.policy().namespace_guard;
+            let guard = snapshot.operator().namespace_guard;
             let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
             let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, plan_index };
             published.extend(created.map(of));

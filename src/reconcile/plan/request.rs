@@ -7,7 +7,7 @@ use super::Reason;
 use crate::lean::{inserted, push_lean};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
-use crate::reconcile::access::gate::Besides;
+use crate::reconcile::access::gate::AccessStep;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
@@ -42,7 +42,7 @@ pub(super) struct Wanted {
     /// The publication, or the reason why the endpoint is refused.
     pub(super) publication: Result<Publication, Reason>,
     /// The work besides publishing, such as the work on an Access application.
-    pub(super) besides: Besides,
+    pub(super) access_step: AccessStep,
 }
 
 /// The request belongs to another owner, so nothing of it may be written.
@@ -73,7 +73,7 @@ impl From<Canonical> for Wanted {
             resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
             set_identifier: canonical.endpoint.set_identifier.into(),
             publication: canonical.publication.map_err(Reason::Invalid),
-            besides: Besides::Nothing,
+            access_step: AccessStep::Nothing,
         }
     }
 }
@@ -144,7 +144,7 @@ impl Requests {
 /// The part of an endpoint that a plan needs, if any. An endpoint of another owner is needed, because it fails the
 /// request. Only the name, the type and the labels of an endpoint without an address are needed.
 pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
-    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.policy.owner);
+    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.operator.owner);
     if is_ours && is_old {
         return None;
     }
@@ -160,7 +160,7 @@ pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> 
 /// these tunnels were deleted, unless `ADOPT` takes over everything.
 pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
     let wanted = changes.create.iter().chain(&changes.update_new);
-    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.policy.adopt.all);
+    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.operator.adopt.all);
     let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
     let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
     let unstamped = records.filter(|record| record.is_cname() && Stamp::of(record).is_none());
@@ -178,9 +178,9 @@ fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner>
         .into_iter()
         .flatten()
         .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
-        .find(|owner| **owner != *settings.policy.owner);
+        .find(|owner| **owner != *settings.operator.owner);
     match foreign {
-        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.policy.owner.clone() }),
+        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.operator.owner.clone() }),
         None => Ok(()),
     }
 }

@@ -107,7 +107,7 @@ impl PartReader<'_, '_> {
         }
         let is_record = text == RECORD_ONLY;
         let no_defaults = OriginRequest::default();
-        let defaults = if is_record { &no_defaults } else { &settings.policy.origin_defaults };
+        let defaults = if is_record { &no_defaults } else { &settings.operator.origin_defaults };
         let origin_request = OriginRequest::read(&|name| part.text(name), defaults).map_err(|bad| {
             self.faults.extend(bad.into_iter().map(Fault::from));
             Faulty
@@ -148,12 +148,12 @@ impl PartReader<'_, '_> {
                 self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
             let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
-            if let Some(setting) = settings.policy.asks_for_access(requires) {
+            if let Some(setting) = settings.operator.asks_for_access(requires) {
                 self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
             }
             return Ok(AccessWish::Silent);
         }
-        let default = settings.policy.default_access_policy.iter().map(|name| &**name);
+        let default = settings.operator.default_access_policy.iter().map(|name| &**name);
         let names = match text {
             Some(text) => wish::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?,
             None => Some(default.collect()).filter(|names: &Vec<&str>| !names.is_empty()),
@@ -162,7 +162,7 @@ impl PartReader<'_, '_> {
             if duration.is_some() {
                 self.fault(ACCESS_SESSION_DURATION, format!("is set, but no policy by {ACCESS_POLICY}"));
             }
-            if text.is_some() && !settings.policy.access_opt_out {
+            if text.is_some() && !settings.operator.access_opt_out {
                 let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
                 self.fault(ACCESS_POLICY, problem);
             }
@@ -189,7 +189,7 @@ impl PartReader<'_, '_> {
             }
             Err(Faulty) => {}
         }
-        ProtectionWish::new(&names, duration, self.reader.access, &settings.policy)
+        ProtectionWish::new(&names, duration, self.reader.access, &settings.operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(AccessWish::Protected)
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
 use external_dns_cloudflare_tunnel_webhook::provider::adjust;
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Turn};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
 use external_dns_cloudflare_tunnel_webhook::webhook::body::{Arrived, Body};
@@ -53,7 +53,7 @@ impl Program {
 
 impl Service for Program {
     fn domain_filter(&self) -> Box<str> {
-        self.settings.policy.filter.to_json()
+        self.settings.operator.filter.to_json()
     }
 
     fn records(&self, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
@@ -73,7 +73,7 @@ impl Service for Program {
             }
         })?;
         let turn = Turn { behind: None, most: usize::MAX };
-        let plan = plan::plan(&changes, &self.snapshot, &Earlier::default(), &turn)
+        let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), &turn)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())

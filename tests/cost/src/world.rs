@@ -17,7 +17,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place::{Place, ta
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Policy, Settings};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, OperatorSettings, Settings};
 use serde_json::value::RawValue;
 
 use crate::Outcome;
@@ -79,9 +79,9 @@ pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
     let given = [("CF_API_TOKEN", "token"), ("CF_TUNNEL_ID", "home"), ("OWNER_ID", OWNER)];
     let given = given.map(|(variable, text)| (variable.to_owned(), text.to_owned()));
-    let policy = Config::read(&given.into()).expect("the minimum").provider.policy;
+    let policy = Config::read(&given.into()).expect("the minimum").provider.operator;
     Settings::new(
-        Policy { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy },
+        OperatorSettings { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy },
         tunnel,
         Vec::new(),
     )
@@ -275,7 +275,7 @@ fn stamp<'p>(number: usize, is_protected: bool, paths: impl Iterator<Item = Opti
     stamp.resource = Some(resource(number).into());
     stamp.bind_to(&hostname(number));
     stamp.claims.is_protected = is_protected;
-    stamp.claims.rules = paths.map(|path| Digest::of(&tunnel(), path)).collect();
+    stamp.claims.digests = paths.map(|path| Digest::of(&tunnel(), path)).collect();
     stamp.render(COMMENT_MAX_BYTES).expect("there is room")
 }
 

@@ -35,7 +35,7 @@ fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last()
             cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|rule| rule.hostname() == NAME);
         let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
         assert_eq!((&*stamp.owner, is_there), ("default", writes == 1));
-        assert_eq!(stamp.claims.rules.is_empty(), writes == 3, "after {writes} writes");
+        assert_eq!(stamp.claims.digests.is_empty(), writes == 3, "after {writes} writes");
         let mut cloudflare = cloudflare.adopting(&[]);
         settle(&mut cloudflare, &record_only);
         assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 1, "the catch-all");
@@ -57,7 +57,7 @@ fn what_is_identical_gets_a_stamp_and_nothing_else() {
         settle(&mut cloudflare, &paths);
         assert_eq!((cloudflare.writes, &cloudflare.documents), (1, &before.documents), "{mode}");
         let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
-        assert_eq!(stamp.claims.rules.len(), 2, "{mode}");
+        assert_eq!(stamp.claims.digests.len(), 2, "{mode}");
         assert!(cloudflare.records[0].comment.ends_with(" | Jo's"), "{}", cloudflare.records[0].comment);
         assert_eq!(cloudflare.shown().len(), 2);
     }
@@ -130,7 +130,7 @@ fn what_another_owners_stamp_claims_is_ours_with_it() {
     cloudflare.add(NAME, "CNAME", &target(HOME), &comment);
     cloudflare.run_loop(&desired(), usize::MAX);
     let stamp = Stamp::parse(&cloudflare.records[0].comment).expect("stamped");
-    assert_eq!((&*stamp.owner, stamp.claims.rules.len()), ("default", 2));
+    assert_eq!((&*stamp.owner, stamp.claims.digests.len()), ("default", 2));
     assert!(
         cloudflare.records[0].comment.ends_with(" later=1 | ask Jo"),
         "{}",

@@ -1,9 +1,9 @@
 //! Which applications are made, counted, used again and deleted.
 
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::Earlier;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 
 use test_support::fake_cloudflare::WHOLE;
 
@@ -104,7 +104,7 @@ fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
     let changes = cloudflare.changes(&[at(NAME, "", ""), path]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
-    let plan = plan(&changes, &snapshot, &Earlier::default(), &WHOLE);
+    let plan = plan(&changes, &snapshot, &PlanInputs::default(), &WHOLE);
     let plan = plan.expect("they are of our owner");
     assert_eq!((labels(&plan), plan.work.len()), (vec!["local_tunnel", "waiting"], 1));
 }

@@ -24,15 +24,17 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
-use external_dns_cloudflare_tunnel_webhook::reconcile::earlier::{Earlier, Unfinished};
+use external_dns_cloudflare_tunnel_webhook::reconcile::operator_settings::NamespaceDomain;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{
     HostPlan, Plan, RecordOperation, Stage, Turn, plan,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::policy::NamespaceDomain;
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::{PlanInputs, Unfinished};
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{Digest, Stamp};
-use external_dns_cloudflare_tunnel_webhook::reconcile::{ConfiguredTunnel, Policy, Settings, records};
+use external_dns_cloudflare_tunnel_webhook::reconcile::{
+    ConfiguredTunnel, OperatorSettings, Settings, records,
+};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -80,17 +82,17 @@ fn zone_of(zones: &[&'static str], pending: &BTreeSet<&str>, name: &str) -> &'st
 }
 
 /// The defaults of everything but the owner, and no grace.
-pub fn policy(owner: &str) -> Policy {
+pub fn operator_settings(owner: &str) -> OperatorSettings {
     let given = [("CF_API_TOKEN", "token"), ("CF_TUNNEL_ID", "home"), ("OWNER_ID", owner)];
     let given = given.map(|(variable, text)| (variable.to_owned(), text.to_owned()));
-    let policy = Config::read(&given.into()).expect("the minimum").provider.policy;
-    Policy { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy }
+    let policy = Config::read(&given.into()).expect("the minimum").provider.operator;
+    OperatorSettings { move_grace: Duration::ZERO, own_addresses: Vec::new(), ..policy }
 }
 
 pub fn settings() -> Settings {
     let tunnel =
         |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
-    Settings::new(policy("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
+    Settings::new(operator_settings("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 
 /// A zone, perhaps with another one inside it, two tunnels, and the registry of ExternalDNS.
@@ -252,25 +254,25 @@ impl FakeCloudflare {
     /// The settings of the program that works on it.
     pub fn settings(&self) -> Settings {
         let mut settings = settings();
-        settings.policy.origin_defaults.clone_from(&self.origin_defaults);
-        settings.policy.default_service.clone_from(&self.default_service);
-        settings.policy.publish_all = self.publish_all;
-        settings.policy.adopt.clone_from(&self.adopt);
-        settings.policy.namespace_guard = self.namespace_guard;
-        settings.policy.shared_services.clone_from(&self.shared_services);
+        settings.operator.origin_defaults.clone_from(&self.origin_defaults);
+        settings.operator.default_service.clone_from(&self.default_service);
+        settings.operator.publish_all = self.publish_all;
+        settings.operator.adopt.clone_from(&self.adopt);
+        settings.operator.namespace_guard = self.namespace_guard;
+        settings.operator.shared_services.clone_from(&self.shared_services);
         let domains = self.namespace_domains.iter();
         let domains = domains.map(|(namespace, domain)| NamespaceDomain {
             namespace: (*namespace).into(),
             domain: (*domain).into(),
         });
-        settings.policy.namespace_domains = domains.collect();
-        settings.policy.access_guard = self.access_guard;
-        settings.policy.mass_deletion_limit = self.mass_deletion_limit;
-        settings.policy.default_access_policy.clone_from(&self.default_access_policy);
-        settings.policy.access_opt_out = self.access_opt_out;
-        settings.policy.access_policies.clone_from(&self.access_policies);
+        settings.operator.namespace_domains = domains.collect();
+        settings.operator.access_guard = self.access_guard;
+        settings.operator.mass_deletion_limit = self.mass_deletion_limit;
+        settings.operator.default_access_policy.clone_from(&self.default_access_policy);
+        settings.operator.access_opt_out = self.access_opt_out;
+        settings.operator.access_policies.clone_from(&self.access_policies);
         if !self.served.is_empty() {
-            settings.policy.filter = DomainFilter::lists([self.served], []);
+            settings.operator.filter = DomainFilter::lists([self.served], []);
         }
         settings
     }
@@ -501,9 +503,9 @@ impl FakeCloudflare {
         plan(changes, &snapshot, &self.earlier(), &WHOLE).expect("the owner is ours")
     }
 
-    fn earlier(&self) -> Earlier {
+    fn earlier(&self) -> PlanInputs {
         let (unready, deleted) = (self.unready.clone(), self.deleted.clone());
-        Earlier { unready, deleted, unfinished: self.unfinished.clone(), ..Earlier::default() }
+        PlanInputs { unready, deleted, unfinished: self.unfinished.clone(), ..PlanInputs::default() }
     }
 
     /// Lets time pass, of which each write takes a second.
@@ -612,7 +614,7 @@ impl FakeCloudflare {
                 let claimed = self.records.iter().any(|record| {
                     *record.name == *rule.hostname()
                         && Stamp::parse(&record.comment)
-                            .is_some_and(|stamp| stamp.claims.rules.contains(&Digest::of(id, rule.path())))
+                            .is_some_and(|stamp| stamp.claims.digests.contains(&Digest::of(id, rule.path())))
                 });
                 let raw = rule.raw().get();
                 if !claimed && !foreign_rules.contains(&raw) && raw != r#"{"service":"http_status:404"}"# {
@@ -625,7 +627,7 @@ impl FakeCloudflare {
 
     /// The foreign rules of one tunnel, in order, to the byte.
     pub fn foreign_rules(&self, id: &TunnelId) -> Vec<String> {
-        let own = self.snapshot().own_rules();
+        let own = self.snapshot().own_digests();
         let rules = self.document(id).rules().iter();
         rules.filter(|rule| !own.has(id, rule)).map(|rule| rule.raw().get().to_owned()).collect()
     }

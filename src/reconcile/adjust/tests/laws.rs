@@ -101,9 +101,9 @@ proptest! {
         ),
     ) {
         let mut settings = settings();
-        settings.policy.origin_defaults = options(&origin_defaults);
-        settings.policy.publish_all = publish_all;
-        settings.policy.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
+        settings.operator.origin_defaults = options(&origin_defaults);
+        settings.operator.publish_all = publish_all;
+        settings.operator.default_service = default.map(|text| ServiceTemplate::parse(text).expect("valid"));
         let once = adjust(&endpoints, &settings, None).endpoints;
         let twice = adjust(&once, &settings, None).endpoints;
         prop_assert_eq!(once, twice);

@@ -14,7 +14,7 @@ use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `accepted` endpoints.
 pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> Host<'a> {
-    let adopt = &host.policy().adopt;
+    let adopt = &host.operator().adopt;
     let needs = needs_of_records(&host);
     let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need)));
@@ -49,7 +49,7 @@ fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     for record in std::mem::take(&mut host.foreign_records) {
         let theirs = Stamp::of(record);
-        let named = theirs.as_ref().map(|stamp| rules_claimed_by(&host, stamp)).unwrap_or_default();
+        let named = theirs.as_ref().map(|stamp| takable_rules(&host, stamp)).unwrap_or_default();
         host.rules.extend(&named);
         host.adopted_rules.extend(named);
         let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
@@ -61,16 +61,16 @@ fn with_records(mut host: Host<'_>) -> Host<'_> {
 }
 
 /// The rules that a foreign record's stamp names and that are not ours yet.
-fn rules_claimed_by<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
+fn takable_rules<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
     let rules = host.snapshot().rules_of(&host.hostname).into_iter();
-    let is_named = |(id, rule): &Placed<'_>| stamp.claims.rules.contains(&Digest::of(id, rule.path()));
+    let is_named = |(id, rule): &Placed<'_>| stamp.claims.digests.contains(&Digest::of(id, rule.path()));
     rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
 /// The stamp for a foreign record: the record's own stamp with our owner and without digests that no rule has, or a new
 /// stamp with the record's comment as its remark.
 fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
-    let owner = &*host.policy().owner;
+    let owner = &*host.operator().owner;
     let mut stamp = theirs.unwrap_or_else(|| {
         let mut stamp = Stamp::new(owner);
         stamp.set_remark(&record.comment);
@@ -113,7 +113,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
     }
     if let Some(stamp) = Stamp::of(record) {
         // A foreign record with our own owner points to a tunnel that another instance serves.
-        let is_other = stamp.owner != host.policy().owner;
+        let is_other = stamp.owner != host.operator().owner;
         return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
     }
     let found = heritage::records_of(host.zone, host.registry_names, record).into_iter();
@@ -134,7 +134,7 @@ pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option
     let digest = accepted.digest();
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
-    let is_claimed = digest.is_some_and(|digest| stamps.any(|stamp| stamp.claims.rules.contains(&digest)));
+    let is_claimed = digest.is_some_and(|digest| stamps.any(|stamp| stamp.claims.digests.contains(&digest)));
     let stands = digest.is_some() && host.rule_at(tunnel, accepted.path()).is_some();
     if stands && !is_claimed && host.own_rule(tunnel, accepted.path()).is_none() {
         needs.push(need_of_rule(host));
@@ -152,7 +152,7 @@ pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adopt
 /// The registry's TXT records of the owners whose records are taken over. They are deleted, because the stamp replaces
 /// them. A TXT record under an old name may describe several records.
 pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
-    let owners = &host.policy().adopt.owners;
+    let owners = &host.operator().adopt.owners;
     let found = host
         .adopted_records
         .iter()

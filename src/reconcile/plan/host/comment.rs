@@ -11,11 +11,11 @@ use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
 /// The comments that the hostname's record can have while the `accepted` endpoints are published.
 pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
-    let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.policy().owner));
+    let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
     stamp.resource = resource(host, accepted, &stamp).map(Into::into);
     stamp.bind_to(host.name());
     let asking = || namespace::code_of(accepted.first()?.resource?);
-    let namespace = host.policy().namespace_guard.then(asking).flatten();
+    let namespace = host.operator().namespace_guard.then(asking).flatten();
     let may_be_cut = !host.adopted_records.is_empty();
     Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
@@ -41,8 +41,8 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn:
     for accepted in accepted.iter().filter(|accepted| accepted.path().is_none()) {
         claims.record_only = accepted.publication.rule.is_none();
     }
-    claims.rules.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
-    claims.rules.extend(accepted.iter().filter_map(Accepted::digest));
+    claims.digests.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
+    claims.digests.extend(accepted.iter().filter_map(Accepted::digest));
     claims
 }
 
@@ -51,7 +51,7 @@ pub(super) fn stale(host: &Host<'_>, accepted: &[Accepted<'_>]) -> BTreeSet<Dige
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
     let mut stays: BTreeSet<Digest> = inserted(host.rules_by_digest.iter().map(|(digest, _)| *digest));
     stays.extend(accepted.iter().filter_map(Accepted::digest));
-    &stamp.claims.rules - &stays
+    &stamp.claims.digests - &stays
 }
 
 /// The reason if the comment has no room for new claims beside the claims that the stamp has already.
@@ -63,11 +63,11 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option
         return None;
     }
     let stale = stale(host, accepted);
-    claims.rules.retain(|digest| !stale.contains(digest));
+    claims.digests.retain(|digest| !stale.contains(digest));
     Some(if comments.has_room(&claims) {
         Reason::Waiting(DIGESTS_FIRST.to_owned())
     } else {
-        Reason::StampFull { rules: claims.rules.len(), limit_bytes: host.zone.comment_max_bytes() }
+        Reason::StampFull { rules: claims.digests.len(), limit_bytes: host.zone.comment_max_bytes() }
     })
 }
 
@@ -75,7 +75,7 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option
 pub(super) fn claims_already(host: &Host<'_>, accepted: &Accepted<'_>) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
     claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match accepted.digest() {
-        Some(digest) => claims.rules.contains(&digest),
+        Some(digest) => claims.digests.contains(&digest),
         None => claims.record_only,
     })
 }
@@ -99,7 +99,7 @@ impl Comments {
 
     /// True if the stamp had the digest before anything is written.
     pub(crate) fn claimed_before(&self, digest: &Digest) -> bool {
-        self.stamp.claims.rules.contains(digest)
+        self.stamp.claims.digests.contains(digest)
     }
 
     /// True if the comment has room for these claims and the namespace.

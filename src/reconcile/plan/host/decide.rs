@@ -12,7 +12,7 @@ use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
 use crate::model::TunnelId;
-use crate::reconcile::access::gate::{ApplicationWork, Besides, OpeningEnd};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWork, OpeningEnd};
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Opened;
@@ -57,9 +57,9 @@ impl<'w> Judged<'w> {
 
     /// The work on the endpoint's application, if the application is written before the rule.
     fn first_work(&self) -> Option<&'w ApplicationWork> {
-        match &self.wanted.besides {
-            Besides::ApplicationFirst(work) => Some(work),
-            Besides::Nothing | Besides::Opening { .. } => None,
+        match &self.wanted.access_step {
+            AccessStep::ApplicationFirst(work) => Some(work),
+            AccessStep::Nothing | AccessStep::Opening { .. } => None,
         }
     }
 
@@ -87,14 +87,14 @@ struct Settled<'a, 'w> {
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
     let mut settled = settle(&host, request, one_for_each_path(&host, request));
     let mut work = first_work(&settled.judged);
-    if !work.is_empty() && !host.is_preview() {
+    if !work.is_empty() && !host.is_dry_run() {
         let waiting = waiting_for_applications(settled.judged);
         settled = settle(&host, request, waiting);
     }
     let Settled { host, judged, withdrawn } = settled;
     let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
     for one in judged.iter().filter(|one| one.outcome.is_ok()) {
-        let Besides::Opening { deletion, end } = &one.wanted.besides else { continue };
+        let AccessStep::Opening { deletion, end } = &one.wanted.access_step else { continue };
         work.extend(deletion.clone());
         let (path, resource) = (&one.wanted.set_identifier, one.resource());
         match end {
@@ -177,7 +177,7 @@ fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Judge
 /// True if the stamp names a namespace other than the object's. If the stamp names no namespace, a refused endpoint may
 /// be the new form of a rule of the hostname.
 fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
-    let named = host.stamp.as_ref().filter(|_| host.policy().namespace_guard).and_then(namespace::of_stamp);
+    let named = host.stamp.as_ref().filter(|_| host.operator().namespace_guard).and_then(namespace::of_stamp);
     named.is_some() && named != resource.and_then(namespace::code_of)
 }
 

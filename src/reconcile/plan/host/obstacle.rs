@@ -75,13 +75,13 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
         return Some(digest_taken_by(tunnel, rule.path()));
     }
-    let refusal = host.situation.owned.get(tunnel)?.conflict(&host.hostname, path)?;
+    let refusal = host.context.owned.get(tunnel)?.conflict(&host.hostname, path)?;
     Some(Reason::Edit(refusal))
 }
 
 /// The path of a rule that the stamp names, but that is not ours because another rule has its digest; and the reason.
 pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
-    let claims = &host.stamp.as_ref()?.claims.rules;
+    let claims = &host.stamp.as_ref()?.claims.digests;
     let tunnels = host.snapshot().tunnels.keys();
     let mut rules = tunnels.flat_map(|id| host.foreign_rules(id).into_iter().map(move |rule| (id, rule)));
     let (id, rule) = rules.find(|(id, rule)| claims.contains(&Digest::of(id, rule.path())))?;
@@ -207,9 +207,9 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
     let is_asked_for = |rule: &&Rule| all.iter().any(|accepted| accepted.path() == rule.path());
     let rules = host.rules_of(tunnel).into_iter().filter(is_asked_for);
-    let mut stamp = Stamp::new(&host.policy().owner);
-    stamp.claims.rules.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));
-    stamp.claims.record_only = stamp.claims.rules.is_empty();
+    let mut stamp = Stamp::new(&host.operator().owner);
+    stamp.claims.digests.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));
+    stamp.claims.record_only = stamp.claims.digests.is_empty();
     stamp.bind_to(host.name());
     stamp.set_remark(&record.comment);
     // A comment without a rule that an endpoint asks for suggests a person's own record.

@@ -3,7 +3,7 @@
 //! [`Host`] is the state, `Decision` the part of the request that is carried out, and [`HostPlan`] the writes.
 
 use super::decide::{Decision, decide};
-use super::{Host, Situation, writes};
+use super::{Host, HostContext, writes};
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::Hostname;
 use crate::reconcile::Note;
@@ -28,14 +28,14 @@ pub(in crate::reconcile::plan) struct Outcome {
 pub(in crate::reconcile::plan) fn plan(
     name: &str,
     request: &HostRequest,
-    situation: Situation<'_>,
+    context: HostContext<'_>,
 ) -> Outcome {
-    let snapshot = situation.snapshot;
+    let snapshot = context.snapshot;
     let refused = |reason| Outcome {
         refusals: vec![Refusal::whole(name.into(), request.resource(), reason)],
         ..Outcome::default()
     };
-    if !snapshot.policy().filter.matches(name) {
+    if !snapshot.operator().filter.matches(name) {
         return refused(Reason::OutsideFilter);
     }
     // A name that is not a hostname was never published, so only the mistakes of its endpoints are refused.
@@ -45,7 +45,7 @@ pub(in crate::reconcile::plan) fn plan(
     let Some(zone) = snapshot.zone_of(name) else {
         return refused(Reason::NoZone);
     };
-    let host = Host::of(situation, zone, hostname, request);
+    let host = Host::of(context, zone, hostname, request);
     if let Some(problem) = host.old_answer(request) {
         return refused(Reason::Undecided(problem.into()));
     }
@@ -117,7 +117,7 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
     let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = plan.edits.iter().partition(is_put);
     let goes = |rule: &Rule| removals.iter().any(|one| rule.is_for(one.edit.hostname(), one.edit.path()));
-    let owned = puts.iter().filter_map(|one| Some((host.situation.owned.get(&one.tunnel)?, &one.edit)));
+    let owned = puts.iter().filter_map(|one| Some((host.context.owned.get(&one.tunnel)?, &one.edit)));
     let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.described(), foreign.described());

@@ -61,7 +61,7 @@ impl<'a, 'w> Move<'a, 'w> {
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
-            (Some(target), _) => host.situation.earlier.unready.get(target).cloned().unwrap_or_else(|| {
+            (Some(target), _) => host.context.earlier.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
                     "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
                      connectors serve them"
@@ -102,9 +102,9 @@ pub(super) fn host_plan(
     }
     let is_early = host.may_come(&stale);
     let stale = if is_early { BTreeSet::new() } else { stale };
-    let mut claims = Claims { rules: &claims_before.rules - &stale, ..claims_before };
+    let mut claims = Claims { digests: &claims_before.digests - &stale, ..claims_before };
     for (tunnel, rule) in &moving.going {
-        claims.rules.remove(&Digest::of(tunnel, rule.path()));
+        claims.digests.remove(&Digest::of(tunnel, rule.path()));
     }
     let comments = comment::comments(host, accepted);
     let (stamp, unstamp) = if is_withdrawal && !is_early {
@@ -157,10 +157,10 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target)) {
         None => Lead::Here,
-        Some(_) if host.is_preview() => Lead::InUnstamp,
+        Some(_) if host.is_dry_run() => Lead::InUnstamp,
         // In the next request, the record would count as another instance's.
         Some(_) if !may_stay(host) => Lead::InUnstamp,
-        Some(target) if is_in_place && !host.situation.earlier.unready.contains_key(target) => Lead::InStamp,
+        Some(target) if is_in_place && !host.context.earlier.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
 }
@@ -180,9 +180,9 @@ fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
 /// True if the request withdraws everything that the stamp claims, apart from the `stale` digests, which no rule has.
 fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
     let Decision { host, accepted, withdrawn, .. } = decision;
-    let mut claims = Claims { rules: &claims.rules - stale, ..*claims };
+    let mut claims = Claims { digests: &claims.digests - stale, ..*claims };
     for (tunnel, rule) in host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path())) {
-        claims.rules.remove(&Digest::of(tunnel, rule.path()));
+        claims.digests.remove(&Digest::of(tunnel, rule.path()));
     }
     accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
@@ -203,7 +203,7 @@ fn leaving<'a>(
     let goes = |(tunnel, _): &Placed<'_>| {
         let is_left =
             if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_past_grace() };
-        is_withdrawal || host.is_preview() || is_left
+        is_withdrawal || host.is_dry_run() || is_left
     };
     host.rules.iter().copied().filter(leaves).partition(goes)
 }

@@ -8,7 +8,7 @@ use crate::reconcile::stamp::Digest;
 
 /// The inputs of a plan besides the changes and the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Earlier {
+pub struct PlanInputs {
     /// The fingerprints of the writes that must not be sent now, with the reasons: Cloudflare refused the write and
     /// would refuse it again, or the write is reverted each time.
     pub paused: BTreeMap<u64, Reason>,
@@ -20,7 +20,7 @@ pub struct Earlier {
     /// The unfinished work of this process, by hostname.
     pub unfinished: BTreeMap<Box<str>, Unfinished>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
-    pub is_preview: bool,
+    pub is_dry_run: bool,
 }
 
 /// The unfinished work of a run on a hostname.

@@ -10,7 +10,7 @@ use crate::reconcile::service_template::{NAMESPACE, ServiceTemplate};
 
 /// The settings that decisions depend on.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct OperatorSettings {
     /// `OWNER_ID`: part of every stamp. A record with another owner is not ours.
     pub owner: Box<str>,
     /// `DOMAIN_FILTER` and related settings: the names that may be published.
@@ -52,7 +52,7 @@ pub struct Policy {
     pub access_policies: Option<Vec<Box<str>>>,
 }
 
-impl Policy {
+impl OperatorSettings {
     /// True if the settings alone make something depend on Access.
     pub fn needs_access(&self) -> bool {
         self.access_guard || !self.default_access_policy.is_empty() || self.access_policies.is_some()
@@ -93,15 +93,15 @@ impl NamespaceDomain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::policy;
+    use crate::fixture::operator_settings;
 
     #[test]
     fn access_is_needed_for_the_guard_and_for_every_setting_that_names_policies() {
-        let with = |is_guarded: bool, default: bool, listed: bool| Policy {
+        let with = |is_guarded: bool, default: bool, listed: bool| OperatorSettings {
             access_guard: is_guarded,
             default_access_policy: if default { vec!["staff".into()] } else { Vec::new() },
             access_policies: listed.then(|| vec!["staff".into()]),
-            ..policy("default")
+            ..operator_settings("default")
         };
         for (is_guarded, default, listed, needs) in [
             (false, false, false, false),
