@@ -25,7 +25,7 @@ use crate::ingress::{Document, MarkedRules, Rule, RuleEdit};
 use crate::lean::inserted;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::gate::{ApplicationWork, Gated};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -84,7 +84,7 @@ pub struct Turn<'a> {
 
 /// A hostname that this turn may include.
 enum Candidate {
-    Wanted(Box<str>, HostRequest),
+    Wanted(Box<str>, HostRequest<Gated>),
     Planned(Box<HostPlan>),
 }
 
@@ -120,7 +120,8 @@ pub fn plan(
     turn: &Turn<'_>,
 ) -> Result<Plan, WrongOwner> {
     let judge = Judge { snapshot, earlier };
-    let Requests { by_hostname, notes } = judge.judged(Requests::read(changes, snapshot)?);
+    let Requests { by_hostname, notes } = Requests::read(changes, snapshot)?;
+    let by_hostname = judge.judged(by_hostname);
     let owned = snapshot.marked_rules();
     let context = HostContext { snapshot, earlier, owned: &owned };
     let mut plan = Plan { notes, ..Plan::default() };

@@ -83,6 +83,24 @@ pub(in crate::reconcile) enum AccessStep {
     },
 }
 
+/// A publication that passed the gate, with the work on Access besides. Only the gate makes one, so every rule that is
+/// planned has the Access check that it needs.
+#[derive(Debug)]
+pub(in crate::reconcile) struct Gated {
+    publication: Publication,
+    access_step: AccessStep,
+}
+
+impl Gated {
+    pub(in crate::reconcile) fn publication(&self) -> &Publication {
+        &self.publication
+    }
+
+    pub(in crate::reconcile) fn access_step(&self) -> &AccessStep {
+        &self.access_step
+    }
+}
+
 /// The state of an opening after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum OpeningEnd {
@@ -111,21 +129,24 @@ impl Gate<'_> {
         self,
         publication: Publication,
         resource: Option<&str>,
-    ) -> Result<(Publication, AccessStep), Reason> {
+    ) -> Result<Gated, Reason> {
         let hostname = publication.hostname.clone();
         let protection = HostProtection::of(&hostname, self.snapshot);
-        match &publication.access_wish {
+        let (publication, access_step) = match &publication.access_wish {
             AccessWish::Protected(wish) => {
                 let (access, access_step) = self.protected(&publication, wish, protection)?;
-                Ok((requiring(publication, access), access_step))
+                (requiring(publication, access), access_step)
             }
-            _ if self.snapshot.operator().access_guard => self.guarded(publication, protection),
+            _ if self.snapshot.operator().access_guard => {
+                (self.guarded(publication, protection)?, AccessStep::Nothing)
+            }
             AccessWish::Open => {
                 let access_step = self.opened(&publication, resource, protection)?;
-                Ok((publication, access_step))
+                (publication, access_step)
             }
-            AccessWish::Silent => Ok((self.silent(publication, protection)?, AccessStep::Nothing)),
-        }
+            AccessWish::Silent => (self.silent(publication, protection)?, AccessStep::Nothing),
+        };
+        Ok(Gated { publication, access_step })
     }
 
     /// The Access check of a rule whose endpoint names policies, and the work on the application.
@@ -184,14 +205,14 @@ impl Gate<'_> {
         self,
         publication: Publication,
         protection: HostProtection<'_>,
-    ) -> Result<(Publication, AccessStep), Reason> {
+    ) -> Result<Publication, Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
             Ok(_) if publication.access_wish == AccessWish::Open => {
                 let over = protection.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
             }
-            Ok(access) => Ok((requiring(publication, access), AccessStep::Nothing)),
+            Ok(access) => Ok(requiring(publication, access)),
             Err(Uncovered::Open(gap)) => Err(Reason::Unprotected(gap)),
             Err(Uncovered::Unknown(unread)) => Err(self.unknown(&publication, &unread)),
         }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use crate::ingress::{MarkedRules, Rule};
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanInputs, Unfinished};
@@ -65,7 +66,7 @@ impl<'a> Host<'a> {
         context: HostContext<'a>,
         zone: &'a ZoneSnapshot,
         hostname: Hostname,
-        request: &'a HostRequest,
+        request: &'a HostRequest<Gated>,
     ) -> Self {
         let snapshot = context.snapshot;
         let is_apex = hostname.as_str() == &*zone.zone.name;
@@ -101,12 +102,15 @@ impl<'a> Host<'a> {
 
     /// The problem of an old answer about a zone around the hostname, or about a tunnel that visitors reach, that an
     /// endpoint asks for, or that has or may have a rule of the hostname. Such an answer forbids decisions.
-    fn old_answer(&self, request: &HostRequest) -> Option<&'a str> {
+    fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;
         let may_hide_rule = !comment::stale(self, &[]).is_empty();
         let led_to = snapshot.led_to(self.name());
-        let wishes = request.wanted.iter().filter_map(|one| Some(&one.publication.as_ref().ok()?.tunnel));
+        let wishes = request
+            .wanted
+            .iter()
+            .filter_map(|one| Some(&one.publication.as_ref().ok()?.publication().tunnel));
         let rules = self.rules_by_digest.iter().map(|(_, (tunnel, _))| *tunnel);
         let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());

@@ -1,17 +1,23 @@
 //! Judges each wanted endpoint before its hostname is planned: by the namespace guard, by the gate of Access, and by
 //! the rules that Cloudflare refused before.
 
-use super::request::{HostRequest, Requests, Wanted};
+use std::collections::BTreeMap;
+
+use super::request::{HostRequest, Wanted};
 use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::Hostname;
 use crate::reconcile::access::answering;
-use crate::reconcile::access::gate::{AccessStep, Gate};
+use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::relying::Wishes;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::NamespaceCode;
+
+/// The requests by hostname, as they were read.
+type Read = BTreeMap<Box<str>, HostRequest<Publication>>;
 
 /// The inputs of a judgement.
 #[derive(Clone, Copy)]
@@ -21,46 +27,49 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The requests, with the Access checks of their rules, and with a reason in place of each refused publication.
-    pub(super) fn judged(self, mut requests: Requests) -> Requests {
-        for (name, request) in &mut requests.by_hostname {
+    /// The requests by hostname, with a reason in place of each refused publication.
+    pub(super) fn judged(self, mut requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
+        for (name, request) in &mut requests {
             let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
             let asking = allowed.filter_map(|one| one.resource.as_deref());
             request.entitled = namespace::entitled(name, &request.registry_names, asking, self.snapshot);
         }
         let wishes = self.wishes(&requests);
         let gate = Gate { snapshot: self.snapshot, earlier: self.earlier, wishes: &wishes };
-        for request in requests.by_hostname.values_mut() {
-            let wanted = std::mem::take(&mut request.wanted).into_iter();
-            request.wanted = wanted.map(|one| self.judge(request, one, gate)).collect();
-        }
-        requests
+        let judged = requests.into_iter().map(|(name, request)| {
+            let HostRequest { wanted, entitled, withdrawn, registry_names } = request;
+            let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
+            (name, HostRequest { wanted, entitled, withdrawn, registry_names })
+        });
+        judged.collect()
     }
 
-    fn judge(self, request: &HostRequest, wanted: Wanted, gate: Gate<'_>) -> Wanted {
-        let resource = wanted.resource.as_deref();
-        let passed = wanted.publication.and_then(|publication| {
-            self.may_have(request, resource)?;
-            let (publication, access_step) = gate.pass(publication, resource)?;
-            self.not_refused(&publication)?;
+    fn judge(
+        self,
+        entitled: Option<&NamespaceCode>,
+        wanted: Wanted<Publication>,
+        gate: Gate<'_>,
+    ) -> Wanted<Gated> {
+        let Wanted { set_identifier, resource, publication } = wanted;
+        let publication = publication.and_then(|publication| {
+            self.may_have(entitled, resource.as_deref())?;
+            let gated = gate.pass(publication, resource.as_deref())?;
+            self.not_refused(gated.publication())?;
             // An old answer may hide a rule that relies on the application that the opening deletes.
             if let (AccessStep::Opening { .. }, Some(problem)) =
-                (&access_step, self.snapshot.old.values().next())
+                (gated.access_step(), self.snapshot.old.values().next())
             {
                 return Err(Reason::Undecided(problem.to_string()));
             }
-            Ok((publication, access_step))
+            Ok(gated)
         });
-        match passed {
-            Ok((publication, access_step)) => Wanted { publication: Ok(publication), access_step, ..wanted },
-            Err(reason) => Wanted { publication: Err(reason), ..wanted },
-        }
+        Wanted { set_identifier, resource, publication }
     }
 
     /// The Access wishes of the request, without endpoints that the namespace guard refuses.
-    fn wishes(self, requests: &Requests) -> Wishes {
+    fn wishes(self, requests: &Read) -> Wishes {
         let mut wishes = Wishes::default();
-        for (name, request) in &requests.by_hostname {
+        for (name, request) in requests {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
@@ -71,7 +80,7 @@ impl Judge<'_> {
                 }
                 let by = match wanted.publication.as_ref().map(|publication| &publication.access_wish) {
                     Ok(AccessWish::Open) => {
-                        if self.may_have(request, wanted.resource.as_deref()).is_ok() {
+                        if self.may_have(request.entitled.as_ref(), wanted.resource.as_deref()).is_ok() {
                             let path = path_of(&wanted.set_identifier);
                             wishes.open.push((name.clone(), path.map(Into::into)));
                         }
@@ -101,12 +110,12 @@ impl Judge<'_> {
     }
 
     /// Refuses an endpoint whose namespace may not have the hostname. A refused endpoint protects and opens no place.
-    fn may_have(self, request: &HostRequest, resource: Option<&str>) -> Result<(), Reason> {
+    fn may_have(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
-        if !self.snapshot.operator().namespace_guard || asking.is_some() && asking == request.entitled {
+        if !self.snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {
             return Ok(());
         }
-        Err(Reason::NamespaceHeld { holder: request.entitled.clone(), asking })
+        Err(Reason::NamespaceHeld { holder: entitled.cloned(), asking })
     }
 
     /// Refuses a publication whose rule Cloudflare refused and would refuse again.

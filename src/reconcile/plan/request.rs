@@ -7,7 +7,6 @@ use super::Reason;
 use crate::lean::{inserted, push_lean};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
-use crate::reconcile::access::gate::AccessStep;
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
@@ -17,14 +16,15 @@ use crate::reconcile::{Note, Settings};
 /// A request, sorted by hostname.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest>,
+    pub(super) by_hostname: BTreeMap<Box<str>, HostRequest<Publication>>,
     pub(super) notes: Vec<Note>,
 }
 
-/// The request for one hostname.
-#[derive(Debug, Default)]
-pub(super) struct HostRequest {
-    pub(super) wanted: Vec<Wanted>,
+/// The request for one hostname, whose endpoints ask for a `P`: a publication as it was read, or one that passed the
+/// gate of Access.
+#[derive(Debug)]
+pub(super) struct HostRequest<P> {
+    pub(super) wanted: Vec<Wanted<P>>,
     /// The namespace that may have the hostname, if the namespace guard is on.
     pub(super) entitled: Option<NamespaceCode>,
     /// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
@@ -35,14 +35,12 @@ pub(super) struct HostRequest {
 
 /// A wanted endpoint.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<P> {
     pub(super) set_identifier: Box<str>,
     /// The object that the endpoint came from.
     pub(super) resource: Option<Box<str>>,
     /// The publication, or the reason why the endpoint is refused.
-    pub(super) publication: Result<Publication, Reason>,
-    /// The work besides publishing, such as the work on an Access application.
-    pub(super) access_step: AccessStep,
+    pub(super) publication: Result<P, Reason>,
 }
 
 /// The request belongs to another owner, so nothing of it may be written.
@@ -67,18 +65,23 @@ impl fmt::Display for WrongOwner {
 
 impl std::error::Error for WrongOwner {}
 
-impl From<Canonical> for Wanted {
+impl From<Canonical> for Wanted<Publication> {
     fn from(canonical: Canonical) -> Self {
         Self {
             resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
             set_identifier: canonical.endpoint.set_identifier.into(),
             publication: canonical.publication.map_err(Reason::Invalid),
-            access_step: AccessStep::Nothing,
         }
     }
 }
 
-impl HostRequest {
+impl<P> Default for HostRequest<P> {
+    fn default() -> Self {
+        Self { wanted: Vec::new(), entitled: None, withdrawn: BTreeMap::new(), registry_names: Vec::new() }
+    }
+}
+
+impl<P> HostRequest<P> {
     /// The object that asks for the hostname; the first if there are several.
     pub(super) fn resource(&self) -> Option<Box<str>> {
         self.wanted.iter().filter_map(|wanted| wanted.resource.as_deref()).min().map(Into::into)

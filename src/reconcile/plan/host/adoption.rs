@@ -33,7 +33,7 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> H
 
 /// The existing rule of an endpoint whose record was deleted by hand.
 fn taken_back<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Option<Placed<'a>> {
-    let wanted = accepted.publication.rule.as_ref()?;
+    let wanted = accepted.publication().rule.as_ref()?;
     let (id, _) = host.snapshot().tunnels.get_key_value(accepted.tunnel())?;
     let rule =
         host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
@@ -83,7 +83,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
 
 /// The rules to take over for an accepted endpoint: in its tunnel, and in the tunnel that visitors reach now.
 fn rules_for<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Vec<Placed<'a>> {
-    let Some(wanted) = &accepted.publication.rule else {
+    let Some(wanted) = &accepted.publication().rule else {
         return Vec::new();
     };
     let target = accepted.tunnel();
@@ -177,7 +177,7 @@ fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, accepted: &[Accept
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = accepted.iter().find(|accepted| accepted.path() == path).and_then(|accepted| {
-        let wanted = accepted.publication.rule.as_ref()?;
+        let wanted = accepted.publication().rule.as_ref()?;
         Some(document(tunnel)?.changes(rule, document(accepted.tunnel())?, wanted))
     });
     // After the rule is deleted, only its number shows its position.

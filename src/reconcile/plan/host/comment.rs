@@ -39,7 +39,7 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn:
     claims.is_protected = host.is_protected();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
     for accepted in accepted.iter().filter(|accepted| accepted.path().is_none()) {
-        claims.record_only = accepted.publication.rule.is_none();
+        claims.record_only = accepted.publication().rule.is_none();
     }
     claims.digests.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
     claims.digests.extend(accepted.iter().filter_map(Accepted::digest));

@@ -12,8 +12,8 @@ use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
 use crate::model::TunnelId;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWork, OpeningEnd};
-use crate::reconcile::canonical::{Publication, path_of};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWork, Gated, OpeningEnd};
+use crate::reconcile::canonical::path_of;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
@@ -38,8 +38,8 @@ pub(super) struct Decision<'a, 'w> {
 
 /// A wanted endpoint, with its judgement so far.
 struct Judged<'w> {
-    wanted: &'w Wanted,
-    outcome: Result<&'w Publication, Reason>,
+    wanted: &'w Wanted<Gated>,
+    outcome: Result<&'w Gated, Reason>,
     /// True if deletions wait while this endpoint is refused.
     may_hold_back: bool,
 }
@@ -57,15 +57,14 @@ impl<'w> Judged<'w> {
 
     /// The work on the endpoint's application, if the application is written before the rule.
     fn first_work(&self) -> Option<&'w ApplicationWork> {
-        match &self.wanted.access_step {
+        match self.wanted.publication.as_ref().ok()?.access_step() {
             AccessStep::ApplicationFirst(work) => Some(work),
             AccessStep::Nothing | AccessStep::Opening { .. } => None,
         }
     }
 
     fn accepted(&self) -> Option<Accepted<'w>> {
-        let publication = *self.outcome.as_ref().ok()?;
-        Some(Accepted { publication, resource: self.resource() })
+        Some(Accepted { gated: self.outcome.as_ref().ok()?, resource: self.resource() })
     }
 }
 
@@ -84,7 +83,7 @@ struct Settled<'a, 'w> {
 }
 
 /// Decides on the request for a hostname.
-pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decision<'a, 'w> {
+pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) -> Decision<'a, 'w> {
     let mut settled = settle(&host, request, one_for_each_path(&host, request));
     let mut work = first_work(&settled.judged);
     if !work.is_empty() && !host.is_dry_run() {
@@ -93,8 +92,12 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest) -> Decisi
     }
     let Settled { host, judged, withdrawn } = settled;
     let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
-    for one in judged.iter().filter(|one| one.outcome.is_ok()) {
-        let AccessStep::Opening { deletion, end } = &one.wanted.access_step else { continue };
+    for one in &judged {
+        let Some(AccessStep::Opening { deletion, end }) =
+            one.outcome.as_ref().ok().map(|one| one.access_step())
+        else {
+            continue;
+        };
         work.extend(deletion.clone());
         let (path, resource) = (&one.wanted.set_identifier, one.resource());
         match end {
@@ -131,7 +134,11 @@ const LATER: &str =
     "it opens: its rule asks for no login first, and its Access application goes in a later loop";
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused.
-fn settle<'a, 'w>(host: &Host<'a>, request: &'w HostRequest, mut judged: Vec<Judged<'w>>) -> Settled<'a, 'w> {
+fn settle<'a, 'w>(
+    host: &Host<'a>,
+    request: &'w HostRequest<Gated>,
+    mut judged: Vec<Judged<'w>>,
+) -> Settled<'a, 'w> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
         let host = adoption::with_adoptions(host.clone(), &accepted(&judged));
@@ -164,7 +171,7 @@ fn waiting_for_applications(mut judged: Vec<Judged<'_>>) -> Vec<Judged<'_>> {
 }
 
 /// The wanted endpoints that are already refused, and the first of the remaining endpoints for each path.
-fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest) -> Vec<Judged<'w>> {
+fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest<Gated>) -> Vec<Judged<'w>> {
     let mut paths = BTreeSet::new();
     let judged = request.wanted.iter().map(|wanted| Judged {
         wanted,
@@ -192,7 +199,7 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
 }
 
 /// The withdrawn paths, without paths whose deletion waits for a refused endpoint.
-fn withdrawable<'w>(request: &'w HostRequest, judged: &[Judged<'_>]) -> Vec<Option<&'w str>> {
+fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Judged<'_>]) -> Vec<Option<&'w str>> {
     let holding = judged.iter().filter(|one| one.holds_back()).map(Judged::resource);
     let holding: BTreeSet<Option<&str>> = inserted(holding);
     let is_free = |object: Option<&str>| !holding.iter().any(|one| may_be_one(*one, object));

@@ -49,12 +49,12 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
         if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
-        let rule = accepted.publication.rule.as_ref()?;
+        let rule = accepted.publication().rule.as_ref()?;
         of_rule(host, tunnel, rule)
     }
 
     fn opened_by(&self) -> Option<String> {
-        let published: Vec<_> = self.all.iter().map(|accepted| accepted.publication).collect();
+        let published: Vec<_> = self.all.iter().map(|accepted| accepted.publication()).collect();
         let Self { host, tunnel, .. } = self;
         HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
     }
@@ -136,7 +136,7 @@ fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, accepted.tunnel())?;
     let foreign = host.foreign_rules(visited);
     let is_takable = |rule: &&&Rule| {
-        accepted.publication.rule.is_some()
+        accepted.publication().rule.is_some()
             && rule.path() == accepted.path()
             && twin(host, visited, rule.path()).is_none()
     };

@@ -7,7 +7,7 @@ use super::{Host, HostContext, writes};
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::gate::{ApplicationWork, Gated};
 use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::request::HostRequest;
@@ -27,7 +27,7 @@ pub(in crate::reconcile::plan) struct Outcome {
 /// Plans the request for one hostname.
 pub(in crate::reconcile::plan) fn plan(
     name: &str,
-    request: &HostRequest,
+    request: &HostRequest<Gated>,
     context: HostContext<'_>,
 ) -> Outcome {
     let snapshot = context.snapshot;
@@ -67,7 +67,7 @@ pub(in crate::reconcile::plan) fn plan(
 }
 
 /// The refusals of the endpoints without a publication.
-fn mistakes(name: &str, request: &HostRequest) -> Vec<Refusal> {
+fn mistakes(name: &str, request: &HostRequest<Gated>) -> Vec<Refusal> {
     let mistaken = request.wanted.iter().filter_map(|wanted| {
         let reason = wanted.publication.as_ref().err()?.clone();
         let (set_identifier, resource) = (Some(wanted.set_identifier.clone()), wanted.resource.clone());
@@ -98,7 +98,7 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
 
 /// Notes on rules whose endpoints ExternalDNS deletes, and that remain because no record of ours names them. The
 /// deletion of a record alone concerns no rule.
-fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest) -> impl Iterator<Item = Note> + 'h {
+fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest<Gated>) -> impl Iterator<Item = Note> + 'h {
     host.snapshot().rules_of(&host.hostname).into_iter().filter_map(move |(tunnel, rule)| {
         let path = rule.path().unwrap_or_default();
         let is_ours = host.has_path(rule.path()) || path.is_empty() && host.claims_record_only();

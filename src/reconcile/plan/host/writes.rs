@@ -143,7 +143,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
         PlannedEdit { tunnel: (*tunnel).clone(), edit, resource: resource.map(Into::into) }
     });
     let put = moving.puts.iter().filter_map(|accepted| {
-        let rule = accepted.publication.rule.clone()?;
+        let rule = accepted.publication().rule.clone()?;
         let replaces = host.own_rule(accepted.tunnel(), accepted.path()).is_some();
         let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource.map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
@@ -169,7 +169,7 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
 fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
     let is_put = |accepted: &&Accepted<'_>| {
         let (tunnel, path) = (accepted.tunnel(), accepted.path());
-        accepted.publication.rule.as_ref().is_some_and(|wanted| {
+        accepted.publication().rule.as_ref().is_some_and(|wanted| {
             let stands = host.own_rule(tunnel, path).is_some_and(|rule| rule.equals(wanted));
             !stands || host.is_shadowed(tunnel, path)
         })
@@ -197,7 +197,8 @@ fn leaving<'a>(
     let led_to = host.led_to();
     let leaves = |(tunnel, rule): &Placed<'_>| {
         let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
-        let is_wanted = at_path.clone().any(|one| one.publication.rule.is_some() && one.tunnel() == *tunnel);
+        let is_wanted =
+            at_path.clone().any(|one| one.publication().rule.is_some() && one.tunnel() == *tunnel);
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
     };
     let goes = |(tunnel, _): &Placed<'_>| {
