@@ -128,7 +128,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("ACCESS_GUARD", "on", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
         ("ACCESS_GUARD", "on", "true and false"),
-        ("DEFAULT_ACCESS_POLICY", "staff,,on-call", "it names no policy between its commas"),
+        ("DEFAULT_ACCESS_POLICY", "staff,,on-call", "an entry between its commas is empty"),
         ("ACCESS_OPT_OUT", "no", "true and false"),
         ("ACCESS_POLICIES", ",", "without an entry"),
         ("DEFAULT_SERVICE", "http://web:80/path", "a service has no path"),

@@ -31,7 +31,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         account:%,
         owner,
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
-        "tunnels and zones are managed: ExternalDNS may run with --registry=noop, or with txt whose records are not stored"
+        "tunnels and zones are managed: use --registry=noop; --registry=txt works too, and its records are not stored"
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_unmade()) {
         warn!("DRY_RUN is set, so the tunnel {name:?} is not made: the plan has the id {id} for it");
@@ -65,7 +65,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);
-            "zones are left alone: they belong to another account than the tunnels, and no record there can lead to these"
+            "zones are left alone: they belong to another account than the tunnels, and no record there can point to these"
         );
     }
     let of_zones = if settings.operator.access_guard { served.len() } else { 0 };

@@ -94,7 +94,7 @@ impl ConnectorWatch {
         let slow = awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
             line(format!(
                 "the tunnel {name:?} has the connector {slowest:?}, which still serves version {lowest} instead of \
-                 {awaited}: its log says what keeps it"
+                 {awaited}: see the log of that cloudflared"
             ))
         });
         slow.into_iter().collect()
@@ -121,7 +121,7 @@ pub(super) fn check_applied(
     match Connector::slowest(&connectors) {
         Some((applied, connector)) if applied < version => Err(format!(
             "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
-             yet, so nothing moves there: its log says what keeps it"
+             yet, so nothing moves there: see the log of that cloudflared"
         )),
         _ => Ok(()),
     }

@@ -155,8 +155,8 @@ pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), St
     let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
     if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
         return Err(format!(
-            "there is no tunnel {name:?}, and none is made of that name: letters and digits make one, with hyphens, \
-             underscores, dots and blanks between them"
+            "there is no tunnel {name:?}, and none is made with that name: a name begins and ends with a letter or a digit, \
+             with hyphens, underscores, dots and blanks between them"
         ));
     }
     // cloudflared parses a UUID as an id, even without hyphens.
@@ -169,7 +169,7 @@ pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), St
     } else {
         return Ok(());
     };
-    Err(format!("there is no tunnel {name:?}, and none is made of what looks like {meant}"))
+    Err(format!("there is no tunnel {name:?}, and none is made, because the name looks like {meant}"))
 }
 
 /// The remedy for an error that prevents a complete start.

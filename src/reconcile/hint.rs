@@ -17,7 +17,7 @@ pub fn hints(rule: &WantedRule, operator: &OperatorSettings) -> impl Iterator<It
         _ => None,
     };
     let port = meant.map(|meant| {
-        format!("{service} has the usual port of {meant}://: write {meant}:// if that port speaks it")
+        format!("{service} has the default port of {meant}://: write {meant}:// if that server speaks it")
     });
     let certificate = (is_tls && port.is_none() && has_unknown_certificate(rule, operator)).then(|| {
         format!(

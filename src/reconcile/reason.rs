@@ -279,18 +279,18 @@ impl fmt::Display for Reason {
                 if let Some(by) = by {
                     write!(formatter, "of {by} ")?;
                 }
-                formatter.write_str("is corrected, as it may be the deleted one with another path")
+                formatter.write_str("is corrected, because that may be the deleted one under a new path")
             }
             Self::MassDeletion => formatter.write_str(
                 "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; if \
                  meant, delete fewer, or allow all N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
-                "the domain filter does not take the name: change DOMAIN_FILTER and its like, or take the hostname off \
-                 the cluster",
+                "the domain filter excludes the name: change DOMAIN_FILTER and its like, or take the hostname off the \
+                 cluster",
             ),
             Self::NoZone => formatter.write_str(
-                "no zone holds the name: add the zone to the account and give the token access to it, or widen \
+                "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
             Self::RecordHeld { kind, content, comment, nature, remedy, adopt } => {
@@ -299,8 +299,8 @@ impl fmt::Display for Reason {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
                 formatter.write_str(match (remedy, nature) {
-                    (Some(_), _) => " that leads to our tunnel without our stamp: ",
-                    (None, RecordNature::Dead) => " that leads to a deleted tunnel, so nowhere: ",
+                    (Some(_), _) => " that points to our tunnel without our stamp: ",
+                    (None, RecordNature::Dead) => " that points to a deleted tunnel, so nowhere: ",
                     (None, _) => " that is not ours: ",
                 })?;
                 let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
@@ -339,8 +339,8 @@ impl fmt::Display for Reason {
                 )
             }
             Self::WouldOpen { by: None } => formatter.write_str(
-                "its visitors need a login now, and without one it would be open: set webhook/access-policy to the policies, \
-                 or to none to open it",
+                "it names no Access policy, so publishing it would remove the login that its visitors need now: set \
+                 webhook/access-policy to the policies, or to none to open it",
             ),
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
@@ -418,13 +418,13 @@ impl fmt::Display for Reason {
                 formatter.write_str(text)
             }
             Self::ApplicationFirst(_) => {
-                formatter.write_str("its Access application is made ready first: its rule comes in a later loop")
+                formatter.write_str("its Access application is written first: a later loop writes its rule")
             }
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
                 "it is not kept as written ({what}): another program or person changes it back, or Cloudflare does not \
-                 store a default; it is written again once one of them changes, or after a while"
+                 store a default; the webhook tries again after a pause or after a change"
             ),
         };
         written?;

@@ -25,8 +25,8 @@ pub(super) const UNASKED: &str = "false";
 /// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 
-const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and nothing was read yet that would tell if the wildcard is \
-     published: the next loop tells";
+const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and it is not known yet if the wildcard is published: the \
+     next loop decides";
 
 const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";

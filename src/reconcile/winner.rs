@@ -178,9 +178,9 @@ impl<'a> Contest<'a> {
         self.present()?;
         let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
         let text = format!(
-            "path {:?} belongs to another namespace (ns={holder}), so its rule stays: that namespace asks for it no more, or \
-             ExternalDNS merged the two objects. To release the hostname take it off both objects for one loop, or write \
-             ns={asking} into the record's comment at Cloudflare",
+            "path {:?} belongs to another namespace (ns={holder}), so its rule stays: either that namespace no longer asks \
+             for it, or ExternalDNS merged both objects. To release the hostname, take it off both objects for one loop, \
+             or write ns={asking} into the record's comment at Cloudflare",
             winner.set_identifier
         );
         Some(Note::of(winner, text))
@@ -223,19 +223,19 @@ fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
     let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);
-    let unheld = [
+    let ignored = [
         ("login", intents.of(loser).login && (!is_read || differs(&is_of_access))),
         ("service", is_read && differs(&shows_where_it_leads)),
         ("tunnel", is_read && loser.targets != winner.targets),
         ("options", is_read && differs(&is_option)),
     ];
-    let unheld: Vec<&str> = unheld.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect();
-    let unheld = match &*unheld {
+    let ignored: Vec<&str> = ignored.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect();
+    let ignored = match &*ignored {
         [] => String::new(),
-        unheld => format!(", so this object's {} counts for nothing", unheld.join(" and ")),
+        ignored => format!(", so this object's {} is ignored", ignored.join(" and ")),
     };
     let text =
-        format!("path {path:?} is not published: {name} has this hostname and path{unheld}; {WAY_OUT}");
+        format!("path {path:?} is not published: {name} has this hostname and path{ignored}; {WAY_OUT}");
     Note::of(loser, text)
 }
 

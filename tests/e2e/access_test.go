@@ -181,7 +181,7 @@ func TestAnnotationsUnderAnotherPrefixOpenNothing(t *testing.T) {
 	isClosed()
 	cloudflare.hasApplications(t, before...)
 	for _, told := range [][]string{
-		{"has a login that no object asks for", whole}, {part, "stays, because", "may answer its visitors now"},
+		{"has a login that no object asks for", whole}, {part, "stays, because", "visitors might reach"},
 	} {
 		if lines := pod.program.Lines(told...); lines != 1 {
 			t.Errorf("%q is told %d times", told, lines)

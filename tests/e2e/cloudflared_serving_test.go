@@ -154,7 +154,7 @@ func TestCloudflaredRefusesADocumentAndTheLogNamesTheConnector(t *testing.T) {
 	// The program looks at its connectors every two minutes, and names one that lags at two looks, one after the other.
 	harness.EventuallyWithin(t, 5*time.Minute, "the log names the connector", func() error {
 		pod.Alive(t)
-		if !pod.program.Tells("WARN", "has the connector", "its log says what keeps it") {
+		if !pod.program.Tells("WARN", "has the connector", "see the log of that cloudflared") {
 			return errors.New("it does not")
 		}
 		return nil

@@ -175,7 +175,10 @@ fn a_connector_that_does_not_take_a_version_from_one_look_to_the_next_is_named()
         assert_eq!(told(), [""; 0], "late once is no trouble");
         pass(limits::CONNECTORS_PERIOD);
         let [line] = &*told() else { panic!("{:#?}", told()) };
-        assert!(line.contains("still serves version 2 instead of 3: its log says"), "{line}");
+        assert!(
+            line.contains("still serves version 2 instead of 3: see the log of that cloudflared"),
+            "{line}"
+        );
 
         run(&program, &[published("before.example.com", "http://web:81")]);
         pass(limits::CONNECTORS_PERIOD);

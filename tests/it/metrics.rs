@@ -464,7 +464,8 @@ fn trouble_with_connectors_is_said_once_and_again_when_it_comes_back() {
         fixture.await_looks(2);
     };
     let lonely = || fixture.said(&["WARN", "the tunnel \"lonely\"", "has no connector"]);
-    let behind = || fixture.said(&["WARN", "the tunnel \"lonely\"", "instead of 1: its log says"]);
+    let behind =
+        || fixture.said(&["WARN", "the tunnel \"lonely\"", "instead of 1: see the log of that cloudflared"]);
     look(1, None);
     assert_eq!((lonely(), behind()), (0, 0));
     look(0, None);

@@ -70,7 +70,7 @@ fn what_a_rule_hardly_means_is_told_once_where_it_is_published() {
         (vec![service("http://web:80"), ("tunnel-path", "/api/*")], r#"webhook-tunnel-path-prefix "/api"?"#),
         (
             vec![service("http://web.shop.svc:443")],
-            "has the usual port of https://: write https:// if that port speaks it",
+            "has the default port of https://: write https:// if that server speaks it",
         ),
         (
             vec![service("https://web.shop.svc:443")],

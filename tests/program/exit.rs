@@ -303,7 +303,7 @@ fn the_start_says_what_will_be_managed() {
         assert_eq!(managing.get(key).map(String::as_str), Some(value), "{managing:?}");
     }
     for text in [
-        "--registry=noop, or with txt",
+        "--registry=noop; --registry=txt works too",
         "DRY_RUN is set",
         "ADOPT is set",
         "--gateway-name, --label-filter, --annotation-filter",

@@ -269,11 +269,7 @@ fn a_rule_that_no_endpoint_says_is_named_with_the_reason() {
             vec![of(name, service, json!({"path": "[[:alpha:]]"}))],
             "webhook/tunnel-path is",
         ),
-        (
-            "a path on tcp",
-            vec![of(name, "tcp://a:1", json!({"path": "/x"}))],
-            "whose clients ask for no path",
-        ),
+        ("a path on tcp", vec![of(name, "tcp://a:1", json!({"path": "/x"}))], "a TCP service has no paths"),
         (
             "a file",
             vec![of(name, service, json!({"originRequest": {"caPool": "/x"}}))],

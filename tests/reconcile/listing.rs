@@ -340,7 +340,7 @@ fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_an
             vec![published("a.example.com", &[service])],
             |cloudflare| cloudflare.documents = FakeCloudflare::with_config("{}").documents,
             vec![format!(
-                "- the record's comment names no rule that is there, which a loop repairs; record CNAME {target:?}"
+                "- the record's comment names only missing rules, which a later loop corrects; record CNAME {target:?}"
             )],
         ),
         (

@@ -129,7 +129,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
     for policy in inline {
         log::warn!(
             hostname = place.to_string(), policy = policy.to_string();
-            "a policy that was made in the Access application itself goes, as the endpoint does not name it"
+            "an inline policy of the Access application is deleted, because the endpoint does not name it"
         );
     }
 }

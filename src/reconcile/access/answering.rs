@@ -93,8 +93,8 @@ pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot
     let note = |place: &Place, text| Note::about(place.hostname(), text);
     let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
         let text = format!(
-            "the Access application {:?} stays, because {:?} may answer its visitors now: delete it at Cloudflare if they \
-             are to need no login",
+            "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
+             that is wanted, delete it at Cloudflare",
             application.name,
             answering.as_deref()?
         );

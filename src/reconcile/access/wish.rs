@@ -50,8 +50,8 @@ pub enum NamedPolicy {
     },
 }
 
-const EMPTY: &str = "it names no policy between its commas; none opens the hostname";
-const OPEN_AMONG_OTHERS: &str = "it has none beside policies; say one or the other";
+const EMPTY: &str = "an entry between its commas is empty; the single word none opens the hostname";
+const OPEN_AMONG_OTHERS: &str = "it combines none with policies; use one or the other";
 const TWICE: &str = "it names a policy twice";
 const TOO_MANY: &str = "it names more than 20 policies";
 

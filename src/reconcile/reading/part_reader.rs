@@ -129,7 +129,7 @@ impl PartReader<'_, '_> {
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
         })?;
         if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
-            self.fault(property, "is of a service whose clients ask for no path: take the path off");
+            self.fault(property, "is set, and a TCP service has no paths: take the path off");
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);
         let rule = WantedRule { hostname, path, service, origin_request };

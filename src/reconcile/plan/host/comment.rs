@@ -30,8 +30,7 @@ fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) ->
     first.resource.filter(|_| is_one && (is_all || was_one))
 }
 
-const DIGESTS_FIRST: &str =
-    "its record's comment names rules that are not there, and has room for it once their digests are off";
+const DIGESTS_FIRST: &str = "its record's comment still names deleted rules, and has room for this one once their digests are removed";
 
 /// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
 pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Claims {

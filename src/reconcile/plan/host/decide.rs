@@ -130,8 +130,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) ->
     Decision { accepted: accepted(&judged), host, withdrawn, refusals, work, opened }
 }
 
-const LATER: &str =
-    "it opens: its rule asks for no login first, and its Access application goes in a later loop";
+const LATER: &str = "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application";
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused.
 fn settle<'a, 'w>(

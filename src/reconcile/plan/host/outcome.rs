@@ -90,8 +90,8 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
     let taken = format!("{taken}.{above}");
     Some(host.note(format!(
-        "takes {taken:?} and all other names below that from the wildcard record {:?}, which answers for them no more \
-         (RFC 4592): publish those that are needed, or \"*.{taken}\" and {taken:?}, by records of their own",
+        "takes {taken:?} and all names below it from the wildcard record {:?}, which no longer answers for them (RFC \
+         4592): publish those that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
         wildcard.name
     )))
 }

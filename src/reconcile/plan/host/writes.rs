@@ -16,8 +16,8 @@ use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::Placed;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-const STAMPED_LATELY: &str = "its record's comment names a rule that is not there: another instance may be about to \
-     write it, so the digest stays until the record has not changed for a minute";
+const STAMPED_LATELY: &str = "its record's comment names a missing rule, which another instance may be about to write: \
+     the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
