@@ -76,7 +76,7 @@ impl Provider {
             reporter,
             last_snapshot: Mutex::default(),
             memory: Mutex::default(),
-            unneeded_applications: Mutex::default(),
+            unneeded_places: Mutex::default(),
         };
         Self { health, resolved: Mutex::default(), writer }
     }

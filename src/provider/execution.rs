@@ -14,14 +14,15 @@ use std::time::Duration;
 use log::Level;
 
 use self::halving::Halving;
-use self::ledger::{Done, Ledger};
+use self::ledger::{Ledger, RunResult};
+use self::records::RecordQuotas;
 use self::work::{Piece, Step, Target, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{ApiRejection, Error};
 use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
-use crate::model::{LogLine, TunnelId, ZoneId};
+use crate::model::{LogLine, TunnelId};
 use crate::provider::memory::GroupSize;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{WriteMemory, Writer};
@@ -54,9 +55,7 @@ struct Execution<'a> {
     undecided: BTreeSet<Target<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
-    /// The zones whose quota of records is used up, with Cloudflare's answer.
-    full_zones: BTreeMap<ZoneId, ApiRejection>,
-    record_counts: BTreeMap<ZoneId, usize>,
+    quotas: RecordQuotas,
 }
 
 /// The answer to a write.
@@ -84,9 +83,9 @@ pub(super) fn run<'a>(
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     deadline: Deadline,
-) -> Done {
+) -> RunResult {
     let is_failing =
-        |host: &&HostPlan| steps(host).any(|((_, target), _)| memory.targets.is_failing(target.id()));
+        |host: &&HostPlan| steps(host).any(|(step, _)| memory.targets.is_failing(step.target.id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
         writer,
@@ -102,10 +101,7 @@ pub(super) fn run<'a>(
         sent_to: BTreeSet::new(),
         undecided: BTreeSet::new(),
         search_writes: 0,
-        full_zones: BTreeMap::new(),
-        record_counts: inserted(
-            snapshot.zones.iter().map(|zone| (zone.zone.id.clone(), zone.records().len())),
-        ),
+        quotas: RecordQuotas::of(snapshot),
     };
     let outcome = execution.run_stages(&others).and_then(|()| {
         execution.give_up_unwritable(&failing);
@@ -114,15 +110,15 @@ pub(super) fn run<'a>(
     execution.correct_stamps();
     let Execution { memory, mut ledger, sent_to, undecided, search_writes, .. } = execution;
     if let Err(error) = outcome {
-        ledger.done.is_cut_short = ledger.done.unwritten.is_empty() && search_writes == 0;
+        ledger.result.is_cut_short = ledger.result.unwritten.is_empty() && search_writes == 0;
         ledger.give_up_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
-        ledger.done.ended_by = Some(error);
+        ledger.result.ended_by = Some(error);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
     for target in sent_to.difference(&undecided) {
         memory.targets.forget(target.id());
     }
-    ledger.done
+    ledger.result
 }
 
 impl<'a> Execution<'a> {
@@ -143,13 +139,7 @@ impl<'a> Execution<'a> {
                 Some(reason) => Err(reason),
                 None => self.rewrite(tunnel, edited.len()),
             };
-            let reason = match written {
-                Err(reason) => reason,
-                Ok(is_tried) => {
-                    self.tried.extend(is_tried.then_some(tunnel));
-                    continue;
-                }
-            };
+            let Err(reason) = written else { continue };
             self.set_failing(Target::Tunnel(tunnel), reason.clone());
             for host in edited {
                 self.ledger.give_up(&host.hostname, reason.clone());
@@ -173,19 +163,19 @@ impl<'a> Execution<'a> {
                     self.ledger.give_up(&host.hostname, reason);
                 }
             }
-            let mut by_target: BTreeMap<Target<'a>, Vec<Piece<'a>>> = BTreeMap::new();
-            for ((at, target), piece) in hosts.iter().copied().flat_map(steps) {
-                if at == stage {
-                    by_target.entry(target).or_default().push(piece);
+            let mut by_step: BTreeMap<Step<'a>, Vec<Piece<'a>>> = BTreeMap::new();
+            for (step, piece) in hosts.iter().copied().flat_map(steps) {
+                if step.stage == stage {
+                    by_step.entry(step).or_default().push(piece);
                 }
             }
-            for (target, mut pieces) in by_target {
+            for (step, mut pieces) in by_step {
                 // If a hostname's other pieces were written, wider rules would match the requests of the refused
                 // rule, and the rules that it replaces would be deleted. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_given_up(piece.hostname));
                 if !pieces.is_empty() {
-                    self.sent_to.insert(target);
-                    self.write_all((stage, target), &pieces)?;
+                    self.sent_to.insert(step.target);
+                    self.write_all(step, &pieces)?;
                 }
             }
         }
@@ -216,7 +206,7 @@ impl<'a> Execution<'a> {
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
     /// the next group has half the size, even in the next request, so each loop makes progress.
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
-        let target = step.1;
+        let target = step.target;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.paused.has_failed(piece.content());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
@@ -226,29 +216,7 @@ impl<'a> Execution<'a> {
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
-            let mut end = match self.send(step, &sent) {
-                Ok(Answer::Done) => {
-                    halving.passed(|hostname| self.ledger.is_given_up(hostname));
-                    None
-                }
-                Ok(Answer::Refused(answer)) => {
-                    let is_interception = !answer.is_of_cloudflare();
-                    let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
-                    if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
-                        self.reject_all(step, &[piece], &answer);
-                    }
-                    halving.is_intercepted().then(|| in_between(answer))
-                }
-                Err(Stop::Target(reason)) => {
-                    self.set_failing(target, reason.clone());
-                    self.ledger.give_up_all(&sent, &reason);
-                    Some(reason)
-                }
-                Err(Stop::Run(error)) => {
-                    self.undecided.insert(target);
-                    return Err(error);
-                }
-            };
+            let mut end = self.write_group(step, &mut halving, &sent)?;
             if halving.size != GroupSize::All {
                 self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             }
@@ -267,12 +235,44 @@ impl<'a> Execution<'a> {
         }
     }
 
+    /// Writes one group. If nothing more can be written to the target in this request, returns the reason.
+    fn write_group(
+        &mut self,
+        step: Step<'a>,
+        halving: &mut Halving<'a>,
+        sent: &[Piece<'a>],
+    ) -> Result<Option<Reason>, Error> {
+        match self.send(step, sent) {
+            Ok(Answer::Done) => {
+                halving.passed(|hostname| self.ledger.is_given_up(hostname));
+                Ok(None)
+            }
+            Ok(Answer::Refused(answer)) => {
+                let is_interception = !answer.is_of_cloudflare();
+                let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
+                if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
+                    self.reject_all(step, &[piece], &answer);
+                }
+                Ok(halving.is_intercepted().then(|| in_between(answer)))
+            }
+            Err(Stop::Target(reason)) => {
+                self.set_failing(step.target, reason.clone());
+                self.ledger.give_up_all(sent, &reason);
+                Ok(Some(reason))
+            }
+            Err(Stop::Run(error)) => {
+                self.undecided.insert(step.target);
+                Err(error)
+            }
+        }
+    }
+
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         self.check_time()?;
-        let (stage, target) = step;
+        let Step { stage, target } = step;
         let answer = match target {
             Target::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces)?,
-            Target::Zone(zone) => match self.full_zones.get(zone).cloned() {
+            Target::Zone(zone) => match self.quotas.full(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);
                     Answer::Done
@@ -304,7 +304,7 @@ impl<'a> Execution<'a> {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
                 let is_new = !self.memory.targets.is_failing(target.id());
-                self.ledger.done.lost_answer |= is_new && error.may_have_been_done();
+                self.ledger.result.lost_answer |= is_new && error.may_have_been_done();
                 let hostnames = pieces.chunk_by(|one, other| one.hostname == other.hostname).count();
                 Err(Stop::Target(self.log_failure(target, hostnames, &error)))
             }
@@ -322,17 +322,16 @@ impl<'a> Execution<'a> {
             return self.ledger.give_up_all(pieces, &reason);
         }
         let mut text = answer.to_string();
-        let quota = match step.1 {
+        let quota = match step.target {
             Target::Zone(zone) if answer.is_record_quota() => {
-                self.full_zones.insert(zone.clone(), answer.clone());
                 text.push_str(ZONE_IS_FULL);
-                Some((zone.clone(), self.record_counts.get(zone).copied().unwrap_or_default()))
+                Some((zone.clone(), self.quotas.fill(zone, answer)))
             }
             _ => None,
         };
         // The conflicting record is newer than the snapshot. If a proxy sent this batch twice, the batch conflicts with
         // its own records.
-        self.ledger.done.is_unfinished |= answer.is_record_conflict();
+        self.ledger.result.is_unfinished |= answer.is_record_conflict();
         let reason = Reason::Cloudflare(text);
         self.ledger.refuse(step, pieces, &reason);
         for piece in pieces {

@@ -44,7 +44,7 @@ pub(super) fn unread(error: ReadError) -> Failure {
 }
 
 /// No time or no calls were left for the rest of the writes.
-pub(super) fn unwritten(error: &Error) -> Failure {
+pub(super) fn ended_early(error: &Error) -> Failure {
     if *error == Error::OutOfTime {
         let text = "out of time; the next loop goes on where this one ended";
         info!("{text}");
@@ -80,7 +80,7 @@ mod tests {
             (wrong_owner(wrong), 500, "the changes are labelled"),
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
-            (unwritten(&Error::OutOfTime), 503, "out of time; "),
+            (ended_early(&Error::OutOfTime), 503, "out of time; "),
             (unfinished(2), 503, "2 changes are left to do"),
         ];
         for (failure, status, begin) in cases {

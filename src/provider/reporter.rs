@@ -14,7 +14,7 @@ use crate::model::text::fingerprint;
 use crate::model::{LogLine, hostname};
 use crate::observe::metrics::{Family, Metrics};
 use crate::provider::description;
-use crate::provider::execution::ledger::Done;
+use crate::provider::execution::ledger::RunResult;
 use crate::provider::last_loop::LastLoop;
 use crate::reconcile::Note;
 use crate::reconcile::plan::Plan;
@@ -46,11 +46,11 @@ impl Reporter {
     }
 
     /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
-    pub(super) fn report(&self, changes: &Changes, plan: &Plan, done: &Done) {
-        self.log_notes(plan, done);
-        self.count_refusals(plan.refusals.iter().chain(&done.refusals));
+    pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
+        self.log_notes(plan, result);
+        self.count_refusals(plan.refusals.iter().chain(&result.refusals));
         let (unprotected, others): (Vec<Refusal>, Vec<Refusal>) = self
-            .new_refusals(changes, plan, done)
+            .new_refusals(changes, plan, result)
             .into_iter()
             .partition(|refusal| refusal.reason.leaves_unprotected());
         for (level, refusals) in [(Level::Error, unprotected), (Level::Warn, others)] {
@@ -78,7 +78,7 @@ impl Reporter {
 
     /// Stores the result of a request, and returns the refusals to log. A refusal with `Reason::Failed` is not
     /// returned, because the log already has a line for each failed write.
-    fn new_refusals(&self, changes: &Changes, plan: &Plan, done: &Done) -> Vec<Refusal> {
+    fn new_refusals(&self, changes: &Changes, plan: &Plan, result: &RunResult) -> Vec<Refusal> {
         let is_failed = |refusal: &Refusal| matches!(refusal.reason, Reason::Failed(_));
         let last = &mut lock(&self.last_loop).request;
         let before: Vec<&Refusal> = last.refusals.all().map(|(refusal, _)| refusal).collect();
@@ -86,20 +86,20 @@ impl Reporter {
         let is_left = |refusal: &&&Refusal| plan.postponed.contains(&refusal.hostname) && !is_failed(refusal);
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
-        let refusals = plan.refusals.iter().chain(&done.refusals).cloned();
+        let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
         let mut news = last.refusals.news(refusals.chain(left), self.clock.unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
         last.left = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.is_reported = true;
-        last.failure = done.refusals.first().map(|refusal| refusal.reason.to_string());
+        last.failure = result.refusals.first().map(|refusal| refusal.reason.to_string());
         news
     }
 
     /// Logs new notes, except about hostnames whose writes were not completed.
-    pub(super) fn log_notes(&self, plan: &Plan, done: &Done) {
-        let opened = plan.opened_without(&done.unwritten).filter(|_| !self.is_dry_run).map(|one| &one.note);
-        let notes = plan.notes.iter().filter(|note| !done.unwritten.contains(&note.hostname)).chain(opened);
+    pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
+        let opened = plan.opened_without(&result.unwritten).filter(|_| !self.is_dry_run).map(|one| &one.note);
+        let notes = plan.notes.iter().filter(|note| !result.unwritten.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }

@@ -18,7 +18,7 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
 use crate::provider::description;
 use crate::provider::execution;
-use crate::provider::execution::ledger::Done;
+use crate::provider::execution::ledger::RunResult;
 use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
 use crate::provider::reader::Existence;
@@ -63,7 +63,7 @@ impl Writer {
         if outcome.is_err() {
             // A rule that this request could not write may need the applications, so no look counts any more. The watch
             // waits for the lock before it deletes an application.
-            lock(&self.unneeded_applications).clear();
+            lock(&self.unneeded_places).forget();
         }
         outcome
     }
@@ -72,7 +72,7 @@ impl Writer {
 impl Request<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         if let Some(plan) = self.plan_without_writes()? {
-            return self.report(&plan, &Done::default());
+            return self.finish(&plan, &RunResult::default());
         }
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
@@ -82,22 +82,22 @@ impl Request<'_> {
             let mut plan = self.plan(&snapshot)?;
             if plan.is_empty() || self.writer.is_dry_run() {
                 self.memory.unfinished.clear();
-                return self.report(&plan, &Done::default());
+                return self.finish(&plan, &RunResult::default());
             }
             self.write_applications(&mut plan);
-            let done = self.execute(&plan, &snapshot);
-            self.end_turn(&plan, &done);
-            self.remember(&plan, &done, &snapshot);
-            if let Some(error) = &done.ended_by {
-                self.writer.reporter.report(self.changes, &plan, &done);
-                return Err(failure::unwritten(error));
+            let result = self.execute(&plan, &snapshot);
+            self.end_turn(&plan, &result);
+            self.remember(&plan, &result, &snapshot);
+            if let Some(error) = &result.ended_by {
+                self.writer.reporter.report(self.changes, &plan, &result);
+                return Err(failure::ended_early(error));
             }
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
-            if !done.lost_answer || attempts_left == 0 || !has_time {
-                return self.conclude(plan, done, snapshot);
+            if !result.lost_answer || attempts_left == 0 || !has_time {
+                return self.conclude(plan, result, snapshot);
             }
-            // The next plan has no notes on the writes that are done now.
-            self.writer.reporter.log_notes(&plan, &done);
+            // The next plan has no notes on the writes of this run.
+            self.writer.reporter.log_notes(&plan, &result);
         }
     }
 
@@ -127,29 +127,29 @@ impl Request<'_> {
 
     /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that was cut short,
     /// which may have written records without their rules.
-    fn end_turn(&mut self, plan: &Plan, done: &Done) {
+    fn end_turn(&mut self, plan: &Plan, result: &RunResult) {
         let hostnames = plan.hosts.len();
-        if done.is_cut_short {
-            if done.ended_by == Some(Error::OutOfTime) && self.memory.turns.shorten(hostnames) {
+        if result.is_cut_short {
+            if result.ended_by == Some(Error::OutOfTime) && self.memory.turns.shorten(hostnames) {
                 warn!(
                     "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
                      container has too little CPU; give it more CPU"
                 );
             }
-        } else if !done.lost_answer {
+        } else if !result.lost_answer {
             self.memory.turns.end = plan.end.clone();
-            if done.ended_by.is_none() {
+            if result.ended_by.is_none() {
                 self.memory.turns.lengthen();
             }
         }
     }
 
     /// Reports the results. Fails if work is left.
-    fn report(&self, plan: &Plan, done: &Done) -> Result<(), Failure> {
-        self.writer.reporter.report(self.changes, plan, done);
-        let refusals = plan.refusals.iter().chain(&done.refusals);
+    fn finish(&self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
+        self.writer.reporter.report(self.changes, plan, result);
+        let refusals = plan.refusals.iter().chain(&result.refusals);
         let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.postponed.len();
-        if left > 0 || done.is_unfinished {
+        if left > 0 || result.is_unfinished {
             return Err(failure::unfinished(left.max(1)));
         }
         Ok(())
@@ -157,9 +157,9 @@ impl Request<'_> {
 
     /// Reports the results. Deletes our applications whose rules this request removed, if another application protects
     /// the place: otherwise visitors would get tokens of the old application, which the existing rules refuse.
-    fn conclude(&self, plan: Plan, done: Done, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
-        let removed = self.removed_places(&plan, &done, &snapshot);
-        let reported = self.report(&plan, &done);
+    fn conclude(&self, plan: Plan, result: RunResult, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
+        let removed = self.removed_places(&plan, &result, &snapshot);
+        let finished = self.finish(&plan, &result);
         drop((plan, snapshot));
         if !removed.is_empty() {
             let clock = self.writer.clock();
@@ -167,14 +167,14 @@ impl Request<'_> {
             let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
             self.writer.delete_unneeded(self.resolved, &is_removed, Deadline::after(clock, time));
         }
-        reported
+        finished
     }
 
     /// The places of our applications whose rules this request removed.
-    fn removed_places(&self, plan: &Plan, done: &Done, snapshot: &Snapshot) -> Vec<Place> {
+    fn removed_places(&self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) -> Vec<Place> {
         let places = snapshot.protections().ours().map(|(place, _)| place);
         let is_removed = |place: &&Place| {
-            let host = plan.host(place.hostname()).filter(|host| !done.unwritten.contains(&host.hostname));
+            let host = plan.host(place.hostname()).filter(|host| !result.unwritten.contains(&host.hostname));
             let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|planned| &planned.edit);
             edits
                 .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
@@ -253,9 +253,9 @@ impl Request<'_> {
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work);
         let now = self.writer.clock().now();
         let mut failed = Vec::new();
-        for (work, result) in plan.work.iter().zip(results) {
+        for (work, outcome) in plan.work.iter().zip(results) {
             let content = work.content_fingerprint();
-            match result {
+            match outcome {
                 Ok(()) => {
                     let what = description::describe_application(work).text.into();
                     self.memory.paused.forget(content);
@@ -275,22 +275,22 @@ impl Request<'_> {
         plan.note_failed_applications(failed);
     }
 
-    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> Done {
+    fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
         let Self { writer, memory, resolved, deadline, .. } = self;
         // From the first write on, earlier snapshots are outdated.
         lock(&writer.last_snapshot).outdate();
-        let done = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
+        let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
         // Snapshots that were read during the writes are outdated, too.
         lock(&writer.last_snapshot).outdate();
         memory.tidy(writer.clock().now());
-        done
+        result
     }
 
     /// Forgets earlier refusals of completed writes, and notes these writes.
-    fn remember(&mut self, plan: &Plan, done: &Done, snapshot: &Snapshot) {
+    fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
-        for host in plan.hosts.iter().filter(|host| !done.unwritten.contains(&host.hostname)) {
+        for host in plan.hosts.iter().filter(|host| !result.unwritten.contains(&host.hostname)) {
             contents(host).for_each(|(_, work)| memory.paused.forget(work));
             writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::cloudflare::Client;
+use crate::provider::access::unneeded::UnneededPlaces;
 use crate::provider::memory::{LastSnapshot, PausedWrites, Targets, Turns};
 use crate::provider::reader::SnapshotReader;
 use crate::provider::reporter::Reporter;
-use crate::reconcile::access::place::Place;
 use crate::reconcile::plan_inputs::Unfinished;
 
 #[derive(Debug)]
@@ -20,8 +20,7 @@ pub(super) struct Writer {
     pub(super) last_snapshot: Mutex<LastSnapshot>,
     /// A request that writes holds this lock until its end, so one such request runs at a time.
     pub(super) memory: Mutex<WriteMemory>,
-    /// The places of our applications that the last look found unneeded; true if the look before found the same.
-    pub(super) unneeded_applications: Mutex<BTreeMap<Place, bool>>,
+    pub(super) unneeded_places: Mutex<UnneededPlaces>,
 }
 
 /// The memory from one request that writes to the next.

@@ -1,5 +1,6 @@
 //! Deletes the applications of ours that no rule or record needs any more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Deadline;
@@ -12,35 +13,65 @@ use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to read and to delete unneeded Access applications.
 pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The places of our applications that the last look found unneeded; true if the look before found the same, so two
+/// looks agree.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct UnneededPlaces(BTreeMap<Place, bool>);
+
+impl UnneededPlaces {
+    /// Notes what a new look found.
+    fn look<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
+        self.0 = inserted(found.map(|place| (place.clone(), self.0.contains_key(place))));
+    }
+
+    fn has_agreed(&self) -> bool {
+        self.0.values().any(|again| *again)
+    }
+
+    /// The places on which two looks agree. After this, the next look is the second look at the earliest.
+    fn take_agreed(&mut self) -> BTreeSet<Place> {
+        let agreed = inserted(self.0.iter().filter(|(_, again)| **again).map(|(place, _)| place.clone()));
+        self.0.values_mut().for_each(|again| *again = false);
+        agreed
+    }
+
+    /// Notes that the deletion at this place failed. The next look counts as the second one, and after that look the
+    /// deletion is tried again.
+    fn note_failed(&mut self, place: Place) {
+        self.0.insert(place, false);
+    }
+
+    /// Forgets every look.
+    pub(in crate::provider) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Writer {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
-        let mut known = lock(&self.unneeded_applications);
-        *known = inserted(left.iter().map(|left| (left.place.clone(), known.contains_key(left.place))));
+        lock(&self.unneeded_places).look(left.iter().map(|left| left.place));
     }
 
     /// Deletes the applications of ours that the last two looks found unneeded. If a rule was deleted at Cloudflare but
     /// an object still wants the rule, ExternalDNS asks for the rule between two looks. No request writes during the
     /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
-        if !lock(&self.unneeded_applications).values().any(|again| *again) {
+        if !lock(&self.unneeded_places).has_agreed() {
             return;
         }
         let _lock = lock(&self.memory);
-        let known = lock(&self.unneeded_applications).clone();
-        lock(&self.unneeded_applications).values_mut().for_each(|again| *again = false);
-        let is_known = |left: &Unneeded<'_>| known.get(left.place) == Some(&true);
-        self.delete_unneeded(
-            resolved,
-            &is_known,
-            Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT),
-        );
+        let agreed = lock(&self.unneeded_places).take_agreed();
+        let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.place);
+        let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
+        self.delete_unneeded(resolved, &is_agreed, deadline);
     }
 
     /// Reads a new snapshot, and deletes the unneeded applications that `is_such` selects.
@@ -55,7 +86,7 @@ impl Writer {
             Err(error) => {
                 return logging::debug(module_path!(), || {
                     LogLine::default()
-                        .text(format!("what is left of Access applications is not looked for: {error}"))
+                        .text(format!("unneeded Access applications are not looked for: {error}"))
                 });
             }
         };
@@ -69,10 +100,9 @@ impl Writer {
         let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&deletions);
         for (work, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
-            // The next loop's look counts as the second look, and the deletion is retried after that look.
-            lock(&self.unneeded_applications).insert(work.place, false);
+            lock(&self.unneeded_places).note_failed(work.place);
             logging::debug(module_path!(), || {
-                LogLine::default().text(format!("an Access application that is left stays for now: {reason}"))
+                LogLine::default().text(format!("an unneeded Access application stays for now: {reason}"))
             });
         }
     }

@@ -49,7 +49,7 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(&sent);
                 }
-                self.failed(step.1, &sent, error)
+                self.failed(step.target, &sent, error)
             }
         }
     }
@@ -81,11 +81,11 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Writes the document back unchanged, to check whether the tunnel can be written. False if that cannot be tried.
+    /// Writes the document back unchanged, to check whether the tunnel can be written.
     ///
     /// # Errors
     /// The reason why the tunnel cannot be written.
-    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<bool, Reason> {
+    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
             |execution: &Self, error| execution.log_failure(Target::Tunnel(tunnel), hostnames, &error);
         let (document, version) = self.read_document(tunnel).map_err(|stop| match stop {
@@ -95,13 +95,16 @@ impl<'a> Execution<'a> {
         // If a file configures the tunnel, an empty list would replace its whole configuration. Without time for a
         // write, the edits end the run.
         if document.rules().is_empty() || self.check_time().is_err() {
-            return Ok(false);
+            return Ok(());
         }
         // The other half of the time is for records.
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Refused(_)) => Ok(true),
+            Ok(()) | Err(Error::Refused(_)) => {
+                self.tried.insert(tunnel);
+                Ok(())
+            }
             Err(error) => Err(failed(self, error)),
         }
     }
@@ -124,19 +127,20 @@ impl<'a> Execution<'a> {
 
     /// The hostnames with a rule in the tunnel that the plan did not know. After a current answer in this run, the
     /// tunnel is not read again.
-    fn missed_in(&mut self, tunnel: &TunnelId) -> Result<&BTreeSet<Box<str>>, Reason> {
-        let mut read_version = -1;
-        if !self.missed_by_tunnel.contains_key(tunnel) {
-            (_, read_version) = self.read_document(tunnel).map_err(|stop| match stop {
-                Stop::Target(reason) => reason,
-                Stop::Run(error) => unreadable(tunnel, &error),
-            })?;
+    fn missed_in(&mut self, tunnel: &TunnelId) -> Result<BTreeSet<Box<str>>, Reason> {
+        if let Some(names) = self.missed_by_tunnel.get(tunnel) {
+            return Ok(names.clone());
         }
-        self.missed_by_tunnel.get(tunnel).ok_or_else(|| put_back(tunnel, read_version))
+        let (_, version) = self.read_document(tunnel).map_err(|stop| match stop {
+            Stop::Target(reason) => reason,
+            Stop::Run(error) => unreadable(tunnel, &error),
+        })?;
+        self.missed_by_tunnel.get(tunnel).cloned().ok_or_else(|| put_back(tunnel, version))
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
-    /// reads once more. Only a lack of time or calls ends the run; other failures concern this tunnel only.
+    /// reads once more. By a current answer, notes the rules that the plan did not know. Only a lack of time or calls
+    /// ends the run; other failures concern this tunnel only.
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {

@@ -16,7 +16,7 @@ use crate::reconcile::stamp::{Claims, Digest};
 
 /// The results of an execution.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct Done {
+pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) unwritten: BTreeSet<Box<str>>,
@@ -26,7 +26,8 @@ pub(in crate::provider) struct Done {
     pub(in crate::provider) is_unfinished: bool,
     /// The time or the calls of the run were used up before its last write.
     pub(in crate::provider) ended_by: Option<Error>,
-    /// They were, although no hostname was given up and no refused group was searched.
+    /// The run ended for want of time or calls alone: until then no hostname was given up, and no refused group was
+    /// divided.
     pub(in crate::provider) is_cut_short: bool,
 }
 
@@ -34,7 +35,7 @@ pub(in crate::provider) struct Done {
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     plan: &'a Plan,
-    pub(super) done: Done,
+    pub(super) result: RunResult,
     /// The rules that are ours by the stamps that were read or written so far.
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
@@ -47,7 +48,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn new(plan: &'a Plan) -> Self {
         Self {
             plan,
-            done: Done::default(),
+            result: RunResult::default(),
             own: OwnDigests::clone(&plan.own),
             written: BTreeSet::new(),
             stamped: BTreeMap::new(),
@@ -55,19 +56,19 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn is_given_up(&self, hostname: &str) -> bool {
-        self.done.unwritten.contains(hostname)
+        self.result.unwritten.contains(hostname)
     }
 
     /// Leaves out a hostname from here on.
     pub(super) fn give_up(&mut self, hostname: &str, reason: Reason) {
-        if self.done.unwritten.insert(hostname.into()) {
+        if self.result.unwritten.insert(hostname.into()) {
             self.push_whole(hostname, reason);
         }
     }
 
     fn push_whole(&mut self, hostname: &str, reason: Reason) {
         let resource = self.plan.host(hostname).and_then(|host| host.resource.clone());
-        self.done.refusals.push(Refusal::whole(hostname.into(), resource, reason));
+        self.result.refusals.push(Refusal::whole(hostname.into(), resource, reason));
     }
 
     /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object, and the
@@ -79,8 +80,8 @@ impl<'a> Ledger<'a> {
                 continue;
             };
             let path: Box<str> = edit.path().unwrap_or_default().into();
-            self.done.unwritten.insert(piece.hostname.into());
-            self.done.refusals.push(Refusal {
+            self.result.unwritten.insert(piece.hostname.into());
+            self.result.refusals.push(Refusal {
                 hostname: piece.hostname.into(),
                 set_identifier: Some(path.clone()),
                 resource: resource.clone(),
@@ -98,7 +99,7 @@ impl<'a> Ledger<'a> {
             let is_put = matches!(edit, RuleEdit::Put { .. });
             let is_of_document = matches!(reason, Reason::Edit(_));
             let host = host.filter(|host| is_of_document || is_put && host.moves_to.is_none());
-            self.done.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
+            self.result.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
         }
     }
 

@@ -26,20 +26,26 @@ impl<'a> Target<'a> {
 }
 
 /// A stage at a target. Steps are carried out in ascending order.
-pub(super) type Step<'a> = (Stage, Target<'a>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Step<'a> {
+    pub(super) stage: Stage,
+    pub(super) target: Target<'a>,
+}
 
 /// The steps of a hostname, each with the hostname's piece.
 pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
-    let piece = |work| Piece { hostname: &host.hostname, work };
+    let step = |stage, target, work| (Step { stage, target }, Piece { hostname: &host.hostname, work });
     let edits = host
         .edits
         .iter()
-        .map(move |planned| ((Stage::Publish, Target::Tunnel(&planned.tunnel)), piece(Work::Edit(planned))));
+        .map(move |planned| step(Stage::Publish, Target::Tunnel(&planned.tunnel), Work::Edit(planned)));
     let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
     let batches = batches.filter(|(_, operations)| !operations.is_empty());
-    edits.chain(batches.map(move |(stage, operations)| {
-        ((stage, Target::Zone(&host.zone)), piece(Work::Operations(operations)))
-    }))
+    edits.chain(
+        batches.map(move |(stage, operations)| {
+            step(stage, Target::Zone(&host.zone), Work::Operations(operations))
+        }),
+    )
 }
 
 /// Work of one hostname in one step: one edit of a rule, or all operations on the hostname's records.
