@@ -62,8 +62,9 @@ impl<'a> Reader<'a> {
                 Some(_) if text.is_empty() => {}
                 Some(_) if is_injected(name, text) => {
                     let text = quoted(text);
-                    let warning =
-                        format!("{name}={text} was put there by Kubernetes for a Service and is ignored");
+                    let warning = format!(
+                        "{name}={text} is ignored, because Kubernetes sets such a variable for a Service"
+                    );
                     reader.warnings.push(warning);
                 }
                 Some(variable) => {

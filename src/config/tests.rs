@@ -93,7 +93,7 @@ fn a_secret_in_the_place_of_another_kind_is_a_mistake_that_says_so() {
         (&key_of(&account), "CF_API_KEY holds a token (cfat_): its place is CF_API_TOKEN"),
         (
             &[("CF_API_TOKEN", &*account), tunnel],
-            "CF_ACCOUNT_ID is missing: the token belongs to an account (cfat_), and is valid with its id alone",
+            "CF_ACCOUNT_ID is missing: a token of an account (cfat_) works only together with the id of that account",
         ),
     ] {
         assert_eq!(mistake(given), expected);
@@ -107,7 +107,7 @@ fn a_secret_in_the_place_of_another_kind_is_a_mistake_that_says_so() {
 #[test]
 fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     for (variable, given, allowed) in [
-        ("CF_API_EMAIL", "Jo Doe <jo@example.com>", "without blanks"),
+        ("CF_API_EMAIL", "Jo Doe <jo@example.com>", "that an email address has not"),
         ("CF_API_BASE_URL", "api.cloudflare.com", "https://api.cloudflare.com/client/v4"),
         ("CF_CA_FILE", "/nowhere", "cannot be read"),
         ("CF_CA_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "certificate"),
@@ -117,8 +117,8 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("REGEXP_DOMAIN_FILTER", "(?!x)", "no look-around"),
         ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "closing ')'"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
-        ("OWNER_ID", "\"home\"", "without quotation marks"),
-        ("OWNER_ID", "'home'", "without quotation marks"),
+        ("OWNER_ID", "\"home\"", "must not contain quotation marks"),
+        ("OWNER_ID", "'home'", "must not contain quotation marks"),
         ("ADOPT", "\"tunnel\"", "tunnel, access, owner=<id> and all"),
         ("ADOPT", "owner=\"home\"", "tunnel, access, owner=<id> and all"),
         ("ADOPT", "owner='home'", "tunnel, access, owner=<id> and all"),

@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     pub(super) fn account(&mut self) -> Option<AccountId> {
         let ids = self.identifiers("CF_ACCOUNT_ID");
         if ids.len() > 1 {
-            self.mistake("CF_ACCOUNT_ID", "names several accounts; allowed is that of the tunnels");
+            self.mistake("CF_ACCOUNT_ID", "names several accounts: name only the account of the tunnels");
         }
         ids.first().copied().map(AccountId::new)
     }
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         let given = variables.map(|variable| Some((variable, self.text(variable)?)));
         let email = self.parsed("CF_API_EMAIL", |email| {
             let is_visible = email.bytes().all(|byte| byte.is_ascii_graphic());
-            if is_visible { Ok(email) } else { Err("allowed is visible ASCII without blanks") }
+            if is_visible { Ok(email) } else { Err("it has characters that an email address has not") }
         });
         let mut given = given.into_iter().flatten();
         let Some((variable, text)) = given.next() else {
@@ -69,8 +69,7 @@ impl<'a> Reader<'a> {
             if begins_with("cfk_") {
                 self.mistake(variable, "holds a key (cfk_): its place is CF_API_KEY");
             } else if begins_with("cfat_") && self.text("CF_ACCOUNT_ID").is_none() {
-                let problem =
-                    "is missing: the token belongs to an account (cfat_), and is valid with its id alone";
+                let problem = "is missing: a token of an account (cfat_) works only together with the id of that account";
                 self.mistake("CF_ACCOUNT_ID", problem);
             }
             return secret.map(Credentials::Token);
@@ -132,7 +131,7 @@ impl<'a> Reader<'a> {
             length if length > OWNER_ID_MAX_BYTES => Err(format!(
                 "it has {length} bytes when percent-encoded, and a record's comment has room for {OWNER_ID_MAX_BYTES}"
             )),
-            _ if owner.contains(adopt::QUOTATION_MARKS) => Err("it is written without quotation marks".to_owned()),
+            _ if owner.contains(adopt::QUOTATION_MARKS) => Err("an owner must not contain quotation marks".to_owned()),
             _ => Ok(owner),
         });
         owner.unwrap_or_default().into()

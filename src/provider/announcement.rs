@@ -65,7 +65,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);
-            "zones are left alone: they belong to another account than the tunnels, and no record there can point to these"
+            "zones are left alone: they belong to another account than the tunnels, and their records cannot point to these tunnels"
         );
     }
     let of_zones = if settings.operator.access_guard { served.len() } else { 0 };

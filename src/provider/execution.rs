@@ -359,7 +359,7 @@ impl<'a> Execution<'a> {
 fn undecided() -> Reason {
     Reason::Undecided(
         "Cloudflare refused a group of hostnames, perhaps because of this one; this request has no writes, calls or time \
-         left to find out, and the next loops go on"
+         left to find out, and the next loops continue the search"
             .to_owned(),
     )
 }
@@ -370,7 +370,7 @@ fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
         return Some(in_between(answer.clone()));
     }
     // The record existed when the snapshot was read.
-    let text = || format!("a record of it has gone meanwhile: {answer}");
+    let text = || format!("one of its records was deleted meanwhile: {answer}");
     answer.is_missing_record().then(|| Reason::Undecided(text()))
 }
 

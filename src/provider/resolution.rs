@@ -48,7 +48,7 @@ impl From<Error> for Unresolved {
 
 /// The settings do not match the account, the zones or the tunnels at Cloudflare.
 fn unfitting(why: String) -> Unresolved {
-    let remedy = "correct the setting, or what it names at Cloudflare; the command tunnel makes a tunnel that is missing";
+    let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
     Unresolved { why, remedy, may_pass: false }
 }
 
@@ -137,8 +137,8 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
     let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
     names.extend(tunnels.next().map(|_| "…".to_owned()));
     match &*names {
-        [] => format!("{wanted:?} is no tunnel; there is none"),
-        names => format!("{wanted:?} is no tunnel; there are {}", names.join(", ")),
+        [] => format!("there is no tunnel {wanted:?}, and no other one"),
+        names => format!("there is no tunnel {wanted:?}; there are {}", names.join(", ")),
     }
 }
 
@@ -204,13 +204,13 @@ mod tests {
     #[test]
     fn a_tunnel_that_is_not_found_is_told_with_those_that_are_there() {
         let told = |present: &[Tunnel], wanted: &str| configured(present, wanted, false).expect_err("none");
-        assert_eq!(told(&[], "x"), r#""x" is no tunnel; there is none"#);
-        assert_eq!(told(&tunnels(2), "x"), r#""x" is no tunnel; there are "t0", "t1""#);
+        assert_eq!(told(&[], "x"), r#"there is no tunnel "x", and no other one"#);
+        assert_eq!(told(&tunnels(2), "x"), r#"there is no tunnel "x"; there are "t0", "t1""#);
         assert!(told(&tunnels(NAMES_SHOWN_MAX), "x").ends_with(r#""t6", "t7""#));
         assert!(told(&tunnels(NAMES_SHOWN_MAX + 1), "x").ends_with(r#""t6", "t7", …"#));
         let mut gone = tunnels(2);
         gone[0].deleted = true;
-        assert_eq!(told(&gone, "t0"), r#""t0" is no tunnel; there are "t1""#);
+        assert_eq!(told(&gone, "t0"), r#"there is no tunnel "t0"; there are "t1""#);
         assert_eq!(find_tunnel(&gone, "t1"), Ok(Some(&gone[1])));
         assert_eq!(find_tunnel(&gone, gone[1].id.as_str()), Ok(Some(&gone[1])));
         let twice = [tunnels(1), tunnels(1)].concat();

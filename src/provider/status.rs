@@ -41,8 +41,8 @@ const NOT_READY: &str = "not ready";
 const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process began: ask again after its next \
      loop; where none comes, its log says why";
 
-const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so nothing is known of what is published: ask again in \
-     seconds; where it stays so, the log says why reading fails";
+const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
+     few seconds; if this answer stays, the log says why reading fails";
 
 const IS_WRITTEN: &str = "it is written as it is sent, or was already: the next loop confirms it";
 

@@ -51,7 +51,7 @@ fn shell_pattern(path: &PathPattern) -> Option<String> {
     let is_plain = !text.contains(".*") && !text.contains(|character| r"\+?()|[]{}^$".contains(character));
     let (before, behind) = text.split_once('*').filter(|_| is_plain)?;
     let meant = match before.trim_end_matches('/') {
-        "" if behind.is_empty() => "all paths, by no path at all".to_owned(),
+        "" if behind.is_empty() => "no path, which matches all paths".to_owned(),
         prefix if behind.is_empty() => format!("{TUNNEL_PATH_PREFIX} {prefix:?}"),
         _ => "[^/]+".to_owned(),
     };
@@ -101,7 +101,7 @@ mod tests {
         for (path, meant) in [
             ("/api/*", r#"did you mean webhook/tunnel-path-prefix "/api"?"#),
             ("/v1.0/api*", r#"did you mean webhook/tunnel-path-prefix "/v1.0/api"?"#),
-            ("/*", "did you mean all paths, by no path at all?"),
+            ("/*", "did you mean no path, which matches all paths?"),
             ("/a/*/b", "did you mean [^/]+?"),
         ] {
             let hint = hinted(path, "http://web", None, &operator);

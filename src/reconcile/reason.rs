@@ -282,25 +282,25 @@ impl fmt::Display for Reason {
                 formatter.write_str("is corrected, because that may be the deleted one under a new path")
             }
             Self::MassDeletion => formatter.write_str(
-                "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; if \
-                 meant, delete fewer, or allow all N (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
+                "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; or \
+                 delete fewer at once, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
-                "the domain filter excludes the name: change DOMAIN_FILTER and its like, or take the hostname off the \
-                 cluster",
+                "the domain filter excludes the name: change DOMAIN_FILTER or the other domain filters, or remove the \
+                 hostname from the cluster",
             ),
             Self::NoZone => formatter.write_str(
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
             Self::RecordHeld { kind, content, comment, nature, remedy, adopt } => {
-                write!(formatter, "the name has a record {kind} {content:?}")?;
+                write!(formatter, "the name has the {kind} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
                 formatter.write_str(match (remedy, nature) {
                     (Some(_), _) => " that points to our tunnel without our stamp: ",
-                    (None, RecordNature::Dead) => " that points to a deleted tunnel, so nowhere: ",
+                    (None, RecordNature::Dead) => " that points to a deleted tunnel: ",
                     (None, _) => " that is not ours: ",
                 })?;
                 let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
@@ -364,7 +364,7 @@ impl fmt::Display for Reason {
             ),
             Self::WouldOpenToo { hostname, set_identifier } => write!(
                 formatter,
-                "to open it would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
+                "opening it would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
                  webhook/access-policy there to its policies or to none",
                 place(hostname, set_identifier)
             ),
@@ -392,8 +392,8 @@ impl fmt::Display for Reason {
             ),
             Self::RuleLeftBehind { tunnel, hostname, path } => write!(
                 formatter,
-                "visitors are led to tunnel {tunnel}, and would not reach its foreign rule for {hostname:?} and path \
-                 {path:?} any more: remove that at Cloudflare, or publish the hostname through that tunnel"
+                "the record leads visitors to tunnel {tunnel}, and a move would cut them off from its foreign rule for \
+                 {hostname:?} and path {path:?}: remove that rule at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
@@ -514,7 +514,7 @@ mod tests {
     #[test]
     fn a_name_outside_the_filter_is_told_which_setting_to_change() {
         let text = Reason::OutsideFilter.to_string();
-        assert!(text.contains("DOMAIN_FILTER") && text.contains("off the cluster"), "{text}");
+        assert!(text.contains("DOMAIN_FILTER") && text.contains("from the cluster"), "{text}");
     }
 
     #[test]

@@ -58,8 +58,8 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, whi
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
      which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
 
-const UNDATED: &str = "Cloudflare's answers tell no time, because something on the way takes their header Date off: \
-     MOVE_GRACE counts as over, and no Access application that is left is deleted";
+const UNDATED: &str = "Cloudflare's answers have no Date header, probably because a proxy removes it: MOVE_GRACE counts \
+     as over, and unneeded Access applications are not deleted";
 
 /// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -142,8 +142,8 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
 fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
     let of: String = namespaces.iter().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect();
     let text = format!(
-        "its record's comment names no namespace, and the services of its rules do not tell one ({of}or as a refusal says): \
-         NAMESPACE_GUARD refuses its changes until ns= of one is added to that comment at Cloudflare"
+        "neither its record's comment nor the services of its rules show its namespace: NAMESPACE_GUARD refuses its changes \
+         until that comment has one at Cloudflare ({of}or the ns= that a refusal names)"
     );
     Note::about(&record.name, text)
 }

@@ -182,13 +182,13 @@ mod tests {
             (
                 "",
                 "",
-                r#""a.example.com": the name has a record A "192.0.2.1" that is"#,
+                r#""a.example.com": the name has the A record "192.0.2.1" that is"#,
                 r#" hostname="a.example.com" refused=record_held"#,
             ),
             (
                 "^/a",
                 "ask Jo",
-                r#""a.example.com": the name has a record A "192.0.2.1" with the comment "ask Jo" that is"#,
+                r#""a.example.com": the name has the A record "192.0.2.1" with the comment "ask Jo" that is"#,
                 r#" hostname="a.example.com" path="^/a" refused=record_held"#,
             ),
         ] {

@@ -31,7 +31,7 @@ const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and it is not known 
 const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";
 
-const WAYS: &str = "set it; or list hostnames on the route; or exclude the object (webhook/tunnel: \"false\", or controller: none)";
+const WAYS: &str = "set it, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
 /// A wildcard that no object asks for by `webhook/tunnel-wildcard`.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,20 +152,20 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
         return;
     }
     let below = endpoint.dns_name.trim_start_matches("*.");
-    let to = match endpoint.property(TUNNEL_SERVICE) {
+    let by = match endpoint.property(TUNNEL_SERVICE) {
         None => String::new(),
-        Some(RECORD_ONLY) => " to the tunnel".to_owned(),
-        Some(service) => format!(" to {service:?}"),
+        Some(RECORD_ONLY) => " through the tunnel".to_owned(),
+        Some(service) => format!(" by {service:?}"),
     };
     let text = if is_public {
         format!(
-            "is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} leads{to}: {WAYS}"
+            "is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {WAYS}"
         )
     } else {
         let login = if names_login(endpoint) { "; its login protects no name below" } else { "" };
         format!(
             "is left out, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
-             would lead{to}{login}: {WAYS}"
+             would be served{by}{login}: {WAYS}"
         )
     };
     unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_public });

@@ -54,8 +54,8 @@ const WORKER_STACK_BYTES: usize = 1024 * 1024;
 const TOO_LARGE: &str = "the body is larger than 28 MiB: look for objects with many annotations and hostnames, or let \
     several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
-const BUSY: &str = "another large body was in the way until it was too late: ExternalDNS never has two under way, so \
-    look who else speaks to this port";
+const BUSY: &str = "another request with a large body was running until this request's deadline: ExternalDNS sends one \
+    request at a time, so find the other client of this port";
 
 /// Headers that a browser sends with the requests of a web page, and that ExternalDNS never sends.
 const PAGE_HEADERS: [&str; 2] = ["Origin", "Sec-Fetch-Site"];
@@ -431,7 +431,7 @@ impl Common {
         let abandoned = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         if abandoned >= limits::ABANDONED_REQUESTS_MAX {
             self.shutdown.fail(format!(
-                "{abandoned} requests announced bodies too large to be let go; starting afresh frees what they hold"
+                "{abandoned} requests announced bodies that are too large to discard; a restart frees their connections"
             ));
         }
         Ok(())

@@ -132,13 +132,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             "not accepted",
             "which need Zone: Zone: Read: HTTP 403",
         ),
-        (
-            "has no such tunnel",
-            Harness::new(),
-            vec![("CF_TUNNEL_ID", "office")],
-            "is no tunnel; there are",
-            "correct",
-        ),
+        ("has no such tunnel", Harness::new(), vec![("CF_TUNNEL_ID", "office")], "; there are", "correct"),
     ] {
         let fixture = Fixture::new(harness, &variables);
         assert_eq!(fixture.ask("/healthz").status, 200, "{label}");
@@ -269,7 +263,7 @@ fn a_tunnel_that_is_deleted_later_ends_readiness_until_there_is_one_of_its_name(
     let old = fixture.harness.tunnel.clone();
     fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(&old).deleted = true);
     let _ = fixture.run_loop(&desired());
-    fixture.until_ready_says(503, "is no tunnel");
+    fixture.until_ready_says(503, "there is no tunnel");
 
     let new = fixture.harness.cloudflare.add_tunnel("home");
     fixture.until_ready_says(200, "ready");

@@ -105,7 +105,7 @@ fn the_word_means_nothing_else_and_a_mistake_in_it_is_refused_by_name() {
     for of_whole in [&in_a_group[1..], &[&[("tunnel-wildcard", "false")], &in_a_group[1..]].concat()] {
         let plan = empty().run_loop(&[wildcard(ROUTE, of_whole)], usize::MAX);
         let text = plan.refusals.first().map(ToString::to_string).unwrap_or_default();
-        assert!(text.contains("say it without a group"), "{of_whole:?} {text}");
+        assert!(text.contains("set it without a group"), "{of_whole:?} {text}");
     }
     assert_eq!(empty().run_loop(&[wildcard(ROUTE, &in_a_group)], usize::MAX).refusals, []);
     for mistake in [("tunnel-wildcard", "yes"), ("tunnel-wildcrd", "true"), ("tunnel-wild", "true")] {
@@ -155,7 +155,7 @@ fn the_text_says_where_the_wildcard_would_lead_and_what_its_login_does_not_prote
             panic!("one text")
         };
         assert!(
-            text.contains("every name below example.com would lead to \"http://proxy.shop.svc:80\""),
+            text.contains("every name below example.com would be served by \"http://proxy.shop.svc:80\""),
             "{text}"
         );
         assert_eq!(text.contains("its login protects no name below"), protects, "{text}");
@@ -181,7 +181,7 @@ fn a_wildcard_that_stands_stays_without_the_word_and_is_said_to_be_public() {
         }
         assert_eq!((&cloudflare.records, &cloudflare.documents), (&before.records, &before.documents));
         let text = &told(&adjusted(&cloudflare, &[unasked]))[0].1;
-        assert!(text.contains("leads to \"http://proxy.shop.svc:80\""), "{text}");
+        assert!(text.contains("is served by \"http://proxy.shop.svc:80\""), "{text}");
         for part in [
             "webhook-tunnel-wildcard: \"true\"",
             "hostnames",

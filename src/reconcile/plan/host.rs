@@ -100,8 +100,9 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The problem of an old answer about a zone around the hostname, or about a tunnel that visitors reach, that an
-    /// endpoint asks for, or that has or may have a rule of the hostname. Such an answer forbids decisions.
+    /// The evidence of an old answer that concerns the hostname. An old answer concerns the hostname if it is about a
+    /// zone around the hostname, or about a tunnel that visitors reach, that an endpoint asks for, or that has or may
+    /// have a rule of the hostname. No decision is made by such an answer.
     fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
         let snapshot = self.snapshot();
         snapshot.old.keys().next()?;

@@ -33,8 +33,8 @@ pub(super) struct PartReader<'r, 's> {
     pub(super) faults: Vec<Fault>,
 }
 
-const UNFILLED: &str = "{name} and {namespace} are filled into webhook/tunnel-service and DEFAULT_SERVICE alone, from the \
-     endpoint's resource label, and nothing else stands in braces";
+const UNFILLED: &str = "only webhook/tunnel-service and DEFAULT_SERVICE may contain {name} and {namespace}, which the endpoint's \
+     resource label fills, and no other text may stand in braces";
 
 /// A value that cannot be read. Its fault is already in `faults`.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ impl PartReader<'_, '_> {
         if !part.has_own_path {
             self.fault(
                 &format!("the group {:?}", part.group),
-                "has no path of its own: is its name misspelt? What is meant for all paths is said without a group",
+                "has no path of its own: check its spelling; a property for all paths has no group",
             );
         }
         let is_record = text == RECORD_ONLY;
@@ -214,7 +214,7 @@ impl PartReader<'_, '_> {
         let said = part.text(TUNNEL_WILDCARD);
         let problem = match said {
             _ if said != endpoint.property(TUNNEL_WILDCARD) => {
-                "is of the whole object: say it without a group"
+                "applies to the whole object: set it without a group"
             }
             None | Some(ASKED | UNASKED) => "",
             Some(_) => "is neither true nor false",

@@ -265,7 +265,7 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
             &[][..],
             "the token has expired",
         ),
-        ("the tunnel", |_| (), &[("CF_TUNNEL_ID", "office")], "\"office\" is no tunnel"),
+        ("the tunnel", |_| (), &[("CF_TUNNEL_ID", "office")], "there is no tunnel \"office\""),
         (
             "the records",
             |cloudflare| only(cloudflare, &[Permission::ZoneRead, Permission::TunnelEdit]),

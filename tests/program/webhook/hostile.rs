@@ -162,7 +162,7 @@ fn a_client_that_keeps_a_large_body_from_another_one_ends_the_process_with_a_rea
     announce_large_body(&mut other);
     let answer = other.answer();
     assert_eq!(answer.status, 503);
-    assert!(answer.text().contains("another large body"), "{}", answer.text());
+    assert!(answer.text().contains("another request with a large body"), "{}", answer.text());
     let reason = api.wait_for_failure(PATIENCE).expect("a reason");
     assert!(reason.contains("large body"), "{reason}");
 }

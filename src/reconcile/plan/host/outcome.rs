@@ -122,7 +122,7 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.described(), foreign.described());
         format!(
-            "the rule for {own} moves behind the one for {foreign}, which is not ours and takes requests of it now"
+            "the rule for {own} moves behind the one for {foreign}, which is not ours and now gets some of its requests"
         )
     };
     lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| plan.note(text(own, foreign))).collect()
