@@ -66,7 +66,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
     let path = place.path();
     let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
         let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|tunnel| rules_taking(name, path.as_deref(), tunnel, &|_| true));
+        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
             let over = HostProtection::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
@@ -140,20 +140,20 @@ pub(super) fn first_answer<'s>(
     records: impl Iterator<Item = &'s Record>,
     snapshot: &Snapshot,
     last: &dyn Fn(&Rule) -> bool,
-    answers: &dyn Fn(&Rule) -> bool,
+    answers: &dyn Fn(&TunnelId, &Rule) -> bool,
 ) -> Option<String> {
     records.filter(|record| record.proxied).find_map(|record| match tunnel_of(record, snapshot) {
         None => Some(record_text(record)),
-        Some(tunnel) => {
+        Some((id, tunnel)) => {
             let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
-            let rule = taking.find(|rule| answers(rule))?;
+            let rule = taking.find(|rule| answers(id, rule))?;
             Some(format!("{}{}", rule.hostname(), rule.path().unwrap_or_default()))
         }
     })
 }
 
-fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<&'s TunnelSnapshot> {
-    snapshot.tunnels.get(&TunnelId::from_hostname(&record.content)?)
+fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<(&'s TunnelId, &'s TunnelSnapshot)> {
+    snapshot.tunnels.get_key_value(&TunnelId::from_hostname(&record.content)?)
 }
 
 /// The rules that may answer visitors of a path at a name, up to the first `last` rule that takes all these visitors.

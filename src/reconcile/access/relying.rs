@@ -1,12 +1,13 @@
 //! Finds a rule or record that would be open if an application of ours were deleted, once a request is carried out.
 
 use crate::ingress::Rule;
-use crate::model::Hostname;
 use crate::model::access::{Application, Destination};
+use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{first_answer, is_served, may_be_taken, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::adopt::Adopt;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 
 /// The requests of all endpoints about Access.
@@ -75,7 +76,8 @@ impl NameUnder<'_> {
         let snapshot = self.protection.snapshot;
         let behind = snapshot.wildcards_over(self.name()).into_iter().filter(|_| self.is_alone());
         let records = snapshot.answering(self.name()).iter().chain(behind);
-        let (is_last, relies) = (|rule: &Rule| self.is_last(rule), |rule: &Rule| self.relies(rule));
+        let is_last = |rule: &Rule| self.is_last(rule);
+        let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
             let mut alone = self.own.iter().filter(|own| own.stamp.claims.record_only && !self.opens(None));
             alone.next().map(|own| record_text(own.record))
@@ -112,19 +114,30 @@ impl NameUnder<'_> {
     }
 
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
-    fn relies(&self, rule: &Rule) -> bool {
+    fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
         let goes = || self.wishes.withdraws(self.name(), rule.path()) && rule.requires_access();
-        !self.requires_another(rule) && !self.is_asked_for(rule) && !goes() && !self.is_covered(rule.path())
+        !self.requires_another(rule)
+            && !self.is_asked_for(tunnel, rule)
+            && !goes()
+            && !self.is_covered(rule.path())
     }
 
     /// True if the rule may be open.
-    fn is_asked_for(&self, rule: &Rule) -> bool {
+    fn is_asked_for(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         if rule.folded_hostname() != self.name() {
             return self.opens_place || !is_served(rule);
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
-        self.opens(rule.path()) || rule.takes_all(self.name(), self.path) && self.opens(self.path)
+        let is_opened = self.opens(rule.path()) && self.may_have(tunnel, rule);
+        is_opened || rule.takes_all(self.name(), self.path) && self.opens(self.path)
+    }
+
+    /// True if an endpoint may have the rule. An endpoint is refused if a foreign rule has its path, so its policy
+    /// `none` does not open that rule.
+    fn may_have(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+        let snapshot = self.protection.snapshot;
+        snapshot.operator().adopt != Adopt::default() || snapshot.own_digests().has(tunnel, rule)
     }
 
     fn requires_another(&self, rule: &Rule) -> bool {

@@ -122,3 +122,20 @@ fn a_foreign_rule_in_a_tunnel_that_no_visitor_is_led_to_closes_nothing() {
     assert_eq!(required_audiences(&cloudflare, OFFICE), [""; 0]);
     assert_rest(&cloudflare, &changed);
 }
+
+fn of_object(mut endpoint: Endpoint, object: &str) -> Endpoint {
+    endpoint.labels.set("resource", &format!("ingress/shop/{object}"));
+    endpoint
+}
+
+/// The endpoint with the path of the foreign rule is refused, so its word opens nothing.
+#[test]
+fn a_refused_word_opens_no_foreign_rule() {
+    let mut cloudflare = cloudflare();
+    let whole = |access| of_object(at(NAME, "", access), "a");
+    settle(&mut cloudflare, &[whole("staff")]);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, PATH.to_owned()));
+    let part = of_object(at(NAME, "/p", OPEN), "b");
+    let plan = settle(&mut cloudflare, &[whole(OPEN), part]);
+    assert_eq!(names(&cloudflare), [NAME], "{:?}", plan.refusals);
+}
