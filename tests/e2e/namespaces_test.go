@@ -130,12 +130,12 @@ func TestAHostnameStaysWithItsNamespaceHoweverExternalDNSMerges(t *testing.T) {
 			t.Errorf("written: %v", cloudflare.Writes(t)[writes:])
 		}
 		for _, host := range hosts[:contested] {
-			if lines := pod.program.Lines("WARN", host, "ingress/bank/web", "merged the two objects", "ns="); lines == 0 {
+			if lines := pod.program.Lines("WARN", host, "ingress/bank/web", "merged both objects", "ns="); lines == 0 {
 				t.Errorf("nothing is told of %s", host)
 			}
 			asked := pod.program.Exec(t, "status", host)
 			asked.ExitCode(t)
-			if rows := asked.Output(t); !strings.Contains(rows, "merged the two objects") {
+			if rows := asked.Output(t); !strings.Contains(rows, "merged both objects") {
 				t.Errorf("status has no row that says so: %s", rows)
 			}
 		}
