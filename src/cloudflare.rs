@@ -29,7 +29,7 @@ pub use access::{AccessScope, parse_application};
 pub use client::Client;
 pub use configuration::Configuration;
 pub use error::{ApiRejection, Cause, Error};
-pub use error_class::Resource;
+pub use error_class::ApiResource;
 pub use record::{Batch, WrittenRecord};
 pub use run_token::RunToken;
 pub use settings::{ClientSettings, Credentials};

@@ -32,7 +32,7 @@ pub type Variables = BTreeMap<String, String>;
 pub(crate) struct Setting {
     pub(crate) variable: &'static str,
     /// The name that other programs use for the setting; empty if there is none. This name has no flag.
-    pub(crate) further: &'static str,
+    pub(crate) alias: &'static str,
     /// The value of an absent setting; empty if the setting has no default.
     pub(crate) default: &'static str,
     /// The text in `--help`. If the default is no fixed value, the text names the default too.
@@ -50,44 +50,44 @@ pub(crate) enum Kind {
 }
 
 const fn setting(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, further: "", default, help, kind: Kind::Plain }
+    Setting { variable, alias: "", default, help, kind: Kind::Plain }
 }
 
 const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, further: "", default, help, kind: Kind::Limit }
+    Setting { variable, alias: "", default, help, kind: Kind::Limit }
 }
 
 const fn secret(variable: &'static str) -> Setting {
-    Setting { variable, further: "", default: "", help: "", kind: Kind::Secret }
+    Setting { variable, alias: "", default: "", help: "", kind: Kind::Secret }
 }
 
 /// The variable that holds other settings, one line `NAME=value` for each. A line may be a limit or a secret.
-pub(crate) const LINES: &str = "SETTINGS";
+pub(crate) const SETTINGS_VARIABLE: &str = "SETTINGS";
 
 impl Setting {
-    /// Adds the setting's further name. The API's address has none: another program's address would get the token.
-    const fn or(self, further: &'static str) -> Self {
-        Self { further, ..self }
+    /// Adds the alias. The API's address has none: another program's address would get the token.
+    const fn alias(self, alias: &'static str) -> Self {
+        Self { alias, ..self }
     }
 }
 
 /// Every setting except the defaults of a rule's options. [`OriginOption`](crate::ingress::OriginOption) names those.
 pub(crate) const SETTINGS: &[Setting] = &[
-    limit(LINES, "", ""),
-    secret("CF_API_TOKEN").or("CLOUDFLARE_API_TOKEN"),
+    limit(SETTINGS_VARIABLE, "", ""),
+    secret("CF_API_TOKEN").alias("CLOUDFLARE_API_TOKEN"),
     setting("CF_API_TOKEN_FILE", "", "file with the API token"),
-    secret("CF_API_KEY").or("CLOUDFLARE_API_KEY"),
+    secret("CF_API_KEY").alias("CLOUDFLARE_API_KEY"),
     setting("CF_API_KEY_FILE", "", "file with the global API key, instead of a token"),
-    setting("CF_API_EMAIL", "", "email address of the API key's user").or("CLOUDFLARE_EMAIL"),
+    setting("CF_API_EMAIL", "", "email address of the API key's user").alias("CLOUDFLARE_EMAIL"),
     setting("CF_ACCOUNT_ID", "", "account of the tunnels (default: the one that all zones share)")
-        .or("CLOUDFLARE_ACCOUNT_ID"),
+        .alias("CLOUDFLARE_ACCOUNT_ID"),
     setting("CF_TUNNEL_ID", "", "ids or names of the tunnels, the default first; required")
-        .or("CLOUDFLARE_TUNNEL_ID"),
+        .alias("CLOUDFLARE_TUNNEL_ID"),
     setting("CF_API_BASE_URL", "https://api.cloudflare.com/client/v4", "address of the API"),
     setting("CF_CA_FILE", "", "PEM file with authorities trusted besides the compiled-in ones"),
     limit("DOMAIN_FILTER", "", "names to serve, with all names below them (default: all)")
-        .or("DOMAIN_FILTERS"),
-    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve").or("EXCLUDE_DOMAIN_FILTERS"),
+        .alias("DOMAIN_FILTERS"),
+    limit("EXCLUDE_DOMAIN_FILTER", "", "names not to serve").alias("EXCLUDE_DOMAIN_FILTERS"),
     limit("REGEXP_DOMAIN_FILTER", "", "expression for the names to serve, instead of the lists"),
     limit("REGEXP_DOMAIN_FILTER_EXCLUSION", "", "expression for the names not to serve"),
     limit("ZONE_ID_FILTER", "", "ids of the zones to read (default: all the token sees)"),

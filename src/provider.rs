@@ -120,8 +120,8 @@ impl Service for Provider {
         let Writer { reporter, last_snapshot, .. } = &self.writer;
         let last = lock(last_snapshot).unless_outdated();
         let clock = self.writer.clock();
-        let (adjusted, sent) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
-        lock(&reporter.last_loop).adjust(&adjusted, sent, clock.unix_seconds());
+        let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
+        lock(&reporter.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
             self.writer.look_for_unneeded_applications(last);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use self::application::{WirePolicy, application};
 use super::client::Client;
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use super::transport::Method;
 use crate::clock::Deadline;
@@ -46,10 +46,11 @@ impl Client {
     /// The name of the account's team; `None` if Access was never set up.
     pub fn access_team(&self, account: &AccountId, deadline: Deadline) -> Result<Option<TeamName>, Error> {
         let path = path(&["accounts", account.as_str(), "access", "organizations"]);
-        let organization: WireOrganization = match self.read(Resource::AccessOrganization, &path, deadline) {
+        let organization: WireOrganization = match self.read(ApiResource::AccessOrganization, &path, deadline)
+        {
             Ok(organization) => organization,
             // 7003 says that there is no such path, because the account's id has the wrong shape.
-            Err(Error::NotFound(refusal)) if refusal.code != Some(7003) => return Ok(None),
+            Err(Error::NotFound(rejection)) if rejection.code != Some(7003) => return Ok(None),
             Err(error) => return Err(error),
         };
         let domain = organization.auth_domain.unwrap_or_default();
@@ -75,7 +76,7 @@ impl Client {
             AccessScope::Zone(zone) => ("zones", zone.as_str()),
         };
         let (mut applications, total): (Vec<Application>, f64) = self.list(
-            Resource::AccessApplications,
+            ApiResource::AccessApplications,
             &path(&[kind, id, "access", "apps"]),
             "",
             ITEMS_PER_PAGE,
@@ -102,7 +103,7 @@ impl Client {
     ) -> Result<Vec<ReusablePolicy>, Error> {
         let path = path(&["accounts", account.as_str(), "access", "policies"]);
         let (policies, _): (Vec<WirePolicy>, f64) =
-            self.list(Resource::AccessPolicies, &path, "", ITEMS_PER_PAGE, deadline)?;
+            self.list(ApiResource::AccessPolicies, &path, "", ITEMS_PER_PAGE, deadline)?;
         let mut policies: Vec<ReusablePolicy> =
             policies.into_iter().filter_map(WirePolicy::reusable).collect();
         policies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
@@ -113,14 +114,14 @@ impl Client {
     /// The names of the account's tags.
     pub fn access_tags(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Box<str>>, Error> {
         let (tags, _): (Vec<WireTag>, f64) =
-            self.list(Resource::AccessTags, &tags_path(account), "", ITEMS_PER_PAGE, deadline)?;
+            self.list(ApiResource::AccessTags, &tags_path(account), "", ITEMS_PER_PAGE, deadline)?;
         Ok(tags.into_iter().map(|tag| tag.name).collect())
     }
 
     /// Creates a tag, because an application can only have tags that exist. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] says if the tags have to be read again. A tag that exists is [`Error::Refused`].
+    /// [`Error::may_have_been_done`] says if the tags have to be read again. A tag that exists is [`Error::Rejected`].
     pub fn create_access_tag(
         &self,
         account: &AccountId,
@@ -128,7 +129,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(), Error> {
         let (path, body) = (tags_path(account), json!({ "name": name }).to_string());
-        self.write::<IgnoredAny>(Resource::AccessTags, Method::POST, &path, body.as_bytes(), deadline)
+        self.write::<IgnoredAny>(ApiResource::AccessTags, Method::POST, &path, body.as_bytes(), deadline)
             .map(drop)
     }
 
@@ -140,9 +141,9 @@ impl Client {
         id: &str,
         deadline: Deadline,
     ) -> Result<Option<Map<String, Value>>, Error> {
-        match self.read(Resource::AccessApplications, &application_path(account, id), deadline) {
+        match self.read(ApiResource::AccessApplications, &application_path(account, id), deadline) {
             // Any other 404 says nothing about the application.
-            Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(None),
+            Err(Error::NotFound(rejection)) if rejection.is_missing_application() => Ok(None),
             outcome => outcome.map(Some),
         }
     }
@@ -158,7 +159,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = path(&["accounts", account.as_str(), "access", "apps"]);
-        self.write(Resource::AccessApplications, Method::POST, &path, body, deadline)
+        self.write(ApiResource::AccessApplications, Method::POST, &path, body, deadline)
     }
 
     /// Replaces an application without any precondition: members that `body` leaves out are lost, except `policies`.
@@ -174,7 +175,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Application, Error> {
         let path = application_path(account, id);
-        self.write(Resource::AccessApplications, Method::PUT, &path, body, deadline)
+        self.write(ApiResource::AccessApplications, Method::PUT, &path, body, deadline)
     }
 
     /// Deletes an application. A missing application is no error. Sent at most once.
@@ -188,8 +189,9 @@ impl Client {
         deadline: Deadline,
     ) -> Result<(), Error> {
         let path = application_path(account, id);
-        match self.write::<IgnoredAny>(Resource::AccessApplications, Method::DELETE, &path, &[], deadline) {
-            Err(Error::NotFound(refusal)) if refusal.is_missing_application() => Ok(()),
+        match self.write::<IgnoredAny>(ApiResource::AccessApplications, Method::DELETE, &path, &[], deadline)
+        {
+            Err(Error::NotFound(rejection)) if rejection.is_missing_application() => Ok(()),
             outcome => outcome.map(drop),
         }
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::credential_file::{CredentialFile, SecretProof};
 use super::envelope::{self, PageInfo, Take};
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::limiter::Limiter;
 use super::retry;
 use super::settings::{ClientSettings, Credentials};
@@ -25,7 +25,7 @@ const TAKEN: &str = "a call succeeds once its result was taken";
 
 /// One call, which may be sent several times.
 struct Call<'a> {
-    resource: Resource,
+    resource: ApiResource,
     method: Method,
     /// The path below the base address, with its query.
     path: &'a str,
@@ -120,7 +120,12 @@ impl Client {
 
     /// Takes note of a failed call. If the credentials were refused, reads their file, and returns true if other
     /// credentials are in use now.
-    fn look_for_other_credentials(&self, resource: Resource, error: &Error, used: &Arc<Credentials>) -> bool {
+    fn look_for_other_credentials(
+        &self,
+        resource: ApiResource,
+        error: &Error,
+        used: &Arc<Credentials>,
+    ) -> bool {
         let are_refused = matches!(error, Error::Credentials(_));
         // A valid token may lack only the permissions of Access. If the token is invalid, other calls show it.
         let are_doubtful = are_refused && !resource.is_of_access();
@@ -158,7 +163,7 @@ impl Client {
     /// Sends a read, and retries it if that can help.
     pub(super) fn read<T: DeserializeOwned>(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         path: &str,
         deadline: Deadline,
     ) -> Result<T, Error> {
@@ -167,7 +172,7 @@ impl Client {
 
     fn read_page<T: DeserializeOwned>(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         path: &str,
         deadline: Deadline,
     ) -> Result<(T, PageInfo), Error> {
@@ -181,7 +186,7 @@ impl Client {
 
     fn repeat_read(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         path: &str,
         deadline: Deadline,
         take: &mut Take<'_>,
@@ -215,7 +220,7 @@ impl Client {
     /// Sends a write at most once, and without waiting, because what was read before must still be true.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         method: Method,
         path: &str,
         body: &[u8],
@@ -250,7 +255,7 @@ impl Client {
     /// [`Error::Unreadable`] also for a page that repeats the page before it, because the list's rest is unknown.
     pub(super) fn list<T: DeserializeOwned + PartialEq>(
         &self,
-        resource: Resource,
+        resource: ApiResource,
         path: &str,
         query: &str,
         per_page: u32,
@@ -262,7 +267,7 @@ impl Client {
             let path = format!("{path}?{query}page={page}&per_page={per_page}");
             let (page_items, info): (Option<Vec<T>>, PageInfo) = self.read_page(resource, &path, deadline)?;
             // `null` is not documented for zones and records. An empty list would look as if all were deleted.
-            if page_items.is_none() && matches!(resource, Resource::Zones | Resource::Records) {
+            if page_items.is_none() && matches!(resource, ApiResource::Zones | ApiResource::Records) {
                 return Err(Error::Unreadable("success without a result".into()));
             }
             let mut page_items = page_items.unwrap_or_default();

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::client::Client;
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use super::transport::Method;
 use super::tunnel::is_local;
@@ -61,8 +61,8 @@ impl Client {
         id: &TunnelId,
         deadline: Deadline,
     ) -> Result<Configuration, Error> {
-        match self.read(Resource::Configurations, &configuration_path(account, id), deadline) {
-            Err(Error::NotFound(refusal)) if refusal.has_code(1055) => {
+        match self.read(ApiResource::Configurations, &configuration_path(account, id), deadline) {
+            Err(Error::NotFound(rejection)) if rejection.has_code(1055) => {
                 Ok(Configuration { version: NEVER_CONFIGURED, ..Configuration::default() })
             }
             outcome => outcome,
@@ -82,7 +82,7 @@ impl Client {
     ) -> Result<Configuration, Error> {
         let body = format!(r#"{{"config":{}}}"#, config.get());
         let path = configuration_path(account, id);
-        self.write(Resource::Configurations, Method::PUT, &path, body.as_bytes(), deadline)
+        self.write(ApiResource::Configurations, Method::PUT, &path, body.as_bytes(), deadline)
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
         let config = serde_json::value::to_raw_value(&()).unwrap();
         let error =
             fixture.client.put_configuration(&account(), &id(), &config, fixture.deadline()).unwrap_err();
-        assert!(matches!(&error, Error::Refused(answer) if answer.has_code(1056)), "{error}");
+        assert!(matches!(&error, Error::Rejected(answer) if answer.has_code(1056)), "{error}");
         assert!(error.to_string().contains("Rule #2 has an invalid regex"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::error::{self, ApiRejection, Cause, Error};
-use super::error_class::{Resource, sorted};
+use super::error_class::{ApiResource, sorted};
 use super::retry;
 use super::transport::{Response, TransportError, TransportErrorKind};
 use crate::limits::ERROR_CHAIN_MAX_CAUSES;
@@ -65,7 +65,11 @@ struct WireError<'a> {
 }
 
 /// Reads an answer. A failure may have a `result` of any shape; only its errors count.
-pub(super) fn read(resource: Resource, response: &Response, take: &mut Take<'_>) -> Result<PageInfo, Error> {
+pub(super) fn read(
+    resource: ApiResource,
+    response: &Response,
+    take: &mut Take<'_>,
+) -> Result<PageInfo, Error> {
     let is_success = (200..300).contains(&response.status);
     let envelope: WireEnvelope<'_> = match serde_json::from_slice(&response.body) {
         Ok(envelope) => envelope,
@@ -87,7 +91,7 @@ pub(super) fn read(resource: Resource, response: &Response, take: &mut Take<'_>)
     Ok(envelope.result_info)
 }
 
-fn refuse(resource: Resource, response: &Response, errors: &[&RawValue]) -> Error {
+fn refuse(resource: ApiResource, response: &Response, errors: &[&RawValue]) -> Error {
     let Response { status, retry_after, date, .. } = response;
     let mut causes = Vec::new();
     for problem in errors {
@@ -101,9 +105,9 @@ fn refuse(resource: Resource, response: &Response, errors: &[&RawValue]) -> Erro
     let first = causes.next();
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
     let (chain, permission) = (causes.collect(), resource.permission());
-    let refusal = ApiRejection { status: *status, code, message, chain, permission };
+    let rejection = ApiRejection { status: *status, code, message, chain, permission };
     let pause = retry_after.as_deref().and_then(|value| retry::retry_after(value, date.as_deref()));
-    sorted(resource, refusal, pause)
+    sorted(resource, rejection, pause)
 }
 
 /// Flattens an error and its chain; the error itself is first. An error is an object in the API's description, and a
@@ -139,7 +143,7 @@ mod tests {
         Secret::parse(TOKEN).unwrap();
         let response = Response { status, body: body.into(), ..Response::default() };
         let mut result = None;
-        super::read(Resource::Records, &response, &mut |json| {
+        super::read(ApiResource::Records, &response, &mut |json| {
             result = serde_json::from_str(json)?;
             Ok(())
         })?;
@@ -148,7 +152,7 @@ mod tests {
 
     fn refusal_of(status: u16, body: &str) -> ApiRejection {
         match read(status, body) {
-            Err(Error::Refused(refusal) | Error::Intercepted(refusal)) => refusal,
+            Err(Error::Rejected(rejection) | Error::Intercepted(rejection)) => rejection,
             other => panic!("{body} gave {other:?}"),
         }
     }
@@ -159,7 +163,7 @@ mod tests {
         let body = r#"{"success":true,"errors":[],"messages":[{"code":10000,"message":"This API Token is valid and active"}],"result":[1]}"#;
         assert_eq!(read(200, body), Ok(Some(vec![1])));
         let body = r#"{"success":false,"errors":[{"code":1004,"message":"no"}],"result":[1]}"#;
-        assert!(matches!(read(200, body), Err(Error::Refused(_))));
+        assert!(matches!(read(200, body), Err(Error::Rejected(_))));
     }
 
     #[test]
@@ -191,44 +195,45 @@ mod tests {
             (r#"[]"#, None, "no answer of Cloudflare's API"),
             (r#"null"#, None, "no answer of Cloudflare's API"),
         ] {
-            let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
-            assert_eq!((refusal.code, &*refusal.message), (code, message), "{errors}");
+            let rejection =
+                refusal_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
+            assert_eq!((rejection.code, &*rejection.message), (code, message), "{errors}");
         }
     }
 
     /// From terraform-provider-cloudflare#3217.
     #[test]
     fn the_chain_of_an_error_and_further_errors_follow_it() {
-        let refusal = refusal_of(
+        let rejection = refusal_of(
             400,
             r#"{"success":false,"errors":[
                 {"code":1004,"message":"DNS Validation Error","error_chain":[{"code":9300,"message":"1 tags, exceeding the quota of 0."}]},
                 {"code":81057,"message":"second"}
             ],"messages":[],"result":null}"#,
         );
-        assert_eq!(refusal.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
+        assert_eq!(rejection.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
     }
 
     /// The stack would end before the body does.
     #[test]
     fn a_chain_without_an_end_is_read_to_a_depth() {
         let deep = r#"{"code":1004,"error_chain":["#.repeat(10_000) + &"]}".repeat(10_000);
-        let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
-        assert_eq!((refusal.code, refusal.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
+        let rejection = refusal_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
+        assert_eq!((rejection.code, rejection.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
     }
 
     #[test]
     fn texts_are_redacted_then_cut_and_causes_are_counted() {
         // The cut would fall into the token.
         let padding = "x".repeat(ERROR_TEXT_MAX_CHARS - 5);
-        let refusal = refusal_of(
+        let rejection = refusal_of(
             400,
             &format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{padding}{TOKEN}"}}]}}"#),
         );
-        assert!(refusal.message.ends_with("[reda…"), "{}", refusal.message);
+        assert!(rejection.message.ends_with("[reda…"), "{}", rejection.message);
         let many = vec![r#"{"message":"x"}"#; 100].join(",");
-        let refusal = refusal_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
-        assert_eq!(refusal.chain.len(), ERROR_CHAIN_MAX_CAUSES);
+        let rejection = refusal_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
+        assert_eq!(rejection.chain.len(), ERROR_CHAIN_MAX_CAUSES);
     }
 
     #[test]

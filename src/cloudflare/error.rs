@@ -11,7 +11,7 @@ use crate::model::text::cut;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.
-    Refused(ApiRejection),
+    Rejected(ApiRejection),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
     Credentials(ApiRejection),
     /// Something that the path or the request names does not exist.
@@ -43,7 +43,7 @@ impl Error {
     pub fn may_have_been_done(&self) -> bool {
         match self {
             Self::Unanswered(_) | Self::Failed(_) | Self::Intercepted(_) | Self::Unreadable(_) => true,
-            Self::Refused(_)
+            Self::Rejected(_)
             | Self::Credentials(_)
             | Self::NotFound(_)
             | Self::Limited { .. }
@@ -57,7 +57,7 @@ impl Error {
         match self {
             Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
             Self::Unreachable(error) | Self::Unanswered(error) => !error.is_permanent(),
-            Self::Refused(_)
+            Self::Rejected(_)
             | Self::Credentials(_)
             | Self::NotFound(_)
             | Self::Intercepted(_)
@@ -67,14 +67,14 @@ impl Error {
 
     /// The same error without Cloudflare's texts, which may repeat a secret that this program does not know.
     pub(super) fn without_message(mut self) -> Self {
-        if let Self::Refused(refusal)
-        | Self::Credentials(refusal)
-        | Self::NotFound(refusal)
-        | Self::Failed(refusal)
-        | Self::Intercepted(refusal) = &mut self
+        if let Self::Rejected(rejection)
+        | Self::Credentials(rejection)
+        | Self::NotFound(rejection)
+        | Self::Failed(rejection)
+        | Self::Intercepted(rejection) = &mut self
         {
-            refusal.message = "not shown".into();
-            refusal.chain.clear();
+            rejection.message = "not shown".into();
+            rejection.chain.clear();
         }
         self
     }
@@ -88,14 +88,18 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(refusal) => write!(formatter, "refused by Cloudflare: {refusal}"),
-            Self::Credentials(refusal) if refusal.permission.is_empty() => {
-                write!(formatter, "credentials not accepted: {refusal}")
+            Self::Rejected(rejection) => write!(formatter, "refused by Cloudflare: {rejection}"),
+            Self::Credentials(rejection) if rejection.permission.is_empty() => {
+                write!(formatter, "credentials not accepted: {rejection}")
             }
-            Self::Credentials(refusal) => {
-                write!(formatter, "credentials not accepted, which need {}: {refusal}", refusal.permission)
+            Self::Credentials(rejection) => {
+                write!(
+                    formatter,
+                    "credentials not accepted, which need {}: {rejection}",
+                    rejection.permission
+                )
             }
-            Self::NotFound(refusal) => write!(formatter, "not found: {refusal}"),
+            Self::NotFound(rejection) => write!(formatter, "not found: {rejection}"),
             Self::Limited { retry_after } => {
                 // Rounded up, because a second too early would be limited again.
                 let seconds = retry_after.as_millis().div_ceil(1000);
@@ -103,9 +107,9 @@ impl fmt::Display for Error {
             }
             Self::Unreachable(error) => write!(formatter, "Cloudflare not reached: {error}"),
             Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
-            Self::Failed(refusal) => write!(formatter, "Cloudflare failed: {refusal}"),
-            Self::Intercepted(refusal) => {
-                write!(formatter, "something between here and Cloudflare answered in its place: {refusal}")
+            Self::Failed(rejection) => write!(formatter, "Cloudflare failed: {rejection}"),
+            Self::Intercepted(rejection) => {
+                write!(formatter, "something between here and Cloudflare answered in its place: {rejection}")
             }
             Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
             Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),
@@ -197,14 +201,14 @@ pub(super) fn shown(text: &str) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
+    fn rejection(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
         ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
     #[test]
     fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {
-        let error = Error::Refused(ApiRejection {
+        let error = Error::Rejected(ApiRejection {
             status: 400,
             code: Some(1004),
             message: "DNS Validation Error".into(),
@@ -234,17 +238,17 @@ mod tests {
 
     #[test]
     fn a_refusal_is_recognised_by_any_of_its_codes() {
-        let mut refusal = refusal(400, Some(1004), "x");
-        assert!(!refusal.has_code(81058) && !refusal.is_record_quota() && !refusal.has_code(1056));
-        refusal.chain = vec![Cause { code: Some(81058), message: "x".into() }];
-        assert!(refusal.has_code(81058) && !refusal.is_record_quota());
-        refusal.code = Some(81044);
-        assert!(refusal.is_missing_record());
-        refusal.code = Some(81045);
-        assert!(refusal.is_record_quota() && !refusal.is_missing_record());
-        refusal.code = Some(1056);
-        assert!(refusal.has_code(1056) && !refusal.is_missing_application());
-        refusal.code = Some(11021);
-        assert!(refusal.is_missing_application());
+        let mut rejection = rejection(400, Some(1004), "x");
+        assert!(!rejection.has_code(81058) && !rejection.is_record_quota() && !rejection.has_code(1056));
+        rejection.chain = vec![Cause { code: Some(81058), message: "x".into() }];
+        assert!(rejection.has_code(81058) && !rejection.is_record_quota());
+        rejection.code = Some(81044);
+        assert!(rejection.is_missing_record());
+        rejection.code = Some(81045);
+        assert!(rejection.is_record_quota() && !rejection.is_missing_record());
+        rejection.code = Some(1056);
+        assert!(rejection.has_code(1056) && !rejection.is_missing_application());
+        rejection.code = Some(11021);
+        assert!(rejection.is_missing_application());
     }
 }

@@ -7,7 +7,7 @@ use crate::labels::labels;
 
 /// The subject of a call, because the same code means different things for different subjects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
+pub enum ApiResource {
     Tokens,
     Zones,
     Records,
@@ -20,7 +20,7 @@ pub enum Resource {
     AccessTags,
 }
 
-impl Resource {
+impl ApiResource {
     labels! {
         Self::Tokens => "token",
         Self::Zones => "zones",
@@ -63,53 +63,53 @@ impl Resource {
 /// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Sorts a refusal by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
+/// Sorts a rejection by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
 /// A code counts more than the HTTP status, because authentication errors have the status 400, and throttling even 200.
 /// An answer without a code is not from Cloudflare, but from a proxy, a login page or a firewall.
-pub(super) fn sorted(resource: Resource, refusal: ApiRejection, retry_after: Option<Duration>) -> Error {
+pub(super) fn sorted(resource: ApiResource, rejection: ApiRejection, retry_after: Option<Duration>) -> Error {
     // The rate limit has the code 971, and 10429 in the newer services.
-    if refusal.status == 429 || refusal.codes().any(|code| matches!(code, 971 | 10429)) {
+    if rejection.status == 429 || rejection.codes().any(|code| matches!(code, 971 | 10429)) {
         return Error::Limited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
-    let message = refusal.message.to_ascii_lowercase();
-    match refusal.code {
+    let message = rejection.message.to_ascii_lowercase();
+    match rejection.code {
         // Malformed headers (6003 with 6111 or 6103), missing or unknown ones, and resources that the token may not
         // access.
-        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(refusal),
-        Some(10001) if message.contains("internal") => return Error::Failed(refusal),
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(rejection),
+        Some(10001) if message.contains("internal") => return Error::Failed(rejection),
         // "Method not allowed for token".
-        Some(10001) => return Error::Credentials(refusal),
+        Some(10001) => return Error::Credentials(rejection),
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
-            return Error::Failed(refusal);
+            return Error::Failed(rejection);
         }
         // "Invalid API Token" is the token verification's answer.
-        Some(1000) if message.contains("token") => return Error::Credentials(refusal),
+        Some(1000) if message.contains("token") => return Error::Credentials(rejection),
         // There is no such route, because an id in the path has the wrong shape.
-        Some(7003) => return Error::NotFound(refusal),
+        Some(7003) => return Error::NotFound(rejection),
         // The tunnel, its token or its configuration is not found.
-        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(refusal),
-        Some(1056) if resource.is_of_tunnels() => return Error::Refused(refusal),
+        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(rejection),
+        Some(1056) if resource.is_of_tunnels() => return Error::Rejected(rejection),
         // The record does not exist.
-        Some(81044) if resource == Resource::Records => return Error::NotFound(refusal),
-        Some(1004 | 9000..=9999 | 81000..=81999) if resource == Resource::Records => {
-            return Error::Refused(refusal);
+        Some(81044) if resource == ApiResource::Records => return Error::NotFound(rejection),
+        Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => {
+            return Error::Rejected(rejection);
         }
         // The token has a permission for zones where the account's is needed, or the other way round.
-        Some(1010) if resource.is_of_access() => return Error::Credentials(refusal),
+        Some(1010) if resource.is_of_access() => return Error::Credentials(rejection),
         // The account has no Access, or the application, policy, tag or identity provider does not exist.
         Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => {
-            return Error::NotFound(refusal);
+            return Error::NotFound(rejection);
         }
         // The body is not valid, or another application has one of the destinations.
-        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Refused(refusal),
+        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Rejected(rejection),
         _ => {}
     }
-    match refusal.status {
-        408 | 500.. => Error::Failed(refusal),
-        _ if !refusal.is_of_cloudflare() => Error::Intercepted(refusal),
-        403 => Error::Credentials(refusal),
-        404 => Error::NotFound(refusal),
-        _ => Error::Refused(refusal),
+    match rejection.status {
+        408 | 500.. => Error::Failed(rejection),
+        _ if !rejection.is_of_cloudflare() => Error::Intercepted(rejection),
+        403 => Error::Credentials(rejection),
+        404 => Error::NotFound(rejection),
+        _ => Error::Rejected(rejection),
     }
 }
 
@@ -118,26 +118,26 @@ mod tests {
     use super::*;
     use crate::cloudflare::error::Cause;
 
-    /// The error that a refusal is.
+    /// The error that a rejection is.
     type Sorted = fn(ApiRejection) -> Error;
 
     fn limited(_: ApiRejection) -> Error {
         Error::Limited { retry_after: RATE_LIMIT_PAUSE_DEFAULT }
     }
 
-    fn refusal(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
+    fn rejection(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
         ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// The codes and statuses that clients in use have met.
     #[test]
     fn every_known_code_is_sorted_by_what_the_caller_must_do() {
-        use Error::{Credentials, Failed, NotFound, Refused};
-        use Resource::{
+        use ApiResource::{
             AccessApplications, AccessOrganization, AccessPolicies, AccessTags, Records, Tokens, Tunnels,
             Zones,
         };
-        let cases: &[(&str, Resource, u16, u32, &str, Sorted)] = &[
+        use Error::{Credentials, Failed, NotFound, Rejected};
+        let cases: &[(&str, ApiResource, u16, u32, &str, Sorted)] = &[
             ("throttled in a success", Zones, 200, 971, "Please wait and consider throttling", limited),
             ("throttled as a bad request", Records, 400, 971, "Please wait", limited),
             ("throttled by a newer service", Tunnels, 400, 10429, "Too many requests", limited),
@@ -173,20 +173,20 @@ mod tests {
             ("no such route", Tunnels, 400, 7003, "Could not route to /accounts/x", NotFound),
             ("no such tunnel", Tunnels, 404, 1002, "Tunnel not found", NotFound),
             ("no such tunnel, as a bad request", Tunnels, 400, 1002, "Tunnel not found", NotFound),
-            ("1002 of another service", Records, 400, 1002, "Invalid domain", Refused),
+            ("1002 of another service", Records, 400, 1002, "Invalid domain", Rejected),
             ("no tunnel token", Tunnels, 404, 1054, "not found", NotFound),
             ("no configuration", Tunnels, 400, 1055, "configuration not found", NotFound),
-            ("bad configuration", Tunnels, 400, 1056, "Bad Configuration: Validation failed", Refused),
-            ("bad configuration as a server error", Tunnels, 500, 1056, "Bad Configuration", Refused),
-            ("bad record", Records, 400, 1004, "DNS Validation Error", Refused),
-            ("cannot be proxied", Records, 400, 9041, "This DNS record cannot be proxied", Refused),
-            ("tags over quota", Records, 400, 9300, "exceeding the quota of 0", Refused),
-            ("host exists", Records, 400, 81053, "already exists", Refused),
-            ("CNAME exists", Records, 400, 81054, "already exists", Refused),
-            ("NS exists", Records, 400, 81056, "already exist", Refused),
-            ("record exists", Records, 400, 81057, "already exists", Refused),
-            ("identical record", Records, 400, 81058, "identical", Refused),
-            ("quota", Records, 400, 81045, "Record quota exceeded", Refused),
+            ("bad configuration", Tunnels, 400, 1056, "Bad Configuration: Validation failed", Rejected),
+            ("bad configuration as a server error", Tunnels, 500, 1056, "Bad Configuration", Rejected),
+            ("bad record", Records, 400, 1004, "DNS Validation Error", Rejected),
+            ("cannot be proxied", Records, 400, 9041, "This DNS record cannot be proxied", Rejected),
+            ("tags over quota", Records, 400, 9300, "exceeding the quota of 0", Rejected),
+            ("host exists", Records, 400, 81053, "already exists", Rejected),
+            ("CNAME exists", Records, 400, 81054, "already exists", Rejected),
+            ("NS exists", Records, 400, 81056, "already exist", Rejected),
+            ("record exists", Records, 400, 81057, "already exists", Rejected),
+            ("identical record", Records, 400, 81058, "identical", Rejected),
+            ("quota", Records, 400, 81045, "Record quota exceeded", Rejected),
             ("record is gone", Records, 404, 81044, "Record does not exist", NotFound),
             ("record is gone, as a bad request", Records, 400, 81044, "Record does not exist", NotFound),
             (
@@ -198,7 +198,7 @@ mod tests {
                 Credentials,
             ),
             ("the same as a bad request", AccessPolicies, 400, 1010, "forbidden", Credentials),
-            ("1010 of another service", Tunnels, 400, 1010, "x", Refused),
+            ("1010 of another service", Tunnels, 400, 1010, "x", Rejected),
             ("no permission for Access", AccessTags, 403, 10000, "Authentication error", Credentials),
             ("Access is not set up", AccessOrganization, 403, 9999, "not_enabled", NotFound),
             (
@@ -209,32 +209,32 @@ mod tests {
                 "not_enabled",
                 NotFound,
             ),
-            ("9999 of another service", Tunnels, 400, 9999, "x", Refused),
+            ("9999 of another service", Tunnels, 400, 9999, "x", Rejected),
             ("no such application", AccessApplications, 404, 11021, "unknown_application", NotFound),
             ("no such application, as a bad request", AccessApplications, 400, 11021, "unknown", NotFound),
             ("no such policy", AccessApplications, 400, 12083, "policy p1 not found", NotFound),
             ("no such tag", AccessTags, 404, 12135, "tag_not_found", NotFound),
             ("no such identity provider", AccessApplications, 400, 12152, "idp not found", NotFound),
-            ("invalid application", AccessApplications, 400, 12130, "invalid_request", Refused),
+            ("invalid application", AccessApplications, 400, 12130, "invalid_request", Rejected),
             (
                 "invalid application as a server error",
                 AccessApplications,
                 500,
                 12130,
                 "invalid_request",
-                Refused,
+                Rejected,
             ),
-            ("the same domain", AccessApplications, 409, 11010, "application_already_exists", Refused),
-            ("the same destination", AccessApplications, 409, 12132, "conflict", Refused),
+            ("the same domain", AccessApplications, 409, 11010, "application_already_exists", Rejected),
+            ("the same destination", AccessApplications, 409, 12132, "conflict", Rejected),
             ("12132 of another service that fails", Tunnels, 500, 12132, "x", Failed),
             ("internal error of Access", AccessApplications, 500, 10001, "internal error", Failed),
-            ("unknown code in a success", Zones, 200, 4711, "something", Refused),
+            ("unknown code in a success", Zones, 200, 4711, "something", Rejected),
             ("unknown code, not found", Zones, 404, 4711, "something", NotFound),
             ("unknown code of a server error", Zones, 503, 4711, "something", Failed),
         ];
         for (label, resource, status, code, message, expected) in cases {
-            let refusal = refusal(*status, Some(*code), message);
-            assert_eq!(sorted(*resource, refusal.clone(), None), expected(refusal), "{label}");
+            let rejection = rejection(*status, Some(*code), message);
+            assert_eq!(sorted(*resource, rejection.clone(), None), expected(rejection), "{label}");
         }
     }
 
@@ -260,17 +260,21 @@ mod tests {
             (520, Failed),
         ];
         for (status, expected) in cases {
-            let refusal = refusal(*status, None, "");
-            assert_eq!(sorted(Resource::Records, refusal.clone(), None), expected(refusal), "HTTP {status}");
+            let rejection = rejection(*status, None, "");
+            assert_eq!(
+                sorted(ApiResource::Records, rejection.clone(), None),
+                expected(rejection),
+                "HTTP {status}"
+            );
         }
     }
 
     #[test]
     fn throttling_counts_wherever_in_the_chain_it_stands() {
-        let mut refusal = refusal(400, Some(1004), "DNS Validation Error");
-        refusal.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
+        let mut rejection = rejection(400, Some(1004), "DNS Validation Error");
+        rejection.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
         let retry_after = Duration::from_secs(7);
-        let error = sorted(Resource::Records, refusal, Some(retry_after));
+        let error = sorted(ApiResource::Records, rejection, Some(retry_after));
         assert_eq!(error, Error::Limited { retry_after });
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::client::Client;
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use super::transport::Method;
 use crate::clock::{Deadline, earliest_of, latest_of, unix_seconds_of};
@@ -83,7 +83,7 @@ struct WireRecord<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
+    record_type: Cow<'a, str>,
     #[serde(default, deserialize_with = "null_is_default")]
     content: Box<str>,
     #[serde(default, deserialize_with = "null_is_default")]
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Record {
             id: wire.id,
             // The specification says punycode, but Unicode was seen too.
             name: hostname::normalize(&wire.name).into(),
-            kind: kind_of(wire.kind),
+            record_type: type_of(wire.record_type),
             content: wire.content,
             proxied: wire.proxied,
             ttl: wire.ttl.unwrap_or(TTL_AUTOMATIC),
@@ -134,9 +134,10 @@ impl<'de> Deserialize<'de> for Record {
 }
 
 /// Thousands of records have few types, so the names of these types are not copied.
-fn kind_of(text: Cow<'_, str>) -> Cow<'static, str> {
-    let known =
-        ["A", "AAAA", "CNAME", "TXT", "MX", "NS", "SRV", "CAA"].into_iter().find(|kind| *kind == text);
+fn type_of(text: Cow<'_, str>) -> Cow<'static, str> {
+    let known = ["A", "AAAA", "CNAME", "TXT", "MX", "NS", "SRV", "CAA"]
+        .into_iter()
+        .find(|record_type| *record_type == text);
     known.map_or_else(|| Cow::Owned(text.into_owned()), Cow::Borrowed)
 }
 
@@ -149,7 +150,7 @@ impl Client {
     /// page, which is then listed twice.
     pub fn records(&self, zone: &ZoneId, deadline: Deadline) -> Result<Vec<Record>, Error> {
         let path = path(&["zones", zone.as_str(), "dns_records"]);
-        let (records, _) = self.list(Resource::Records, &path, "", RECORDS_PER_PAGE, deadline)?;
+        let (records, _) = self.list(ApiResource::Records, &path, "", RECORDS_PER_PAGE, deadline)?;
         Ok(records)
     }
 
@@ -170,7 +171,7 @@ impl Client {
         let body = serde_json::to_vec(batch).expect("texts, numbers and booleans are always JSON");
         let path = path(&["zones", zone.as_str(), "dns_records", "batch"]);
         let answer: Option<WireBatch> =
-            self.write(Resource::Records, Method::POST, &path, &body, deadline)?;
+            self.write(ApiResource::Records, Method::POST, &path, &body, deadline)?;
         let WireBatch { patches, posts } = answer.unwrap_or_default();
         Ok([posts, patches].concat())
     }
@@ -197,10 +198,10 @@ mod tests {
             ]"#,
         )]);
         let records = fixture.client.records(&ZoneId::new("z1"), fixture.deadline()).unwrap();
-        let record = |id: &str, name: &str, kind: &str, content: &str| Record {
+        let record = |id: &str, name: &str, record_type: &str, content: &str| Record {
             id: RecordId::new(id),
             name: name.into(),
-            kind: kind.to_owned().into(),
+            record_type: record_type.to_owned().into(),
             content: content.into(),
             proxied: false,
             ttl: 60,
@@ -271,7 +272,7 @@ mod tests {
             ],
             posts: vec![NewRecord {
                 name: "c.example.com".into(),
-                kind: "CNAME".into(),
+                record_type: "CNAME".into(),
                 content: "d.example".into(),
                 proxied: true,
                 ttl: 1,
@@ -298,7 +299,7 @@ mod tests {
         let batch = Batch {
             posts: vec![NewRecord {
                 name: "a.example".into(),
-                kind: "A".into(),
+                record_type: "A".into(),
                 content: "192.0.2.1".into(),
                 proxied: false,
                 ttl: 300,

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::client::Client;
 use super::error::{ApiRejection, Error};
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use super::settings::Credentials;
 use crate::clock::Deadline;
@@ -69,7 +69,7 @@ impl Client {
     ) -> Result<Option<Box<str>>, Error> {
         if let Credentials::Key { .. } = &*self.credentials() {
             // The API accepts no smaller page.
-            let outcome = self.read::<IgnoredAny>(Resource::Zones, "/zones?page=1&per_page=5", deadline);
+            let outcome = self.read::<IgnoredAny>(ApiResource::Zones, "/zones?page=1&per_page=5", deadline);
             return outcome.map(|_| None);
         }
         let asked = self.token_at(&path(&["user", "tokens", "verify"]), deadline);
@@ -95,7 +95,7 @@ impl Client {
     }
 
     fn token_at(&self, path: &str, deadline: Deadline) -> Result<WireToken, Error> {
-        self.read(Resource::Tokens, path, deadline)
+        self.read(ApiResource::Tokens, path, deadline)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::client::Client;
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use super::run_token::RunToken;
 use super::transport::Method;
@@ -90,7 +90,7 @@ impl Client {
     /// The account's tunnels that are not deleted, ordered by id.
     pub fn tunnels(&self, account: &AccountId, deadline: Deadline) -> Result<Vec<Tunnel>, Error> {
         let (mut tunnels, _): (Vec<Tunnel>, f64) = self.list(
-            Resource::Tunnels,
+            ApiResource::Tunnels,
             &path(&["accounts", account.as_str(), "cfd_tunnel"]),
             // Without this, deleted tunnels are listed too.
             "is_deleted=false&",
@@ -112,9 +112,9 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Option<Tunnel>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
-        match self.read(Resource::Tunnels, &path, deadline) {
+        match self.read(ApiResource::Tunnels, &path, deadline) {
             // Any other 404 may be about the account or the path.
-            Err(Error::NotFound(refusal)) if refusal.has_code(NO_SUCH_TUNNEL) => Ok(None),
+            Err(Error::NotFound(rejection)) if rejection.has_code(NO_SUCH_TUNNEL) => Ok(None),
             outcome => outcome.map(Some),
         }
     }
@@ -132,7 +132,7 @@ impl Client {
         // Without `config_src`, the source is "local", which no later PATCH can change.
         let body = json!({ "name": name, "config_src": "cloudflare" }).to_string();
         let path = path(&["accounts", account.as_str(), "cfd_tunnel"]);
-        self.write(Resource::Tunnels, Method::POST, &path, body.as_bytes(), deadline)
+        self.write(ApiResource::Tunnels, Method::POST, &path, body.as_bytes(), deadline)
     }
 
     /// The token with which cloudflared connects for a tunnel. Reading it needs the permission to write tunnels.
@@ -146,7 +146,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<RunToken, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
-        let text: Box<str> = self.read(Resource::Tunnels, &path, deadline).map_err(Error::without_message)?;
+        let text: Box<str> =
+            self.read(ApiResource::Tunnels, &path, deadline).map_err(Error::without_message)?;
         let problem = match RunToken::parse(&text) {
             Some(token) if token.is_for(account, id) => return Ok(token),
             Some(_) => "the run token is for another tunnel",
@@ -163,14 +164,14 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Connector>, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "connections"]);
-        let connectors: Option<_> = self.read(Resource::Connections, &path, deadline)?;
+        let connectors: Option<_> = self.read(ApiResource::Connections, &path, deadline)?;
         Ok(connectors.unwrap_or_default())
     }
 }
 
 /// True if a tunnel was not created because the account has another one of that name.
 pub fn is_name_taken(error: &Error) -> bool {
-    matches!(error, Error::Refused(refusal) if refusal.has_code(1013))
+    matches!(error, Error::Rejected(rejection) if rejection.has_code(1013))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::client::Client;
 use super::error::Error;
-use super::error_class::Resource;
+use super::error_class::ApiResource;
 use super::path::path;
 use crate::clock::Deadline;
 use crate::limits::ZONES_PER_PAGE;
@@ -60,7 +60,7 @@ impl Client {
     /// Every zone that the credentials can see, ordered by id.
     pub fn zones(&self, deadline: Deadline) -> Result<Vec<Zone>, Error> {
         let (mut zones, _): (Vec<Zone>, f64) =
-            self.list(Resource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
+            self.list(ApiResource::Zones, &path(&["zones"]), "", ZONES_PER_PAGE, deadline)?;
         zones.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         // A zone added between two page reads pushes another one onto the next page.
         zones.dedup_by(|a, b| a.id == b.id);

@@ -77,7 +77,7 @@ impl Check<'_> {
     fn failed(&mut self, what: &str, error: &Error, refused: &'static str) {
         self.lacks_permission |= matches!(error, Error::Credentials(_));
         let remedy = match error {
-            Error::Credentials(_) | Error::NotFound(_) | Error::Refused(_) => refused,
+            Error::Credentials(_) | Error::NotFound(_) | Error::Rejected(_) => refused,
             error => remedy(error),
         };
         self.note(Status::Failed, what, error.to_string(), remedy);

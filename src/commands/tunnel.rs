@@ -176,7 +176,7 @@ impl Search<'_> {
             Ok(tunnel) => {
                 format!("Cloudflare answered with another tunnel, {:?} ({})", tunnel.name, tunnel.id)
             }
-            Err(error @ Error::Refused(_)) if !is_taken => {
+            Err(error @ Error::Rejected(_)) if !is_taken => {
                 return Err(format!("{error}; choose another name, or delete a tunnel that is not needed"));
             }
             Err(error) if is_taken => format!(

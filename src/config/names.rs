@@ -1,6 +1,6 @@
 //! Knows the names of settings and of their flags, and recognises misspelled names.
 
-use super::{Kind, LINES, SETTINGS, Setting};
+use super::{Kind, SETTINGS, SETTINGS_VARIABLE, Setting};
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::endpoint::annotation_of;
@@ -27,7 +27,8 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 
 /// The variables that have a flag, and the help text of each.
 pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
-    let with_flag = SETTINGS.iter().filter(|one| one.kind != Kind::Secret && one.variable != LINES);
+    let with_flag =
+        SETTINGS.iter().filter(|one| one.kind != Kind::Secret && one.variable != SETTINGS_VARIABLE);
     let settings = with_flag.map(|setting| match setting.default {
         "" => (setting.variable, setting.help.to_owned()),
         default => (setting.variable, format!("{} (default: {default})", setting.help)),
@@ -69,7 +70,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
-    let known = variables().filter(|variable| !is_of_ours || *variable != LINES);
+    let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = nearest(&folded, known, edits_max);
     let is_limit = |setting: &Setting| setting.kind == Kind::Limit && Some(setting.variable) == nearest;
     let said = format!("{} is no setting of this program", quoted(name));
@@ -175,10 +176,9 @@ mod tests {
                 continue;
             }
             let [name] = names[..] else { panic!("{names:?}") };
-            let further =
-                SETTINGS.iter().find(|setting| setting.variable == name).map_or("", |one| one.further);
-            let also = section.contains(&format!("; also `{further}`."));
-            assert!(further.is_empty() || also, "{name}: {further} is missing");
+            let alias = SETTINGS.iter().find(|setting| setting.variable == name).map_or("", |one| one.alias);
+            let also = section.contains(&format!("; also `{alias}`."));
+            assert!(alias.is_empty() || also, "{name}: {alias} is missing");
             let help =
                 flags().find(|(variable, _)| *variable == name).map(|(_, help)| help).unwrap_or_default();
             let (_, in_help) = help.split_once("(default: ").unwrap_or(("", ")"));

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{hint, is_injected, variables};
-use super::{Kind, LINES, SETTINGS, Setting, Variables};
+use super::{Kind, SETTINGS, SETTINGS_VARIABLE, Setting, Variables};
 use crate::cloudflare::Credentials;
 use crate::limits;
 use crate::model::text::{nearest, quoted};
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         for (name, text) in given {
             let text = text.trim();
             match variables().find(|variable| variable == name) {
-                None if SETTINGS.iter().any(|setting| setting.further == name) => {}
+                None if SETTINGS.iter().any(|setting| setting.alias == name) => {}
                 None => match hint(name, text) {
                     Some((hint, true)) => reader.mistakes.push(hint),
                     Some((hint, false)) => reader.warnings.push(hint),
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             }
         }
         reader.add_lines();
-        reader.add_further_names();
+        reader.add_aliases();
         reader
     }
 
@@ -81,8 +81,8 @@ impl<'a> Reader<'a> {
     /// setting may be a secret, so the mistake gives only the number of the line.
     fn add_lines(&mut self) {
         let mut lines = BTreeMap::new();
-        let known = || variables().filter(|variable| *variable != LINES);
-        let (_, text) = self.given.get(LINES).copied().unwrap_or_default();
+        let known = || variables().filter(|variable| *variable != SETTINGS_VARIABLE);
+        let (_, text) = self.given.get(SETTINGS_VARIABLE).copied().unwrap_or_default();
         for (number, line) in (1..).zip(text.lines()) {
             let (name, text) = line.split_once('=').unwrap_or_default();
             let (name, text) = (name.trim(), text.trim());
@@ -97,28 +97,28 @@ impl<'a> Reader<'a> {
                 (None, None) if line.trim().is_empty() => continue,
                 (None, None) => format!("has no NAME=value of a setting in its line {number}"),
             };
-            self.mistake(LINES, problem);
+            self.mistake(SETTINGS_VARIABLE, problem);
         }
         for (variable, text) in lines.into_iter().filter(|(_, text)| !text.is_empty()) {
             self.given.entry(variable).or_insert((variable, text));
         }
     }
 
-    /// Takes a setting under its further name, if no setting of its group is given under our name. Otherwise half of
+    /// Takes a setting under its alias, if no setting of its group is given under our name. Otherwise half of
     /// the credentials could belong to one user and half to another user.
-    fn add_further_names(&mut self) {
+    fn add_aliases(&mut self) {
         let own: Vec<&str> = self.given.keys().copied().collect();
-        for Setting { variable, further, kind, .. } in SETTINGS {
-            let given = self.variables.get(*further).map(|text| text.trim()).filter(|text| !text.is_empty());
+        for Setting { variable, alias, kind, .. } in SETTINGS {
+            let given = self.variables.get(*alias).map(|text| text.trim()).filter(|text| !text.is_empty());
             let Some(text) = given else { continue };
             match own.iter().find(|own| group(own) == group(variable)) {
                 None => {
-                    self.given.insert(variable, (further, text));
+                    self.given.insert(variable, (alias, text));
                 }
                 Some(own) if *kind == Kind::Limit && self.text(own) != Some(text) => {
-                    self.mistake(own, format_args!("and {further} differ; keep {own}"));
+                    self.mistake(own, format_args!("and {alias} differ; keep {own}"));
                 }
-                Some(own) => self.warnings.push(format!("{further} is ignored beside {own}")),
+                Some(own) => self.warnings.push(format!("{alias} is ignored beside {own}")),
             }
         }
     }
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
         let is_place = |variable: &str| {
             let mut places = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
-            variable == LINES || places.any(|setting| setting.variable == variable)
+            variable == SETTINGS_VARIABLE || places.any(|setting| setting.variable == variable)
         };
         let misplaced =
             self.given.iter().filter(|(name, (_, text))| !is_place(name) && text.contains(secret));

@@ -174,9 +174,9 @@ impl<'a> MarkedRules<'a> {
 
     /// The same, with the rules for which `own` is true marked as ours as well.
     pub fn and(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
-        let mut owned = self.clone();
-        owned.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
-        owned
+        let mut marked_rules = self.clone();
+        marked_rules.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
+        marked_rules
     }
 
     /// True if putting our rule for this hostname and path again would change which requests it answers. It would if a

@@ -14,7 +14,7 @@ pub struct Record {
     /// The full name in lower-case punycode, without a trailing dot.
     pub name: Box<str>,
     /// `A`, `AAAA`, `CNAME`, `TXT`, …
-    pub kind: Cow<'static, str>,
+    pub record_type: Cow<'static, str>,
     /// The value; for a CNAME, its target. Empty for types that have only `data`.
     pub content: Box<str>,
     /// True if Cloudflare proxies its traffic.
@@ -33,12 +33,12 @@ pub struct Record {
 
 impl Record {
     pub fn is_cname(&self) -> bool {
-        self.kind == "CNAME"
+        self.record_type == "CNAME"
     }
 
     /// True if its name has no other address beside a CNAME.
     pub fn is_address(&self) -> bool {
-        ["A", "AAAA", "CNAME"].contains(&&*self.kind)
+        ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }
 }
 
@@ -62,7 +62,7 @@ pub struct NewRecord {
     pub name: Box<str>,
     /// `A`, `AAAA`, `CNAME`, …
     #[serde(rename = "type")]
-    pub kind: Box<str>,
+    pub record_type: Box<str>,
     pub content: Box<str>,
     /// True if Cloudflare is to proxy its traffic.
     pub proxied: bool,

@@ -16,18 +16,18 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 use crate::webhook::body::{Arrived, Body};
 
-/// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as not sent.
+/// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as not without_service.
 const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
 
 /// The endpoints without a service of one request.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub struct WithoutService {
     /// The fingerprints of their hostnames, `NAMES_WITHOUT_SERVICE_MAX` at most.
-    pub(super) without_service: Vec<u64>,
+    pub(super) names: Vec<u64>,
     /// The number of these endpoints without `webhook/tunnel: "false"`.
-    pub(super) without_named_service: usize,
+    pub(super) without_opt_out: usize,
     /// The first hostnames of these endpoints by name, quoted.
-    first_unnamed: BTreeSet<Box<str>>,
+    first_without_opt_out: BTreeSet<Box<str>>,
 }
 
 /// The canonical form of the `wanted` endpoints, and the endpoints without a service.
@@ -40,10 +40,10 @@ pub fn adjust(
     snapshot: Option<&Snapshot>,
     clock: &dyn Clock,
     deadline: Deadline,
-) -> Result<(Adjusted, Sent), Failure> {
+) -> Result<(Adjusted, WithoutService), Failure> {
     let is_late = || deadline.remaining(clock) < limits::ADJUST_RESERVE;
     let mut adjuster = Adjuster::new(settings, snapshot);
-    let mut sent = Sent::default();
+    let mut without_service = WithoutService::default();
     let mut kept = 0;
     wanted.wanted(&mut |Arrived { list: _, endpoint, is_whole }| {
         if !wanted.has_room(kept, 0) {
@@ -56,28 +56,28 @@ pub fn adjust(
         };
         kept += added.iter().map(Endpoint::memory_bytes).sum::<usize>();
         if added.is_empty() {
-            sent.add_unnamed(&endpoint);
+            without_service.add(&endpoint);
         }
     })?;
     if !wanted.has_room(kept, 0) {
         return Err(failure::too_much());
     }
-    Ok((adjuster.finish(), sent))
+    Ok((adjuster.finish(), without_service))
 }
 
-impl Sent {
+impl WithoutService {
     /// Counts an endpoint without a service.
-    fn add_unnamed(&mut self, endpoint: &Endpoint) {
-        if self.without_service.len() < NAMES_WITHOUT_SERVICE_MAX {
-            self.without_service.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
+    fn add(&mut self, endpoint: &Endpoint) {
+        if self.names.len() < NAMES_WITHOUT_SERVICE_MAX {
+            self.names.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         }
         if adjust::opts_out(endpoint) {
             return;
         }
-        self.without_named_service += 1;
-        self.first_unnamed.insert(quoted(&endpoint.dns_name).to_string().into());
-        if self.first_unnamed.len() > limits::NAMES_SHOWN_MAX {
-            self.first_unnamed.pop_last();
+        self.without_opt_out += 1;
+        self.first_without_opt_out.insert(quoted(&endpoint.dns_name).to_string().into());
+        if self.first_without_opt_out.len() > limits::NAMES_SHOWN_MAX {
+            self.first_without_opt_out.pop_last();
         }
         let Endpoint { dns_name, record_type, .. } = endpoint;
         logging::debug(module_path!(), || {
@@ -89,7 +89,7 @@ impl Sent {
         });
     }
 
-    pub(super) fn first_unnamed(&self) -> String {
-        self.first_unnamed.iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
+    pub(super) fn first_without_opt_out(&self) -> String {
+        self.first_without_opt_out.iter().map(|name| &**name).collect::<Vec<_>>().join(", ")
     }
 }

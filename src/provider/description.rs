@@ -5,7 +5,7 @@ use miniserde::json;
 use crate::ingress::{OriginOption, RuleEdit};
 use crate::model::endpoint::{Property, annotation_of};
 use crate::model::{LogLine, TunnelId};
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::plan::{Adoption, HostPlan, Plan, RecordOperation};
 use crate::secret::redact;
 
@@ -14,7 +14,7 @@ const ADOPTION_MAX_CHARS: usize = 2_600;
 
 /// A line for each write of a plan.
 pub(super) fn describe(plan: &Plan) -> Vec<LogLine> {
-    let applications = plan.work.iter().map(describe_application);
+    let applications = plan.application_writes.iter().map(describe_application);
     applications.chain(plan.hosts.iter().flat_map(describe_host)).collect()
 }
 
@@ -26,15 +26,15 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
     adoptions.chain(edits).chain(operations)
 }
 
-pub(super) fn describe_application(work: &ApplicationWork) -> LogLine {
-    let verb = match &work.operation {
+pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
+    let verb = match &write.operation {
         ApplicationOperation::Create(_) => "created",
         ApplicationOperation::Replace(..) => "changed",
         ApplicationOperation::Delete(_) => "deleted",
     };
     LogLine::default()
-        .quoted("hostname", work.place.hostname())
-        .quoted("application", &*work.place.to_string())
+        .quoted("hostname", write.place.hostname())
+        .quoted("application", &*write.place.to_string())
         .text(format!("Access application {verb}"))
 }
 
@@ -105,7 +105,7 @@ mod tests {
         let line = |path: Option<&str>, operation: ApplicationOperation| {
             let hostname = Hostname::parse("a.example.com").expect("a hostname");
             let place = Place::of(&hostname, path).expect("a place");
-            describe_application(&ApplicationWork { place, operation }).to_string()
+            describe_application(&ApplicationWrite { place, operation }).to_string()
         };
         let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(
@@ -127,14 +127,14 @@ mod tests {
         let line = |operation: &RecordOperation| describe_operation("a.example.com", operation).to_string();
         let post = RecordOperation::Post(NewRecord {
             name: "a.example.com".into(),
-            kind: "CNAME".into(),
+            record_type: "CNAME".into(),
             content: "content".into(),
             proxied: true,
             ttl: 1,
             comment: "".into(),
         });
         let delete = |kind: &str| {
-            let subject = Subject { kind: kind.into(), name: "x.a.example.com".into() };
+            let subject = Subject { record_type: kind.into(), name: "x.a.example.com".into() };
             RecordOperation::Delete(RecordId::new("id"), subject)
         };
         let end = "hostname=a.example.com";

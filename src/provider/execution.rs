@@ -16,7 +16,7 @@ use log::Level;
 use self::halving::Halving;
 use self::ledger::{Ledger, RunResult};
 use self::records::RecordQuotas;
-use self::work::{Piece, Step, Target, steps};
+use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{ApiRejection, Error};
 use crate::lean::inserted;
@@ -50,9 +50,9 @@ struct Execution<'a> {
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
     /// The targets to which pieces were sent.
-    sent_to: BTreeSet<Target<'a>>,
+    sent_to: BTreeSet<WriteTarget<'a>>,
     /// The targets with undecided pieces.
-    undecided: BTreeSet<Target<'a>>,
+    undecided: BTreeSet<WriteTarget<'a>>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
     quotas: RecordQuotas,
@@ -63,7 +63,7 @@ enum Answer {
     /// The write is done, or nothing had to be sent.
     Done,
     /// Cloudflare, or a server in between, refused the content.
-    Refused(ApiRejection),
+    Rejected(ApiRejection),
 }
 
 /// The reason why writes end, independent of their content.
@@ -140,7 +140,7 @@ impl<'a> Execution<'a> {
                 None => self.rewrite(tunnel, edited.len()),
             };
             let Err(reason) = written else { continue };
-            self.set_failing(Target::Tunnel(tunnel), reason.clone());
+            self.set_failing(WriteTarget::Tunnel(tunnel), reason.clone());
             for host in edited {
                 self.ledger.give_up(&host.hostname, reason.clone());
                 self.unwritable.push(host);
@@ -183,17 +183,17 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that a write to the target failed.
-    fn set_failing(&mut self, target: Target<'a>, reason: Reason) {
+    fn set_failing(&mut self, target: WriteTarget<'a>, reason: Reason) {
         let now = self.writer.clock().now();
         self.undecided.insert(target);
         self.memory.targets.set_failing(target.id(), now);
-        if matches!(target, Target::Tunnel(tunnel) if self.tried.contains(tunnel)) {
+        if matches!(target, WriteTarget::Tunnel(tunnel) if self.tried.contains(tunnel)) {
             self.memory.targets.pause_edits(target.id(), reason, now);
         }
     }
 
     /// Logs a failed write, and returns the reason.
-    fn log_failure(&self, target: Target<'a>, hostnames: usize, error: &Error) -> Reason {
+    fn log_failure(&self, target: WriteTarget<'a>, hostnames: usize, error: &Error) -> Reason {
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
         let (kind, name) = self.name_of(target);
         let text = format!("a write to {kind} {name} {outcome}: {error}");
@@ -247,7 +247,7 @@ impl<'a> Execution<'a> {
                 halving.passed(|hostname| self.ledger.is_given_up(hostname));
                 Ok(None)
             }
-            Ok(Answer::Refused(answer)) => {
+            Ok(Answer::Rejected(answer)) => {
                 let is_interception = !answer.is_of_cloudflare();
                 let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
                 if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
@@ -271,8 +271,8 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         let Step { stage, target } = step;
         let answer = match target {
-            Target::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces)?,
-            Target::Zone(zone) => match self.quotas.full(zone).cloned() {
+            WriteTarget::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces)?,
+            WriteTarget::Zone(zone) => match self.quotas.full(zone).cloned() {
                 Some(answer) if pieces.iter().all(Piece::grows) => {
                     self.reject_all(step, pieces, &answer);
                     Answer::Done
@@ -283,7 +283,7 @@ impl<'a> Execution<'a> {
                 },
             },
         };
-        if let Answer::Refused(answer) = &answer {
+        if let Answer::Rejected(answer) = &answer {
             let (kind, name) = self.name_of(target);
             logging::debug(module_path!(), || {
                 let text = format!("a write to {kind} {name} was refused: {answer}");
@@ -294,11 +294,16 @@ impl<'a> Execution<'a> {
     }
 
     /// The meaning of a failed write: a refusal of its content, or a stop.
-    fn failed(&mut self, target: Target<'a>, pieces: &[Piece<'_>], error: Error) -> Result<Answer, Stop> {
+    fn failed(
+        &mut self,
+        target: WriteTarget<'a>,
+        pieces: &[Piece<'_>],
+        error: Error,
+    ) -> Result<Answer, Stop> {
         match error {
-            Error::Refused(answer) | Error::Intercepted(answer) => Ok(Answer::Refused(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Answer::Rejected(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Refused(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Rejected(answer)),
             Error::OutOfTime | Error::Limited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
@@ -323,7 +328,7 @@ impl<'a> Execution<'a> {
         }
         let mut text = answer.to_string();
         let quota = match step.target {
-            Target::Zone(zone) if answer.is_record_quota() => {
+            WriteTarget::Zone(zone) if answer.is_record_quota() => {
                 text.push_str(ZONE_IS_FULL);
                 Some((zone.clone(), self.quotas.fill(zone, answer)))
             }
@@ -340,10 +345,12 @@ impl<'a> Execution<'a> {
     }
 
     /// The kind of the target, and its name.
-    fn name_of(&self, target: Target<'a>) -> (&'static str, &'a str) {
+    fn name_of(&self, target: WriteTarget<'a>) -> (&'static str, &'a str) {
         match target {
-            Target::Tunnel(tunnel) => ("tunnel", tunnel.as_str()),
-            Target::Zone(id) => ("zone", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name)),
+            WriteTarget::Tunnel(tunnel) => ("tunnel", tunnel.as_str()),
+            WriteTarget::Zone(id) => {
+                ("zone", self.snapshot.zone(id).map_or(id.as_str(), |zone| &zone.zone.name))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::logging;
 use crate::model::LogLine;
 use crate::observe::status::Status;
-use crate::provider::adjustments::Sent;
+use crate::provider::adjustments::WithoutService;
 use crate::provider::memory::{Alternations, Logged, MarkedEndpoints};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
@@ -26,7 +26,7 @@ pub(super) struct LastLoop {
     /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
     pub(super) endpoints: MarkedEndpoints,
     /// The endpoints without a service; `None` before the first adjustment.
-    pub(super) sent: Option<Sent>,
+    pub(super) without_service: Option<WithoutService>,
     pub(super) wildcards: Wildcards,
     /// Notes on endpoints that are left out, because another object has their hostname and path.
     pub(super) left_out: Logged<LogLine>,
@@ -79,7 +79,7 @@ impl LastLoop {
         self.request.asked.clear();
         self.notes_of_shown.log(Level::Warn, shown.notes.iter().map(Note::line), now);
         self.endpoints.show(&shown.endpoints, now);
-        if self.sent.is_some() && !mem::replace(&mut self.is_first_logged, true) {
+        if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
             let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
             info!(
                 wanted, published, refused, waiting, without_service;
@@ -90,12 +90,12 @@ impl LastLoop {
     }
 
     /// Notes the endpoints that ExternalDNS sends, and logs changes.
-    pub(super) fn adjust(&mut self, adjusted: &Adjusted, sent: Sent, now: i64) {
+    pub(super) fn adjust(&mut self, adjusted: &Adjusted, without_service: WithoutService, now: i64) {
         let Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections: _ } =
             adjusted;
-        let (unnamed, names) = (sent.without_named_service, sent.first_unnamed());
-        let before = self.sent.replace(sent);
-        if unnamed > 0 && before.map_or(0, |before| before.without_named_service) != unnamed {
+        let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
+        let before = self.without_service.replace(without_service);
+        if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
             info!(
                 "{unnamed} endpoints name no service and are not published ({names}); LOG_LEVEL=debug names all"
             );

@@ -16,7 +16,7 @@ pub(super) use self::logged::Logged;
 pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::{Freshness, Newest};
 pub(super) use self::paused_writes::PausedWrites;
-pub(super) use self::targets::{GroupSize, Targets};
+pub(super) use self::targets::{GroupSize, WriteTargets};
 pub(super) use self::turns::Turns;
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    foreign_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
+    unconfigured_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -80,7 +80,7 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            foreign_tunnels: Mutex::default(),
+            unconfigured_tunnels: Mutex::default(),
         }
     }
 
@@ -107,7 +107,7 @@ impl SnapshotReader {
     }
 
     /// Forgets the list of zones, so that the next use reads the list again.
-    pub(super) fn doubt_zones(&self) {
+    pub(super) fn forget_zones(&self) {
         *lock(&self.zones) = None;
     }
 
@@ -141,7 +141,7 @@ impl SnapshotReader {
         let parts = parts.inspect_err(|ReadError { error, .. }| {
             // A zone may have left the account.
             if matches!(error, Error::NotFound(_) | Error::Credentials(_)) {
-                self.doubt_zones();
+                self.forget_zones();
             }
         })?;
         let mut snapshot = Snapshot {
@@ -253,7 +253,7 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Result<Existence, Error> {
         let now = self.clock.now();
-        let mut known = lock(&self.foreign_tunnels);
+        let mut known = lock(&self.unconfigured_tunnels);
         known.retain(|_, (_, asked_at)| now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE);
         if let Some((existence, _)) = known.get(tunnel) {
             return Ok(*existence);
@@ -262,12 +262,12 @@ impl SnapshotReader {
         let existence = match self.client.tunnel(account, tunnel, deadline) {
             Ok(None) => Existence::Never,
             Ok(Some(found)) if found.deleted => Existence::Deleted,
-            Ok(Some(_)) | Err(Error::NotFound(_) | Error::Refused(_) | Error::Credentials(_)) => {
+            Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
                 Existence::Present
             }
             Err(error) => return Err(error),
         };
-        lock(&self.foreign_tunnels).insert(tunnel.clone(), (existence, now));
+        lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
         Ok(existence)
     }
 }

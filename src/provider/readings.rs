@@ -45,7 +45,7 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
         values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);
         for record in zone.records() {
             if snapshot.own_stamp(record).is_some() {
-                values.add(Family::Records, &[name, &record.kind], 1);
+                values.add(Family::Records, &[name, &record.record_type], 1);
             }
         }
     }

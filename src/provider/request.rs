@@ -101,7 +101,7 @@ impl Request<'_> {
         }
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work.
+    /// The plan by a recent snapshot, if it has no writes, as in hostnames_max loops that ask for refused work.
     fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
@@ -186,13 +186,17 @@ impl Request<'_> {
     /// have applied the version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let turn = Turn {
-            behind: self.memory.turns.end.as_ref(),
-            most: if self.writer.is_dry_run() { usize::MAX } else { self.memory.turns.most() },
+            previous_end: self.memory.turns.end.as_ref(),
+            hostnames_max: if self.writer.is_dry_run() {
+                usize::MAX
+            } else {
+                self.memory.turns.hostnames_max()
+            },
         };
-        let mut earlier = self.earlier(snapshot);
+        let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = plan::plan(self.changes, snapshot, &earlier, &turn).map_err(failure::wrong_owner)?;
+            let plan = plan::plan(self.changes, snapshot, &inputs, &turn).map_err(failure::wrong_owner)?;
             let mut targets: Vec<TunnelId> =
                 plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
             targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
@@ -205,7 +209,7 @@ impl Request<'_> {
             if unready.is_empty() {
                 return Ok(plan);
             }
-            earlier.unready.extend(unready);
+            inputs.unready.extend(unready);
         }
     }
 
@@ -223,7 +227,7 @@ impl Request<'_> {
         })
     }
 
-    fn earlier(&self, snapshot: &Snapshot) -> PlanInputs {
+    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
         let Self { writer, .. } = self;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
         let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
@@ -242,7 +246,7 @@ impl Request<'_> {
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the
     /// plan gets refusals.
     fn write_applications(&mut self, plan: &mut Plan) {
-        if plan.work.is_empty() {
+        if plan.application_writes.is_empty() {
             return;
         }
         let &mut Self { writer, resolved, mut deadline, .. } = self;
@@ -250,25 +254,25 @@ impl Request<'_> {
             let half = deadline.remaining(writer.clock()) / 2;
             deadline = Deadline::after(writer.clock(), half);
         }
-        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.work);
+        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
         let now = self.writer.clock().now();
         let mut failed = Vec::new();
-        for (work, outcome) in plan.work.iter().zip(results) {
-            let content = work.content_fingerprint();
+        for (write, outcome) in plan.application_writes.iter().zip(results) {
+            let content = write.content_fingerprint();
             match outcome {
                 Ok(()) => {
-                    let what = description::describe_application(work).text.into();
+                    let what = description::describe_application(write).text.into();
                     self.memory.paused.forget(content);
                     self.memory
                         .paused
-                        .note_written(&Write { key: work.place_fingerprint(), content, what }, now);
+                        .note_written(&Write { key: write.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is paused.
                     if matches!(reason, Reason::Cloudflare(_)) {
                         self.memory.paused.refuse(content, reason.clone(), None, now);
                     }
-                    failed.push((work.place.clone(), reason));
+                    failed.push((write.place.clone(), reason));
                 }
             }
         }
@@ -277,7 +281,7 @@ impl Request<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
         let Self { writer, memory, resolved, deadline, .. } = self;
-        // From the first write on, earlier snapshots are outdated.
+        // From the first write on, inputs snapshots are outdated.
         lock(&writer.last_snapshot).outdate();
         let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
         // Snapshots that were read during the writes are outdated, too.
@@ -286,12 +290,12 @@ impl Request<'_> {
         result
     }
 
-    /// Forgets earlier refusals of completed writes, and notes these writes.
+    /// Forgets inputs refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !result.unwritten.contains(&host.hostname)) {
-            contents(host).for_each(|(_, work)| memory.paused.forget(work));
+            contents(host).for_each(|(_, write)| memory.paused.forget(write));
             writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }
         memory.tidy(now);

@@ -64,7 +64,7 @@ pub(crate) fn find_tunnels(
         Some(account) => account.clone(),
         // The next check reads the zones again, because the token's permissions may be corrected meanwhile.
         None => shared_account(&reader.zones(deadline)?, settings)
-            .inspect_err(|_| reader.doubt_zones())
+            .inspect_err(|_| reader.forget_zones())
             .map_err(|problem| unfitting(problem.to_owned()))?,
     };
     let present = client.tunnels(&account, deadline)?;
@@ -176,7 +176,7 @@ pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), St
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Credentials(_) => MAKE_TOKEN,
-        Error::NotFound(_) | Error::Refused(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
+        Error::NotFound(_) | Error::Rejected(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable(_) => {
             REACH_API
         }

@@ -13,7 +13,7 @@ use crate::model::{Hostname, LogLine, hostname};
 use crate::observe::health::Missing;
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
-use crate::provider::adjustments::Sent;
+use crate::provider::adjustments::WithoutService;
 use crate::provider::last_loop::LastLoop;
 use crate::provider::memory::{Logged, MarkedEndpoint};
 use crate::reconcile::canonical::is_unknown_path;
@@ -111,7 +111,7 @@ impl LastLoop {
     }
 
     pub(super) fn counts(&self) -> Status {
-        let without_service = self.sent.as_ref().map_or(0, |sent| sent.without_named_service);
+        let without_service = self.without_service.as_ref().map_or(0, |endpoints| endpoints.without_opt_out);
         let mut status = Status { loop_began: self.endpoints.shown_at, without_service, ..Status::default() };
         let mut refused = BTreeSet::new();
         for (refusal, _) in self.refusals() {
@@ -201,7 +201,7 @@ impl Provider {
         }));
         rows.extend(lines(&last.left_out, Some(hostname), LEFT_OUT));
         if rows.iter().all(|row| row.state == NOTE) {
-            rows.push(self.unsent(hostname, last.sent.as_ref()));
+            rows.push(self.unsent(hostname, last.without_service.as_ref()));
         }
         rows.extend(last.notes(hostname));
         status.ok = rows.iter().all(is_well);
@@ -213,7 +213,7 @@ impl Provider {
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.health.missing() {
             Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
-            None if last.sent.is_none() => NO_LOOP,
+            None if last.without_service.is_none() => NO_LOOP,
             None if lock(&self.writer.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
@@ -228,14 +228,15 @@ impl Provider {
     }
 
     /// The row of a hostname that is not sent to be published.
-    fn unsent(&self, hostname: &str, sent: Option<&Sent>) -> Row {
+    fn unsent(&self, hostname: &str, without_service: Option<&WithoutService>) -> Row {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
         if !self.writer.reader.settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
-        let is_without = sent.is_some_and(|sent| sent.without_service.contains(&fingerprint([hostname])));
+        let is_without =
+            without_service.is_some_and(|without| without.names.contains(&fingerprint([hostname])));
         let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { ("not sent", NOT_SENT) };
         row(hostname, state, what.to_owned())
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::cloudflare::Client;
 use crate::provider::access::unneeded::UnneededPlaces;
-use crate::provider::memory::{LastSnapshot, PausedWrites, Targets, Turns};
+use crate::provider::memory::{LastSnapshot, PausedWrites, Turns, WriteTargets};
 use crate::provider::reader::SnapshotReader;
 use crate::provider::reporter::Reporter;
 use crate::reconcile::plan_inputs::Unfinished;
@@ -27,7 +27,7 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
     pub(super) paused: PausedWrites,
-    pub(super) targets: Targets,
+    pub(super) targets: WriteTargets,
     pub(super) turns: Turns,
     /// By hostname: the work that the last run left undone.
     pub(super) unfinished: BTreeMap<Box<str>, Unfinished>,

@@ -74,12 +74,12 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
         return Vec::new();
     }
     let names = possible_names(seen, &record.name);
-    let names = names.iter().filter(|(kind, _)| match kind {
-        Some(kind) => record.kind.eq_ignore_ascii_case(kind),
-        None => &*record.kind != "AAAA",
+    let names = names.iter().filter(|(record_type, _)| match record_type {
+        Some(record_type) => record.record_type.eq_ignore_ascii_case(record_type),
+        None => &*record.record_type != "AAAA",
     });
     let records = names.flat_map(|(_, name)| zone.records_of(name));
-    let texts = records.filter(|record| &*record.kind == "TXT");
+    let texts = records.filter(|record| &*record.record_type == "TXT");
     texts.filter_map(|record| Some((record, Heritage::parse(&record.content)?))).collect()
 }
 
@@ -107,8 +107,8 @@ fn possible_names(seen: &[Box<str>], hostname: &str) -> Vec<(Option<&'static str
             names.push(((found != in_label).then_some(WANTED_TYPE), name.to_string()));
             continue;
         }
-        let with = |kind: &str| head.replacen(WANTED_TYPE, kind, 1) + &rest;
-        names.extend([WANTED_TYPE, "a", "aaaa"].map(|kind| (Some(kind), with(kind))));
+        let with = |record_type: &str| head.replacen(WANTED_TYPE, record_type, 1) + &rest;
+        names.extend([WANTED_TYPE, "a", "aaaa"].map(|record_type| (Some(record_type), with(record_type))));
         // Without a template, the type precedes the label, with a dash.
         let dashed = format!("{WANTED_TYPE}-");
         let is_dashed = head.contains(&format!("{dashed}{label}"));
@@ -164,9 +164,10 @@ mod tests {
     /// `a-cname.example.com` is the TXT record of another hostname.
     #[test]
     fn a_type_that_cannot_be_told_from_the_hostname_leads_to_no_other_name() {
-        for (seen, kind) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)] {
+        for (seen, record_type) in [("cname-cname.example.com", Some("cname")), ("x-cname.example.com", None)]
+        {
             let names = possible_names(&[seen.into()], "cname.example.com");
-            assert_eq!(names, [(kind, seen.to_owned())]);
+            assert_eq!(names, [(record_type, seen.to_owned())]);
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::ingress::{Document, MarkedRules, Rule, RuleEdit};
 use crate::lean::inserted;
 use crate::model::endpoint::Changes;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::gate::{ApplicationWork, Gated};
+use crate::reconcile::access::gate::{ApplicationWrite, Gated};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -49,7 +49,7 @@ pub struct Plan {
     /// Notes on hostnames whose visitors need no login after this request.
     pub opened: Vec<Opened>,
     /// The work on Access applications, independent of `hosts`.
-    pub work: Vec<ApplicationWork>,
+    pub application_writes: Vec<ApplicationWrite>,
     /// The rules that are ours before anything is written.
     pub own: Arc<OwnDigests>,
     /// Hostnames that are left to later requests.
@@ -77,9 +77,9 @@ pub struct TurnEnd {
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// The end of the previous turn, if that turn postponed hostnames.
-    pub behind: Option<&'a TurnEnd>,
+    pub previous_end: Option<&'a TurnEnd>,
     /// The maximum number of hostnames that change. Refused hostnames do not count.
-    pub most: usize,
+    pub hostnames_max: usize,
 }
 
 /// A hostname that this turn may include.
@@ -103,7 +103,8 @@ impl Candidate {
 fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnEnd, Candidate)> {
     let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let before = ordered.partition_point(|(position, _)| turn.behind.is_some_and(|end| position <= end));
+    let before =
+        ordered.partition_point(|(position, _)| turn.previous_end.is_some_and(|end| position <= end));
     ordered.rotate_left(before);
     ordered
 }
@@ -116,14 +117,14 @@ fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<
 pub fn plan(
     changes: &Changes,
     snapshot: &Snapshot,
-    earlier: &PlanInputs,
+    inputs: &PlanInputs,
     turn: &Turn<'_>,
 ) -> Result<Plan, WrongOwner> {
-    let judge = Judge { snapshot, earlier };
+    let judge = Judge { snapshot, inputs };
     let Requests { by_hostname, notes } = Requests::read(changes, snapshot)?;
     let by_hostname = judge.judged(by_hostname);
-    let owned = snapshot.marked_rules();
-    let context = HostContext { snapshot, earlier, owned: &owned };
+    let marked_rules = snapshot.marked_rules();
+    let context = HostContext { snapshot, inputs, marked_rules: &marked_rules };
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
@@ -135,25 +136,25 @@ pub fn plan(
     let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
     let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
-    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.most, context);
-    Refusal::drop_closings_that_never_come(&mut plan.refusals, &plan.postponed);
+    plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
+    Refusal::replace_unmet_closings(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
     plan.notes.extend(uncovered_names(&plan, snapshot));
-    plan.notes.extend(reordered(&plan, snapshot, &owned));
+    plan.notes.extend(reordered(&plan, snapshot, &marked_rules));
     plan.notes.extend(hints(&plan.hosts, snapshot.operator()));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
-    plan.work.sort_unstable_by(|one, other| {
+    plan.application_writes.sort_unstable_by(|one, other| {
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
-    plan.work.dedup();
+    plan.application_writes.dedup();
     Ok(Plan { own: snapshot.own_digests(), ..plan })
 }
 
 impl Plan {
     pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty() && self.work.is_empty()
+        self.hosts.is_empty() && self.application_writes.is_empty()
     }
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
@@ -199,11 +200,11 @@ impl Plan {
                 self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
             }
         }
-        Refusal::drop_closings_that_never_come(&mut self.refusals, &self.postponed);
+        Refusal::replace_unmet_closings(&mut self.refusals, &self.postponed);
     }
 
     /// Removes the notes on hostnames that are not written.
-    fn tell_nothing_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
+    fn drop_notes_of(&mut self, hostnames: &BTreeSet<Box<str>>) {
         self.notes.retain(|note| !hostnames.contains(&note.hostname));
         self.opened = self.opened_without(hostnames).cloned().collect();
     }
@@ -213,7 +214,7 @@ impl Plan {
         self.refusals.extend(outcome.refusals);
         self.notes.extend(outcome.notes);
         self.opened.extend(outcome.opened);
-        self.work.extend(outcome.work);
+        self.application_writes.extend(outcome.application_writes);
         outcome.plan
     }
 
@@ -234,7 +235,7 @@ impl Plan {
                 Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, context)),
             };
             let Some(host) = host else { continue };
-            let paused = fingerprints::paused(&host, context.snapshot, &context.earlier.paused);
+            let paused = fingerprints::paused(&host, context.snapshot, &context.inputs.paused);
             if paused.is_empty() {
                 self.hosts.push(host);
                 continue;
@@ -246,7 +247,7 @@ impl Plan {
         let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
         self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
         untold.append(&mut paused_hosts);
-        self.tell_nothing_of(&untold);
+        self.drop_notes_of(&untold);
         if self.postponed.is_empty() {
             self.end = None;
         }
@@ -270,22 +271,26 @@ fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item 
 }
 
 /// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.
-fn reordered(plan: &Plan, snapshot: &Snapshot, owned: &BTreeMap<&TunnelId, MarkedRules<'_>>) -> Vec<Note> {
+fn reordered(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
+) -> Vec<Note> {
     let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
     let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
     let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
     let mut adopted = OwnDigests::default();
     hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
     let mut notes = Vec::new();
-    for (tunnel, owned) in owned.iter().filter(|_| !hosts.is_empty()) {
-        let owned = owned.and(&|rule| adopted.has(tunnel, rule));
+    for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
+        let marked_rules = marked_rules.and(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
             let rules =
                 snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
             let stays = |rule: &Rule| host.claims.digests.contains(&Digest::of(tunnel, rule.path()));
             let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
             notes.extend(taken.filter_map(|rule| {
-                let change = owned.reordered(hostname, rule.path())?;
+                let change = marked_rules.reordered(hostname, rule.path())?;
                 let path = rule.path().unwrap_or_default();
                 Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
             }));

@@ -25,7 +25,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
     for own in snapshot.own_records_of(hostname.as_str()) {
         let (record, stamp) = (own.record, own.stamp);
         let mut add = |path: Option<&str>, is_served, what: String| {
-            let mut what = format!("{what}; record {} {:?}", record.kind, record.content);
+            let mut what = format!("{what}; record {} {:?}", record.record_type, record.content);
             what += if record.proxied { "" } else { ", not proxied" };
             let protectors = protectors(hostname, path, snapshot);
             if !protectors.is_empty() {

@@ -137,7 +137,7 @@ impl<'s> EndpointReader<'s> {
         let rule = reader.rule(service, &hostname);
         let access_wish = reader.access(&rule);
         reader.check_names();
-        let unasked = reader.lacks_word(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
+        let unasked = reader.lacks_property(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: name its group, or a service without one";
             reader.fault(property, problem);

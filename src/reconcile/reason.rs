@@ -49,12 +49,12 @@ pub enum Reason {
     /// A foreign record has the name.
     RecordHeld {
         /// `A`, `CNAME`, …
-        kind: Box<str>,
+        record_type: Box<str>,
         content: Box<str>,
         /// The comment, which may show the record's origin.
         comment: Box<str>,
         /// The kind of the record, on which the remedy depends.
-        nature: RecordNature,
+        kind: RecordKind,
         /// The comment that would make the record ours, if only the stamp is missing.
         remedy: Option<Box<str>>,
         /// The smallest value of `ADOPT` that would take the record over, if any would.
@@ -170,7 +170,7 @@ pub enum Reason {
 
 /// The kind of a foreign record, on which the remedy depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RecordNature {
+pub enum RecordKind {
     Plain,
     /// A custom domain of a Cloudflare service, which creates and deletes the record itself.
     CustomDomain,
@@ -293,20 +293,20 @@ impl fmt::Display for Reason {
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { kind, content, comment, nature, remedy, adopt } => {
-                write!(formatter, "the name has the {kind} record {content:?}")?;
+            Self::RecordHeld { record_type, content, comment, kind, remedy, adopt } => {
+                write!(formatter, "the name has the {record_type} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                formatter.write_str(match (remedy, nature) {
+                formatter.write_str(match (remedy, kind) {
                     (Some(_), _) => " that points to our tunnel without our stamp: ",
-                    (None, RecordNature::Dead) => " that points to a deleted tunnel: ",
+                    (None, RecordKind::Dead) => " that points to a deleted tunnel: ",
                     (None, _) => " that is not ours: ",
                 })?;
                 let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
                 let ways = match &give_back {
                     Some(give_back) => [give_back, "delete the record"],
-                    None if *nature == RecordNature::CustomDomain => {
+                    None if *kind == RecordKind::CustomDomain => {
                         ["take the custom domain off its Worker, Pages project or bucket", TAKE_OFF]
                     }
                     None => [DELETE, TAKE_OFF],
@@ -487,10 +487,10 @@ mod tests {
             adopt: adopt.into(),
         };
         let record = |remedy: Option<&str>, adopt: Option<&str>| Reason::RecordHeld {
-            kind: "A".into(),
+            record_type: "A".into(),
             content: "192.0.2.1".into(),
             comment: "".into(),
-            nature: RecordNature::Plain,
+            kind: RecordKind::Plain,
             remedy: remedy.map(Into::into),
             adopt: adopt.map(Into::into),
         };
@@ -538,11 +538,11 @@ mod tests {
     #[test]
     fn a_reason_has_two_hundred_characters_at_most_besides_names() {
         let none = Box::<str>::default;
-        let held = |nature, remedy, adopt: &str| Reason::RecordHeld {
-            kind: none(),
+        let held = |kind, remedy, adopt: &str| Reason::RecordHeld {
+            record_type: none(),
             content: none(),
             comment: none(),
-            nature,
+            kind,
             remedy,
             adopt: Some(adopt.into()),
         };
@@ -551,9 +551,9 @@ mod tests {
             Reason::MassDeletion,
             Reason::OutsideFilter,
             Reason::NoZone,
-            held(RecordNature::Dead, None, "tunnel"),
-            held(RecordNature::Plain, Some(none()), "tunnel"),
-            held(RecordNature::CustomDomain, None, "all"),
+            held(RecordKind::Dead, None, "tunnel"),
+            held(RecordKind::Plain, Some(none()), "tunnel"),
+            held(RecordKind::CustomDomain, None, "all"),
             Reason::RuleHeld { tunnel: tunnel(), service: none(), adopt: "tunnel".into() },
             Reason::WouldOpen { by: None },
             Reason::WouldOpen { by: Some(none()) },

@@ -76,7 +76,7 @@ pub struct Shown {
 
 /// All our endpoints in `snapshot`, with notes.
 pub fn records(snapshot: &Snapshot) -> Shown {
-    let owned = snapshot.marked_rules();
+    let marked_rules = snapshot.marked_rules();
     let mut shown = Shown::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
@@ -91,7 +91,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
-            let view = RecordView { snapshot, owned: &owned, zone, record, stamp: &stamp };
+            let view = RecordView { snapshot, marked_rules: &marked_rules, zone, record, stamp: &stamp };
             let mut views = view.path_views();
             match view.lacks_namespace() {
                 Ok(false) => {}
@@ -111,7 +111,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     );
     shown.notes.extend(idle_zones(snapshot));
     shown.notes.extend(surprising_tunnels(snapshot));
-    shown.notes.extend(unreachable_rules(snapshot, &owned));
+    shown.notes.extend(unreachable_rules(snapshot, &marked_rules));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
     // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
     // alone and a rule if our stamp claims both: ExternalDNS then plans an update.
@@ -189,11 +189,11 @@ pub fn idle_state(zone: &Zone) -> Option<&str> {
 /// Notes on our rules that receive no request, because a rule in front matches all of them.
 fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
-    owned: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
+    marked_rules: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
     snapshot.own_rules_placed().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
-        let front = owned.get(tunnel)?.hidden_by(&hostname, rule.path())?;
+        let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
             "no request reaches the rule for path {path:?}: the one for {front} in front takes them all"
@@ -233,7 +233,7 @@ pub(super) fn properties_of_standing(
 
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
-    owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
+    marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
     zone: &'a ZoneSnapshot,
     record: &'a Record,
     stamp: &'a Stamp,
@@ -285,7 +285,7 @@ impl<'a> RecordView<'a> {
             return Ok(false);
         }
         let holder = namespace::holder(&record.name, snapshot)?;
-        let existing = self.snapshot.standing_claims(&record.name, stamp);
+        let existing = self.snapshot.existing_claims(&record.name, stamp);
         Ok(self.fits(existing, holder.as_ref()))
     }
 
@@ -293,7 +293,7 @@ impl<'a> RecordView<'a> {
     fn is_incorrect(&self, hostname: &Hostname) -> bool {
         let is_protected =
             HostProtection::of(hostname, self.snapshot).needs_mark(self.stamp.claims.is_protected);
-        let existing = self.snapshot.standing_claims(&self.record.name, self.stamp);
+        let existing = self.snapshot.existing_claims(&self.record.name, self.stamp);
         let claims = Claims { is_protected, ..existing };
         claims != self.stamp.claims && self.fits(claims, None)
     }
@@ -326,7 +326,9 @@ impl<'a> RecordView<'a> {
     }
 
     fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {
-        self.owned.get(tunnel).is_some_and(|owned| owned.is_shadowed(hostname, rule.path()))
+        self.marked_rules
+            .get(tunnel)
+            .is_some_and(|marked_rules| marked_rules.is_shadowed(hostname, rule.path()))
     }
 
     fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {
@@ -342,6 +344,6 @@ impl<'a> RecordView<'a> {
         let (name, target) = (self.record.name.to_string(), self.record.content.to_string());
         let set_identifier = path.unwrap_or_default().to_owned();
         let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-        Endpoint { record_type: self.record.kind.to_string(), ..endpoint }
+        Endpoint { record_type: self.record.record_type.to_string(), ..endpoint }
     }
 }

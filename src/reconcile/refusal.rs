@@ -29,7 +29,7 @@ impl Refusal {
 
     /// Replaces [`Reason::ClosingFirst`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal
     /// of that place is unfinished, and its hostname is not postponed.
-    pub(crate) fn drop_closings_that_never_come(refusals: &mut [Self], postponed: &BTreeSet<Box<str>>) {
+    pub(crate) fn replace_unmet_closings(refusals: &mut [Self], postponed: &BTreeSet<Box<str>>) {
         let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
         let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
         let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
@@ -120,7 +120,7 @@ impl fmt::Display for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reconcile::reason::RecordNature;
+    use crate::reconcile::reason::RecordKind;
 
     #[test]
     fn what_concerns_many_in_the_same_way_is_one_line_and_everything_else_a_line_each() {
@@ -168,10 +168,10 @@ mod tests {
                 set_identifier: Some(path.into()),
                 resource: None,
                 reason: Reason::RecordHeld {
-                    kind: "A".into(),
+                    record_type: "A".into(),
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
-                    nature: RecordNature::Plain,
+                    kind: RecordKind::Plain,
                     remedy: None,
                     adopt: None,
                 },

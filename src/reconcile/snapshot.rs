@@ -174,7 +174,7 @@ impl ZoneSnapshot {
         while let Some((_, parent)) = rest.split_once('.')
             && parent.len() > self.zone.name.len()
         {
-            if self.records_of(parent).iter().any(|record| &*record.kind == "NS") {
+            if self.records_of(parent).iter().any(|record| &*record.record_type == "NS") {
                 return true;
             }
             rest = parent;
@@ -353,7 +353,7 @@ impl Snapshot {
     }
 
     /// The claims of a hostname's stamp, without the digests that no rule has.
-    pub(super) fn standing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
+    pub(super) fn existing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
         let rules = Hostname::parse(name).map(|hostname| self.rules_of(&hostname)).unwrap_or_default();
         let rules = rules.into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
         let rules = inserted(rules.filter(|digest| stamp.claims.digests.contains(digest)));

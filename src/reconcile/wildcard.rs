@@ -48,7 +48,7 @@ pub fn property(dns_name: &str) -> Option<Property> {
 }
 
 /// True if the endpoint's object has to set the property. Without an object, a program sent the endpoint as it is.
-pub(super) fn needs_word(dns_name: &str, resource: Option<&str>) -> bool {
+pub(super) fn needs_property(dns_name: &str, resource: Option<&str>) -> bool {
     let is_written = |resource: &str| WRITTEN_KINDS.into_iter().any(|kind| resource.starts_with(kind));
     is_wildcard(dns_name) && !resource.is_none_or(is_written)
 }

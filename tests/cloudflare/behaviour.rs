@@ -66,7 +66,7 @@ fn post(record: NewRecord) -> Batch {
 fn cname(name: &str, tunnel: &TunnelId) -> NewRecord {
     NewRecord {
         name: name.into(),
-        kind: "CNAME".into(),
+        record_type: "CNAME".into(),
         content: tunnel.hostname().into(),
         proxied: true,
         ttl: 1,
@@ -94,10 +94,10 @@ fn a_conflict_a_quota_and_a_bad_configuration_are_recognised() {
     let record = cname("app.example.com", &fixture.tunnel);
     fixture.batch(&post(record.clone())).unwrap();
     let refusal = |error: Error| match error {
-        Error::Refused(refusal) => refusal,
+        Error::Rejected(refusal) => refusal,
         error => panic!("{error}"),
     };
-    let conflict = NewRecord { kind: "A".into(), content: "192.0.2.1".into(), ..record.clone() };
+    let conflict = NewRecord { record_type: "A".into(), content: "192.0.2.1".into(), ..record.clone() };
     assert!(refusal(fixture.batch(&post(conflict)).unwrap_err()).has_code(81054));
     assert!(refusal(fixture.batch(&post(record)).unwrap_err()).has_code(81058));
     fixture.emulator.edit(|cloudflare| cloudflare.zone_mut(fixture.zone.as_str()).record_quota = 1);

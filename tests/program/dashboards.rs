@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use external_dns_cloudflare_tunnel_webhook::cloudflare::Resource;
+use external_dns_cloudflare_tunnel_webhook::cloudflare::ApiResource;
 use external_dns_cloudflare_tunnel_webhook::ingress::RuleEdit;
 use external_dns_cloudflare_tunnel_webhook::limits;
 use external_dns_cloudflare_tunnel_webhook::observe::metrics::{
@@ -54,7 +54,7 @@ fn words_of(label: &str) -> Option<BTreeSet<String>> {
     let words = match label {
         "reason" => Reason::LABELS.to_vec(),
         "route" => [Operation::LABELS, &[routes::NO_OPERATION]].concat(),
-        "resource" => Resource::LABELS.to_vec(),
+        "resource" => ApiResource::LABELS.to_vec(),
         "kind" => [RuleEdit::LABELS, RecordOperation::LABELS].concat(),
         "ownership" => RULE_OWNERSHIPS.to_vec(),
         "le" => return Some(bounds()),

@@ -185,7 +185,7 @@ fn is_published(cloudflare: &FakeCloudflare) -> bool {
     let of_name: Vec<_> = cloudflare
         .records
         .iter()
-        .filter(|record| &*record.name == NAME && ["A", "AAAA", "CNAME"].contains(&&*record.kind))
+        .filter(|record| &*record.name == NAME && ["A", "AAAA", "CNAME"].contains(&&*record.record_type))
         .collect();
     let [record] = of_name[..] else {
         return false;
@@ -214,7 +214,7 @@ fn settle(cloudflare: &mut FakeCloudflare, desired: &[Endpoint]) -> Plan {
 fn beside(cloudflare: &FakeCloudflare) -> (Vec<String>, Vec<String>) {
     let is_beside =
         |name: &str, kind: &str| kind == "MX" || ["other.example.com", "b.example.com"].contains(&name);
-    let records = cloudflare.records.iter().filter(|record| is_beside(&record.name, &record.kind));
+    let records = cloudflare.records.iter().filter(|record| is_beside(&record.name, &record.record_type));
     let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
     let rules = rules.filter(|rule| rule.hostname() != NAME || rule.path().is_some());
     (
@@ -259,7 +259,10 @@ fn each_mode_takes_over_what_it_says_and_nothing_else() {
                 "{label}"
             );
             assert!(
-                !cloudflare.records.iter().any(|record| *record.name == *NAME && &*record.kind == "CNAME"),
+                !cloudflare
+                    .records
+                    .iter()
+                    .any(|record| *record.name == *NAME && &*record.record_type == "CNAME"),
                 "{label}"
             );
         }

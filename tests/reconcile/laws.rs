@@ -93,7 +93,7 @@ fn any_cloudflare_before_its_inner_zone() -> impl Strategy<Value = FakeCloudflar
     );
     (any_outer_cloudflare(), prepared).prop_map(|(mut cloudflare, prepared)| {
         // A name below a delegation is in no zone that is seen.
-        cloudflare.records.retain(|record| &*record.kind != "NS");
+        cloudflare.records.retain(|record| &*record.record_type != "NS");
         for (name, kind, content) in prepared {
             cloudflare.add_in(INNER_ZONE, name, kind, content, "");
         }
@@ -164,7 +164,7 @@ fn any_adopting_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
         for (index, has_rule) in stamps {
             let count = cloudflare.records.len();
             let Some(record) = cloudflare.records.get_mut(index % count.max(1)) else { continue };
-            if ["A", "CNAME"].contains(&&*record.kind) {
+            if ["A", "CNAME"].contains(&&*record.record_type) {
                 let digest = Digest::of(&tunnel_id(HOME), None);
                 let claims = if has_rule { digest.to_string() } else { "-".to_owned() };
                 record.comment = format!("external-dns owner=other rules={claims}").into();
@@ -195,7 +195,7 @@ fn only_what_the_mode_allows_changed(
         let is_anothers = |record: &Record| {
             Heritage::parse(&record.content).is_some_and(|heritage| adopt.owners.contains(&heritage.owner))
         };
-        let may_change = match (&*record.kind, &stamp) {
+        let may_change = match (&*record.record_type, &stamp) {
             // Only the name of a TXT record tells its hostname.
             ("TXT", _) => is_anothers(record),
             (kind, _) if !asked_for(&record.name) || !["A", "CNAME"].contains(&kind) => false,
@@ -225,7 +225,7 @@ fn only_what_the_mode_allows_changed(
                 let has_record = before
                     .records
                     .iter()
-                    .any(|record| *record.name == *name && ["A", "CNAME"].contains(&&*record.kind));
+                    .any(|record| *record.name == *name && ["A", "CNAME"].contains(&&*record.record_type));
                 let is_claimed = stamp_of(&name)
                     .is_some_and(|stamp| stamp.claims.digests.contains(&Digest::of(&id, rule.path())));
                 let may_change = (is_asked_for

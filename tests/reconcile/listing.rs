@@ -118,7 +118,7 @@ fn what_is_ours_is_ours_until_it_is_changed_by_hand() {
         (
             "to an address",
             published_then(&web(), |cloudflare| {
-                cloudflare.records[0].kind = "A".into();
+                cloudflare.records[0].record_type = "A".into();
                 cloudflare.records[0].content = "192.0.2.9".into();
             }),
             "a.example.com - http://web:80 - default drift [tunnel,target,type]",

@@ -98,6 +98,9 @@ fn nothing_opens_while_an_answer_about_something_else_is_old() {
     }
     assert_eq!(cloudflare.applications().len(), 1);
     let opening = plan(&cloudflare, &[OFFICE], &wish("none"));
-    assert_eq!((outcome(&opening), opening.work.len()), ((vec![], vec!["shop.example.com"]), 0));
+    assert_eq!(
+        (outcome(&opening), opening.application_writes.len()),
+        ((vec![], vec!["shop.example.com"]), 0)
+    );
     assert_eq!(outcome(&plan(&cloudflare, &[], &wish("none"))).0, ["shop.example.com"]);
 }

@@ -33,7 +33,7 @@ fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
         let stamp = cloudflare
             .records
             .iter()
-            .find(|record| &*record.kind == "CNAME")
+            .find(|record| &*record.record_type == "CNAME")
             .expect("published")
             .comment
             .clone();
@@ -44,7 +44,7 @@ fn a_record_that_is_no_address_is_never_ours_whatever_its_comment_says() {
             "{kind} is not shown"
         );
         cloudflare.run_loop(&[], usize::MAX);
-        let kinds: Vec<&str> = cloudflare.records.iter().map(|record| &*record.kind).collect();
+        let kinds: Vec<&str> = cloudflare.records.iter().map(|record| &*record.record_type).collect();
         assert_eq!(kinds, [kind]);
     }
 }
@@ -289,8 +289,9 @@ fn name_servers_of_the_zone_itself_hold_neither_its_apex_nor_a_name_below() {
 fn a_hostname_with_two_records_is_shown_once() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
-    let record = cloudflare.records.iter_mut().find(|record| &*record.kind == "CNAME").expect("published");
-    (record.kind, record.content) = ("A".into(), "192.0.2.1".into());
+    let record =
+        cloudflare.records.iter_mut().find(|record| &*record.record_type == "CNAME").expect("published");
+    (record.record_type, record.content) = ("A".into(), "192.0.2.1".into());
     let (name, comment) = (record.name.clone(), record.comment.clone());
     cloudflare.add(&name, "A", "192.0.2.2", &comment);
     let shown: Vec<(String, usize)> = cloudflare

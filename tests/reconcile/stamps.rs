@@ -128,7 +128,7 @@ fn a_second_instance_between_the_stages_of_the_first_disowns_nothing() {
         let plan = before.plan(&before.changes(&second));
         let is_wanted = |third: &&Vec<Endpoint>| third.iter().all(|one| second.contains(one));
         for third in wishes().iter().filter(is_wanted) {
-            for between in [Stage::Publish, Stage::Unstamp] {
+            for between in [Stage::EditRules, Stage::Unstamp] {
                 let mut cloudflare = before.clone();
                 let stages = |is_before: bool| {
                     Stage::ALL.into_iter().filter(move |stage| (*stage < between) == is_before)

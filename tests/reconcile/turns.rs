@@ -57,7 +57,7 @@ proptest! {
         let mut end: Option<TurnEnd> = None;
         let mut round: Vec<String> = Vec::new();
         while round.len() < expected.len() {
-            let turn = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most });
+            let turn = of(&cloudflare, &changes, &earlier, Turn { previous_end: end.as_ref(), hostnames_max: most });
             let names = names(&turn);
             let is_whole = turn.postponed.is_empty() || names.len() == most;
             prop_assert!(is_whole, "{names:?} of a turn of {most}, and {:?} are left", turn.postponed);
@@ -68,7 +68,7 @@ proptest! {
             prop_assert_eq!(&*round, &expected[..round.len()]);
             end = turn.end;
         }
-        let whole = of(&cloudflare, &changes, &earlier, Turn { behind: end.as_ref(), most: usize::MAX });
+        let whole = of(&cloudflare, &changes, &earlier, Turn { previous_end: end.as_ref(), hostnames_max: usize::MAX });
         prop_assert_eq!((whole.postponed.len(), whole.end.is_none(), whole.hosts.len()), (0, true, expected.len()));
     }
 }
@@ -79,7 +79,7 @@ fn a_mass_deletion_is_judged_over_the_whole_request_whatever_the_turn() {
     let published: Vec<Endpoint> = NAMES.map(shop).to_vec();
     cloudflare.run_loop(&published, usize::MAX);
     let changes = cloudflare.changes(&published[..1]);
-    let turn = of(&cloudflare, &changes, &PlanInputs::default(), Turn { most: 2, ..WHOLE });
+    let turn = of(&cloudflare, &changes, &PlanInputs::default(), Turn { hostnames_max: 2, ..WHOLE });
     assert_eq!((names(&turn), turn.refusals.len()), (vec![], 7));
     assert!(turn.refusals.iter().all(|refusal| matches!(refusal.reason, Reason::MassDeletion)));
 }
@@ -105,6 +105,6 @@ fn no_effect_is_told_of_a_hostname_that_is_left_to_a_later_turn() {
     changes.delete.push(path);
     let planned = of(&cloudflare, &changes, &PlanInputs::default(), WHOLE);
     assert!(planned.notes.iter().any(|note| note.text.contains("from the wildcard record")), "{planned:?}");
-    let left = of(&cloudflare, &changes, &PlanInputs::default(), Turn { most: 0, ..WHOLE });
+    let left = of(&cloudflare, &changes, &PlanInputs::default(), Turn { hostnames_max: 0, ..WHOLE });
     assert_eq!((left.postponed.len(), left.notes), (1, vec![]));
 }

@@ -12,7 +12,7 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::answering::{self, Unneeded};
-use crate::reconcile::access::gate::ApplicationWork;
+use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -95,12 +95,12 @@ impl Writer {
         if left.is_empty() {
             return;
         }
-        let deletions = left.iter().map(|one| ApplicationWork::delete(one.place.clone(), one.application));
-        let deletions: Vec<ApplicationWork> = deletions.collect();
+        let deletions = left.iter().map(|one| ApplicationWrite::delete(one.place.clone(), one.application));
+        let deletions: Vec<ApplicationWrite> = deletions.collect();
         let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&deletions);
-        for (work, result) in deletions.into_iter().zip(results) {
+        for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
-            lock(&self.unneeded_places).note_failed(work.place);
+            lock(&self.unneeded_places).note_failed(write.place);
             logging::debug(module_path!(), || {
                 LogLine::default().text(format!("an unneeded Access application stays for now: {reason}"))
             });

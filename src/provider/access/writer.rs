@@ -11,7 +11,7 @@ use crate::provider::description::describe_application;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
-use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWork};
+use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::reason::Reason;
 
@@ -24,49 +24,50 @@ pub(in crate::provider) struct ApplicationWriter<'a> {
 
 impl ApplicationWriter<'_> {
     /// Does the work while time and calls are left, and returns the result of each piece.
-    pub(in crate::provider) fn carry_out(&self, work: &[ApplicationWork]) -> Vec<Result<(), Reason>> {
-        let is_written = |work: &ApplicationWork| !matches!(work.operation, ApplicationOperation::Delete(_));
-        if work.iter().any(is_written)
+    pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), Reason>> {
+        let is_written =
+            |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));
+        if writes.iter().any(is_written)
             && let Err(error) = self.make_tag()
         {
             // Only the tag was refused. Another instance may have created the tag, and lists may not show the tag yet.
             let reason = match &error {
-                Error::Refused(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
+                Error::Rejected(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
                 error => reason_of(error),
             };
-            return vec![Err(reason); work.len()];
+            return vec![Err(reason); writes.len()];
         }
         let Writer { reader, last_snapshot, .. } = self.writer;
         let clock = self.writer.clock();
         let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
-        let (now, later) = work.split_at(fitting(work, self.writer.client().calls_left()));
+        let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
         lock(last_snapshot).outdate();
-        let results = in_parallel(reader.settings.parallel_reads, now, |work| {
-            if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(work) }
+        let results = in_parallel(reader.settings.parallel_reads, now, |write| {
+            if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(write) }
         });
         // Snapshots that were read during the writes are outdated, too.
         lock(last_snapshot).outdate();
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
-    fn do_one(&self, work: &ApplicationWork) -> Result<(), Reason> {
+    fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
         let note = |outcome| {
-            self.writer.reader.access.note(&work.place, outcome, self.writer.clock().now());
+            self.writer.reader.access.note(&write.place, outcome, self.writer.clock().now());
         };
-        match self.write(work) {
+        match self.write(write) {
             Ok(outcome) => {
-                let is_deletion = matches!(work.operation, ApplicationOperation::Delete(_));
+                let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
                 let has_gone = matches!(outcome, WriteOutcome::Deleted(_)) && !is_deletion;
                 note(outcome);
                 if has_gone {
                     return Err(Reason::Waiting("its Access application was deleted meanwhile".to_owned()));
                 }
-                self.writer.reporter.log_change(work.operation.label(), &describe_application(work));
+                self.writer.reporter.log_change(write.operation.label(), &describe_application(write));
                 Ok(())
             }
             Err(error) => {
-                if error.may_have_been_done() && matches!(work.operation, ApplicationOperation::Create(_)) {
+                if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
                     note(WriteOutcome::InDoubt);
                 }
                 Err(reason_of(&error))
@@ -74,20 +75,20 @@ impl ApplicationWriter<'_> {
         }
     }
 
-    fn write(&self, work: &ApplicationWork) -> Result<WriteOutcome, Error> {
+    fn write(&self, write: &ApplicationWrite) -> Result<WriteOutcome, Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
-        match &work.operation {
+        match &write.operation {
             ApplicationOperation::Create(wish) => {
-                let body = place::body(&work.place, wish, owner, None);
+                let body = place::body(&write.place, wish, owner, None);
                 client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Made)
             }
             ApplicationOperation::Replace(id, wish) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
                     return Ok(WriteOutcome::Deleted(id.clone()));
                 };
-                log_inline_policies(&work.place, &members);
-                let body = place::body(&work.place, wish, owner, Some(members));
+                log_inline_policies(&write.place, &members);
+                let body = place::body(&write.place, wish, owner, Some(members));
                 client.replace_access_application(account, id, &body, self.deadline).map(WriteOutcome::Made)
             }
             ApplicationOperation::Delete(id) => {
@@ -111,15 +112,15 @@ impl ApplicationWriter<'_> {
 
 /// The number of pieces that a request does, from the first piece on. A third of the calls above
 /// `SHARED_CALLS_LEFT_MIN` is left to the next requests. At least one piece is done, so that each loop makes progress.
-fn fitting(work: &[ApplicationWork], calls_left: u32) -> usize {
+fn fitting(writes: &[ApplicationWrite], calls_left: u32) -> usize {
     let calls = calls_left.saturating_sub(limits::SHARED_CALLS_LEFT_MIN) / 3 * 2;
     let mut needed = 0;
-    let fitting = work.iter().take_while(|work| {
+    let fitting = writes.iter().take_while(|write| {
         // An application is read before it is replaced.
-        needed += if matches!(work.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
+        needed += if matches!(write.operation, ApplicationOperation::Replace(..)) { 2 } else { 1 };
         needed <= calls
     });
-    fitting.count().max(1).min(work.len())
+    fitting.count().max(1).min(writes.len())
 }
 
 /// Logs the policies that exist only in this application, because removing them from the application deletes them.
@@ -138,7 +139,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
 fn reason_of(error: &Error) -> Reason {
     let text = format!("its Access application: {error}");
     match error {
-        Error::Refused(_) => Reason::Cloudflare(text),
+        Error::Rejected(_) => Reason::Cloudflare(text),
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }

@@ -11,7 +11,7 @@ use std::slice;
 use log::warn;
 
 use super::Execution;
-use super::work::{Piece, Target, Work};
+use super::work::{Piece, Work, WriteTarget};
 use crate::model::{RecordId, RecordPatch, ZoneId};
 use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
 
@@ -32,7 +32,7 @@ impl<'a> Execution<'a> {
         }
         by_zone.retain(|_, corrections| !corrections.is_empty());
         for (zone, corrections) in by_zone {
-            for corrections in corrections.chunks(self.operations_max(Target::Zone(zone))) {
+            for corrections in corrections.chunks(self.operations_max(WriteTarget::Zone(zone))) {
                 self.send_corrections(zone, corrections);
             }
         }
@@ -55,7 +55,7 @@ impl<'a> Execution<'a> {
                 _ if !claims.is_empty() || takes_over => patch(&comment),
                 Some(record) => patch(&record.comment),
                 None => {
-                    let subject = Subject { kind: "CNAME".into(), name: host.hostname.clone() };
+                    let subject = Subject { record_type: "CNAME".into(), name: host.hostname.clone() };
                     RecordOperation::Delete(id.clone(), subject)
                 }
             }
@@ -70,7 +70,7 @@ impl<'a> Execution<'a> {
         });
         let pieces: Vec<Piece<'_>> = pieces.collect();
         if let Err(error) = self.send_batch(Stage::Unstamp, zone, &pieces) {
-            let (kind, name) = self.name_of(Target::Zone(zone));
+            let (kind, name) = self.name_of(WriteTarget::Zone(zone));
             warn!("in {kind} {name}, comments of records still name rules that were not written: {error}");
         }
     }

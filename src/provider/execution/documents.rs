@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use log::warn;
 
-use super::work::{Piece, Step, Target};
+use super::work::{Piece, Step, WriteTarget};
 use super::{Answer, Execution, Stop};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
@@ -87,7 +87,7 @@ impl<'a> Execution<'a> {
     /// The reason why the tunnel cannot be written.
     pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
         let failed =
-            |execution: &Self, error| execution.log_failure(Target::Tunnel(tunnel), hostnames, &error);
+            |execution: &Self, error| execution.log_failure(WriteTarget::Tunnel(tunnel), hostnames, &error);
         let (document, version) = self.read_document(tunnel).map_err(|stop| match stop {
             Stop::Target(reason) => reason,
             Stop::Run(error) => failed(self, error),
@@ -101,7 +101,7 @@ impl<'a> Execution<'a> {
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Refused(_)) => {
+            Ok(()) | Err(Error::Rejected(_)) => {
                 self.tried.insert(tunnel);
                 Ok(())
             }

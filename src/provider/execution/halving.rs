@@ -184,7 +184,7 @@ mod tests {
     const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
     fn delete() -> RecordOperation {
-        let subject = Subject { kind: "A".into(), name: "a.example.com".into() };
+        let subject = Subject { record_type: "A".into(), name: "a.example.com".into() };
         RecordOperation::Delete(RecordId::new("r1"), subject)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use log::Level;
 
 use super::Execution;
-use super::work::{Piece, Target, batch_of};
+use super::work::{Piece, WriteTarget, batch_of};
 use crate::cloudflare::{ApiRejection, Error};
 use crate::lean::inserted;
 use crate::logging;
@@ -23,8 +23,8 @@ const BATCH_MAX_OPERATIONS_PAID: usize = 3_500;
 
 impl Execution<'_> {
     /// The maximum number of operations in one write to the target.
-    pub(super) fn operations_max(&self, target: Target<'_>) -> usize {
-        let Target::Zone(zone) = target else { return usize::MAX };
+    pub(super) fn operations_max(&self, target: WriteTarget<'_>) -> usize {
+        let WriteTarget::Zone(zone) = target else { return usize::MAX };
         match self.snapshot.zone(zone).map(|zone| zone.zone.plan) {
             Some(ZonePlan::Paid) => BATCH_MAX_OPERATIONS_PAID,
             Some(ZonePlan::Free) | None => BATCH_MAX_OPERATIONS_FREE,

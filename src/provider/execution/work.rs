@@ -9,14 +9,14 @@ use crate::reconcile::plan::{
 
 /// The target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Target<'a> {
+pub(super) enum WriteTarget<'a> {
     /// A tunnel's configuration.
     Tunnel(&'a TunnelId),
     /// A zone's records.
     Zone(&'a ZoneId),
 }
 
-impl<'a> Target<'a> {
+impl<'a> WriteTarget<'a> {
     pub(super) fn id(self) -> &'a str {
         match self {
             Self::Tunnel(tunnel) => tunnel.as_str(),
@@ -29,23 +29,20 @@ impl<'a> Target<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step<'a> {
     pub(super) stage: Stage,
-    pub(super) target: Target<'a>,
+    pub(super) target: WriteTarget<'a>,
 }
 
 /// The steps of a hostname, each with the hostname's piece.
 pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_>)> {
     let step = |stage, target, work| (Step { stage, target }, Piece { hostname: &host.hostname, work });
-    let edits = host
-        .edits
-        .iter()
-        .map(move |planned| step(Stage::Publish, Target::Tunnel(&planned.tunnel), Work::Edit(planned)));
+    let edits = host.edits.iter().map(move |planned| {
+        step(Stage::EditRules, WriteTarget::Tunnel(&planned.tunnel), Work::Edit(planned))
+    });
     let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
     let batches = batches.filter(|(_, operations)| !operations.is_empty());
-    edits.chain(
-        batches.map(move |(stage, operations)| {
-            step(stage, Target::Zone(&host.zone), Work::Operations(operations))
-        }),
-    )
+    edits.chain(batches.map(move |(stage, operations)| {
+        step(stage, WriteTarget::Zone(&host.zone), Work::Operations(operations))
+    }))
 }
 
 /// Work of one hostname in one step: one edit of a rule, or all operations on the hostname's records.
@@ -122,7 +119,7 @@ mod tests {
     fn post() -> RecordOperation {
         RecordOperation::Post(NewRecord {
             name: "a.example.com".into(),
-            kind: "CNAME".into(),
+            record_type: "CNAME".into(),
             content: "b.example.com".into(),
             proxied: true,
             ttl: 1,
@@ -131,7 +128,7 @@ mod tests {
     }
 
     fn delete() -> RecordOperation {
-        let subject = Subject { kind: "A".into(), name: "a.example.com".into() };
+        let subject = Subject { record_type: "A".into(), name: "a.example.com".into() };
         RecordOperation::Delete(RecordId::new("r1"), subject)
     }
 

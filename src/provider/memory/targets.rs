@@ -24,7 +24,7 @@ pub(crate) enum GroupSize {
 
 /// By id of a tunnel or zone. The id of a tunnel never equals the id of a zone.
 #[derive(Debug, Default)]
-pub(crate) struct Targets(BTreeMap<Box<str>, TargetMemory>);
+pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
 
 /// A tunnel or zone with undecided writes.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct TargetMemory {
     forget_at: Instant,
 }
 
-impl Targets {
+impl WriteTargets {
     pub(crate) fn group_size(&self, target: &str) -> GroupSize {
         self.0.get(target).map(|target| target.group).unwrap_or_default()
     }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_target_has_its_group_its_failure_and_its_pause_until_all_of_it_is_decided() {
-        let (mut targets, now) = (Targets::default(), now());
+        let (mut targets, now) = (WriteTargets::default(), now());
         targets.set_group_size("a", GroupSize::Hostnames(50), now);
         targets.set_failing("a", now);
         targets.set_group_size("a", GroupSize::Hostnames(25), now);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_year_of_other_targets_in_every_loop_leaves_those_of_the_last_hour() {
-        let mut targets = Targets::default();
+        let mut targets = WriteTargets::default();
         for (number, now) in year::loops() {
             targets.set_failing(&number.to_string(), now);
             targets.tidy(now);

@@ -8,26 +8,27 @@ pub(crate) struct Turns {
     /// The end of the last turn, if the turn postponed hostnames.
     pub(crate) end: Option<TurnEnd>,
     /// The number of hostnames of a turn, if a turn ran out of time.
-    most: Option<usize>,
+    hostnames_max: Option<usize>,
 }
 
 impl Turns {
     /// The maximum number of hostnames that one turn changes.
-    pub(crate) fn most(&self) -> usize {
-        self.most.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
+    pub(crate) fn hostnames_max(&self) -> usize {
+        self.hostnames_max.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
     }
 
     /// A turn of this many hostnames ran out of time. The next turn has half as many, but at least
     /// `CHANGED_HOSTNAMES_MIN`. True if the size was not reduced before.
     pub(crate) fn shorten(&mut self, hostnames: usize) -> bool {
         let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
-        self.most.replace(half).is_none()
+        self.hostnames_max.replace(half).is_none()
     }
 
     /// A turn had time for all of its hostnames. If the size is reduced, the next turn is larger by half.
     pub(crate) fn lengthen(&mut self) {
-        let most = self.most.map(|most| most + most.div_ceil(2));
-        self.most = most.filter(|most| *most < limits::CHANGED_HOSTNAMES_MAX);
+        let hostnames_max = self.hostnames_max.map(|hostnames_max| hostnames_max + hostnames_max.div_ceil(2));
+        self.hostnames_max =
+            hostnames_max.filter(|hostnames_max| *hostnames_max < limits::CHANGED_HOSTNAMES_MAX);
     }
 }
 
@@ -37,16 +38,16 @@ mod tests {
 
     #[test]
     fn turns_that_run_out_of_time_get_half_as_large_and_grow_by_half_until_they_are_as_large_as_ever() {
-        let (mut turns, most) = (Turns::default(), limits::CHANGED_HOSTNAMES_MAX);
-        assert!(turns.shorten(most), "the first one");
-        assert_eq!((turns.shorten(300), turns.most()), (false, 150));
-        assert_eq!((turns.shorten(1), turns.most()), (false, 10));
+        let (mut turns, hostnames_max) = (Turns::default(), limits::CHANGED_HOSTNAMES_MAX);
+        assert!(turns.shorten(hostnames_max), "the first one");
+        assert_eq!((turns.shorten(300), turns.hostnames_max()), (false, 150));
+        assert_eq!((turns.shorten(1), turns.hostnames_max()), (false, 10));
         for expected in [15, 23, 35] {
             turns.lengthen();
-            assert_eq!(turns.most(), expected);
+            assert_eq!(turns.hostnames_max(), expected);
         }
         (0..10).for_each(|_| turns.lengthen());
-        assert_eq!(turns.most(), most);
-        assert!(turns.shorten(most), "the first one again");
+        assert_eq!(turns.hostnames_max(), hostnames_max);
+        assert!(turns.shorten(hostnames_max), "the first one again");
     }
 }

@@ -248,5 +248,5 @@ pub(super) fn is_served(rule: &Rule) -> bool {
 }
 
 pub(super) fn record_text(record: &Record) -> String {
-    format!("{} {} {}", record.name, record.kind, record.content)
+    format!("{} {} {}", record.name, record.record_type, record.content)
 }

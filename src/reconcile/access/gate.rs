@@ -26,7 +26,7 @@ const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and this pro
 
 /// The write of one application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplicationWork {
+pub struct ApplicationWrite {
     pub place: Place,
     pub operation: ApplicationOperation,
 }
@@ -40,7 +40,7 @@ pub enum ApplicationOperation {
     Delete(Box<str>),
 }
 
-impl ApplicationWork {
+impl ApplicationWrite {
     /// The deletion of an application of ours.
     pub fn delete(place: Place, application: &Application) -> Self {
         Self { place, operation: ApplicationOperation::Delete(application.id.clone()) }
@@ -74,11 +74,11 @@ impl ApplicationOperation {
 pub(in crate::reconcile) enum AccessStep {
     Nothing,
     /// The application is written before the endpoint's rule.
-    ApplicationFirst(ApplicationWork),
+    ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place.
     Opening {
         /// The deletion of an application whose token no rule of ours asks for.
-        deletion: Option<ApplicationWork>,
+        deletion: Option<ApplicationWrite>,
         end: OpeningEnd,
     },
 }
@@ -116,7 +116,7 @@ pub(in crate::reconcile) enum OpeningEnd {
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
-    pub(in crate::reconcile) earlier: &'a PlanInputs,
+    pub(in crate::reconcile) inputs: &'a PlanInputs,
     pub(in crate::reconcile) wishes: &'a Wishes,
 }
 
@@ -192,12 +192,12 @@ impl Gate<'_> {
             Some(application) => ApplicationOperation::Replace(application.id.clone(), wish.clone()),
             None => ApplicationOperation::Create(wish.clone()),
         };
-        let work = ApplicationWork { place, operation };
-        if let Some(reason) = self.earlier.paused.get(&work.content_fingerprint()) {
+        let write = ApplicationWrite { place, operation };
+        if let Some(reason) = self.inputs.paused.get(&write.content_fingerprint()) {
             return Err(reason.clone());
         }
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
-        Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(work)))
+        Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(write)))
     }
 
     /// The publication under `ACCESS_GUARD`, which allows no open place.
@@ -253,7 +253,7 @@ impl Gate<'_> {
         };
         let is_asked_for = self.snapshot.protections().is_asked_for(first);
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
-        let deletion = place.map(|place| ApplicationWork::delete(place, first));
+        let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         let end = match deletion.is_some() && over.len() == 1 {
             true if is_alone => OpeningEnd::Open,
             true => OpeningEnd::Foreign,
@@ -276,7 +276,7 @@ impl Gate<'_> {
             let of = |resource: Option<&str>| resource.and_then(namespace::code_of);
             let is_of_others = is_guarded && of(closing.resource.as_deref()) != of(resource);
             // A preview shows the state after all closings, so only an endpoint with a mistake counts.
-            !is_of_others && (closing.by == ClosedBy::Mistake || !self.earlier.is_dry_run)
+            !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
         };
         let closings = self.wishes.closing.iter().filter(counts);
         match opening::opened_with(closings, protection, path, going) {

@@ -81,8 +81,8 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
     let what = lines.first()?.as_str().into();
     let mut content = format!("{} {}\n", host.hostname, lines.join("\n"));
     for record in snapshot.zones.iter().flat_map(|zone| zone.records_of(&host.hostname)) {
-        let Record { kind, content: target, proxied, comment, .. } = record;
-        let _ = writeln!(content, "{kind} {target} {proxied} {comment}");
+        let Record { record_type, content: target, proxied, comment, .. } = record;
+        let _ = writeln!(content, "{record_type} {target} {proxied} {comment}");
     }
     Some(Write { key: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
 }

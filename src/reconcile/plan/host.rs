@@ -31,9 +31,9 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy)]
 pub(super) struct HostContext<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) earlier: &'a PlanInputs,
+    pub(super) inputs: &'a PlanInputs,
     /// All rules, each marked as ours or not.
-    pub(super) owned: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
+    pub(super) marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
 }
 
 /// One hostname before anything is written.
@@ -143,12 +143,12 @@ impl<'a> Host<'a> {
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
     fn is_dry_run(&self) -> bool {
-        self.context.earlier.is_dry_run
+        self.context.inputs.is_dry_run
     }
 
     /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
-        self.context.earlier.deleted.get(tunnel)
+        self.context.inputs.deleted.get(tunnel)
     }
 
     /// The hostname's rules in one tunnel, ours and foreign ones.
@@ -196,9 +196,9 @@ impl<'a> Host<'a> {
         let is_adopted = |rule: &Rule| {
             self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
         };
-        self.context.owned.get(tunnel).is_some_and(|owned| match &*self.adopted_rules {
-            [] => owned.is_shadowed(&self.hostname, path),
-            _ => owned.and(&is_adopted).is_shadowed(&self.hostname, path),
+        self.context.marked_rules.get(tunnel).is_some_and(|marked_rules| match &*self.adopted_rules {
+            [] => marked_rules.is_shadowed(&self.hostname, path),
+            _ => marked_rules.and(&is_adopted).is_shadowed(&self.hostname, path),
         })
     }
 
@@ -222,7 +222,7 @@ impl<'a> Host<'a> {
     }
 
     fn unfinished(&self) -> Option<&'a Unfinished> {
-        self.context.earlier.unfinished.get(self.name())
+        self.context.inputs.unfinished.get(self.name())
     }
 
     /// True if no record was modified for `MOVE_GRACE` plus `MOVE_PATIENCE`: a move without a write fails no request.
@@ -256,5 +256,5 @@ impl<'a> Host<'a> {
 
 /// A, AAAA and CNAME records exclude a CNAME. NS records below the zone's own name exclude all other records.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
-    record.is_address() || &*record.kind == "NS" && !is_apex
+    record.is_address() || &*record.record_type == "NS" && !is_apex
 }

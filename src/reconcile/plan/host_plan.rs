@@ -19,14 +19,14 @@ pub enum Stage {
     /// them.
     Stamp,
     /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
-    Publish,
+    EditRules,
     /// Record writes: stamps that name only existing rules, and deletions of the records of withdrawn hostnames.
     Unstamp,
 }
 
 impl Stage {
     /// All stages in order.
-    pub const ALL: [Self; 3] = [Self::Stamp, Self::Publish, Self::Unstamp];
+    pub const ALL: [Self; 3] = [Self::Stamp, Self::EditRules, Self::Unstamp];
 }
 
 /// A foreign record or rule that becomes ours with the stamp, or a TXT record that the stamp replaces.
@@ -132,7 +132,7 @@ impl RecordOperation {
     pub(crate) fn log_text(&self) -> String {
         match self {
             // A TXT record belongs to ExternalDNS's registry, under a name of its own.
-            Self::Delete(_, Subject { kind, name }) if &**kind == "TXT" => {
+            Self::Delete(_, Subject { record_type, name }) if &**record_type == "TXT" => {
                 format!("TXT record deleted, name={name:?}")
             }
             Self::Delete(..) => "record deleted".to_owned(),
@@ -151,7 +151,7 @@ impl RecordOperation {
     }
 
     pub(super) fn delete(record: &Record) -> Self {
-        let subject = Subject { kind: record.kind.clone().into(), name: record.name.clone() };
+        let subject = Subject { record_type: record.record_type.clone().into(), name: record.name.clone() };
         Self::Delete(record.id.clone(), subject)
     }
 }
@@ -160,7 +160,7 @@ impl RecordOperation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// `CNAME`, `TXT`, …
-    pub kind: Box<str>,
+    pub record_type: Box<str>,
     /// The record's name. The name of a registry's TXT record is not the hostname.
     pub name: Box<str>,
 }

@@ -23,7 +23,7 @@ type Read = BTreeMap<Box<str>, HostRequest<Publication>>;
 #[derive(Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) snapshot: &'a Snapshot,
-    pub(super) earlier: &'a PlanInputs,
+    pub(super) inputs: &'a PlanInputs,
 }
 
 impl Judge<'_> {
@@ -35,7 +35,7 @@ impl Judge<'_> {
             request.entitled = namespace::entitled(name, &request.registry_names, asking, self.snapshot);
         }
         let wishes = self.wishes(&requests);
-        let gate = Gate { snapshot: self.snapshot, earlier: self.earlier, wishes: &wishes };
+        let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, wishes: &wishes };
         let judged = requests.into_iter().map(|(name, request)| {
             let HostRequest { wanted, entitled, withdrawn, registry_names } = request;
             let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
@@ -120,9 +120,9 @@ impl Judge<'_> {
 
     /// Refuses a publication whose rule Cloudflare refused and would refuse again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
-        let rule = publication.rule.as_ref().filter(|_| !self.earlier.paused.is_empty());
+        let rule = publication.rule.as_ref().filter(|_| !self.inputs.paused.is_empty());
         let refused =
-            rule.and_then(|rule| self.earlier.paused.get(&rule_fingerprint(&publication.tunnel, rule)));
+            rule.and_then(|rule| self.inputs.paused.get(&rule_fingerprint(&publication.tunnel, rule)));
         refused.map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     let is_withheld = |_: &HostPlan| indices.next().is_some_and(|index| withheld.contains(&index));
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
         mem::take(&mut plan.hosts).into_iter().partition(is_withheld);
-    plan.tell_nothing_of(&inserted(withheld.iter().map(|host| host.hostname.clone())));
+    plan.drop_notes_of(&inserted(withheld.iter().map(|host| host.hostname.clone())));
     let reason = Reason::MassDeletion;
     let refusals =
         withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason.clone()));

@@ -209,7 +209,7 @@ impl PartReader<'_, '_> {
     }
 
     /// True for a wildcard whose object has to set the word, but has neither the word nor a misspelling of it.
-    pub(super) fn lacks_word(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
+    pub(super) fn lacks_property(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);
         let problem = match said {
@@ -225,7 +225,7 @@ impl PartReader<'_, '_> {
         }
         let name = hostname.as_ref().map_or(&*endpoint.dns_name, Hostname::as_str);
         said != Some(ASKED)
-            && wildcard::needs_word(name, endpoint.labels.value(RESOURCE_LABEL))
+            && wildcard::needs_property(name, endpoint.labels.value(RESOURCE_LABEL))
             && !part.properties.iter().any(|(name, _)| match self.reader.meaning(name) {
                 Meaning::Misspelled(nearest) => nearest.is_none_or(|nearest| nearest == TUNNEL_WILDCARD),
                 Meaning::Known | Meaning::Foreign => false,

@@ -20,7 +20,7 @@ fn record(name: &str, kind: &str, content: &str, comment: &str) -> Record {
     Record {
         id: RecordId::new(format!("{name} {kind}")),
         name: name.into(),
-        kind: kind.to_owned().into(),
+        record_type: kind.to_owned().into(),
         content: content.into(),
         proxied: true,
         ttl: 1,

@@ -72,7 +72,7 @@ impl Service for Program {
                 changes.add(list, endpoint);
             }
         })?;
-        let turn = Turn { behind: None, most: usize::MAX };
+        let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
         let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), &turn)
             .map_err(|error| Failure::internal(error.to_string()))?;
         *self.planned.lock().expect("nothing panicked") = plan;

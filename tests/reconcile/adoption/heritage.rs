@@ -59,7 +59,7 @@ fn only_the_heritage_of_the_owner_that_is_named_goes() {
     let left: Vec<&str> = cloudflare
         .records
         .iter()
-        .filter(|record| &*record.kind == "TXT")
+        .filter(|record| &*record.record_type == "TXT")
         .map(|record| &*record.name)
         .collect();
     assert_eq!(left, ["cname-b.example.com", "a-a.example.com", NAME]);
@@ -90,6 +90,10 @@ fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
             settle(&mut cloudflare, &desired());
         }
         assert_eq!(is_published(&cloudflare), is_taken, "{name}");
-        assert_eq!(cloudflare.records.iter().any(|record| &*record.kind == "TXT"), !is_taken, "{name}");
+        assert_eq!(
+            cloudflare.records.iter().any(|record| &*record.record_type == "TXT"),
+            !is_taken,
+            "{name}"
+        );
     }
 }

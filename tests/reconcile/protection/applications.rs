@@ -106,7 +106,7 @@ fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
     let plan = plan(&changes, &snapshot, &PlanInputs::default(), &WHOLE);
     let plan = plan.expect("they are of our owner");
-    assert_eq!((labels(&plan), plan.work.len()), (vec!["local_tunnel", "waiting"], 1));
+    assert_eq!((labels(&plan), plan.application_writes.len()), (vec!["local_tunnel", "waiting"], 1));
 }
 
 /// A foreign rule without a hostname.

@@ -18,7 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::model::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
-    ApplicationOperation, ApplicationWork,
+    ApplicationOperation, ApplicationWrite,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
@@ -49,7 +49,7 @@ pub const OFFICE: &str = "00000000-a4ef-4643-bbbc-4a0ed4fc8415";
 pub const MASS_DELETION_LIMIT_DEFAULT: usize = 5;
 
 /// All hostnames at once.
-pub const WHOLE: Turn<'static> = Turn { behind: None, most: usize::MAX };
+pub const WHOLE: Turn<'static> = Turn { previous_end: None, hostnames_max: usize::MAX };
 
 /// So many seconds after the last write the next plan is made: past the grace, and within the patience.
 const AFTER_WRITES: usize = 60;
@@ -165,8 +165,8 @@ impl FakeCloudflare {
                 home_rules.join(",")
             ))
         };
-        for (name, kind, content) in foreign_records {
-            cloudflare.add(name, kind, content, "");
+        for (name, record_type, content) in foreign_records {
+            cloudflare.add(name, record_type, content, "");
         }
         cloudflare
     }
@@ -179,8 +179,8 @@ impl FakeCloudflare {
     pub fn with_inner_zone(mut self) -> Self {
         let records = std::mem::take(&mut self.records);
         self.add_inner_zone(true);
-        for Record { name, kind, content, comment, .. } in records {
-            self.add(&name, &kind, &content, &comment);
+        for Record { name, record_type, content, comment, .. } in records {
+            self.add(&name, &record_type, &content, &comment);
         }
         self
     }
@@ -304,21 +304,28 @@ impl FakeCloudflare {
         }
     }
 
-    pub fn add(&mut self, name: &str, kind: &str, content: &str, comment: &str) {
-        self.add_in(zone_of(&self.zones, &self.pending, name), name, kind, content, comment);
+    pub fn add(&mut self, name: &str, record_type: &str, content: &str, comment: &str) {
+        self.add_in(zone_of(&self.zones, &self.pending, name), name, record_type, content, comment);
     }
 
     /// In a zone that may not be seen yet.
-    pub fn add_in(&mut self, zone: &'static str, name: &str, kind: &str, content: &str, comment: &str) {
+    pub fn add_in(
+        &mut self,
+        zone: &'static str,
+        name: &str,
+        record_type: &str,
+        content: &str,
+        comment: &str,
+    ) {
         self.next_record += 1;
         let id = RecordId::new(format!("r{}", self.next_record));
         self.places.insert(id.clone(), zone);
         self.records.push(Record {
             id,
             name: name.into(),
-            kind: kind.to_owned().into(),
+            record_type: record_type.to_owned().into(),
             content: content.into(),
-            proxied: kind == "CNAME",
+            proxied: record_type == "CNAME",
             ttl: 1,
             comment: comment.into(),
             read_only: false,
@@ -368,7 +375,7 @@ impl FakeCloudflare {
         for (id, document) in &mut self.documents {
             let edits = plan.hosts.iter().flat_map(|host| &host.edits);
             let edits: Vec<RuleEdit> = edits
-                .filter(|planned| planned.tunnel == *id && stage == Stage::Publish)
+                .filter(|planned| planned.tunnel == *id && stage == Stage::EditRules)
                 .map(|planned| planned.edit.clone())
                 .collect();
             let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
@@ -389,7 +396,7 @@ impl FakeCloudflare {
             let operations: Vec<RecordOperation> = hosts
                 .flat_map(|host| match stage {
                     Stage::Stamp => &*host.stamp,
-                    Stage::Publish => &[],
+                    Stage::EditRules => &[],
                     Stage::Unstamp => &*host.unstamp,
                 })
                 .cloned()
@@ -433,13 +440,12 @@ impl FakeCloudflare {
         for operation in operations {
             if let RecordOperation::Post(new) = operation {
                 assert_eq!(zone_of(&self.zones, &self.pending, &new.name), zone, "it would be found nowhere");
-                let conflict = self
-                    .records_in(zone)
-                    .into_iter()
-                    .any(|record| record.name == new.name && ["A", "AAAA", "CNAME"].contains(&&*record.kind));
+                let conflict = self.records_in(zone).into_iter().any(|record| {
+                    record.name == new.name && ["A", "AAAA", "CNAME"].contains(&&*record.record_type)
+                });
                 assert!(!conflict, "81053 or 81058: {} is taken", new.name);
                 assert!(new.comment.len() <= 100, "9313: the comment is too long");
-                self.add(&new.name, &new.kind, &new.content, &new.comment);
+                self.add(&new.name, &new.record_type, &new.content, &new.comment);
             }
         }
     }
@@ -461,7 +467,7 @@ impl FakeCloudflare {
         self.requests.count += 1;
         let plan = self.plan(changes);
         self.requests.refused = plan.refusals.iter().map(|refusal| refusal.hostname.clone()).collect();
-        if self.carry_out(&plan.work, last) {
+        if self.carry_out(&plan.application_writes, last) {
             self.apply(&plan, last - self.writes);
         }
         plan
@@ -514,8 +520,8 @@ impl FakeCloudflare {
     }
 
     /// Writes applications until there were `last` writes. True if that was all of them.
-    fn carry_out(&mut self, work: &[ApplicationWork], last: usize) -> bool {
-        for ApplicationWork { place, operation, .. } in work {
+    fn carry_out(&mut self, work: &[ApplicationWrite], last: usize) -> bool {
+        for ApplicationWrite { place, operation, .. } in work {
             if self.writes == last {
                 return false;
             }

@@ -77,7 +77,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
         stamp
     });
     stamp.owner = owner.into();
-    stamp.claims = host.snapshot().standing_claims(host.name(), &stamp);
+    stamp.claims = host.snapshot().existing_claims(host.name(), &stamp);
     stamp
 }
 
@@ -108,7 +108,7 @@ fn needs_of_records(host: &Host<'_>) -> Option<Vec<Need>> {
 }
 
 fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
-    if record.read_only || &*record.kind == "NS" {
+    if record.read_only || &*record.record_type == "NS" {
         return None;
     }
     if let Some(stamp) = Stamp::of(record) {
@@ -167,8 +167,8 @@ pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
 }
 
 fn record_adoption(record: &Record) -> Adoption {
-    let Record { name, kind, content, proxied, ttl, comment, .. } = record.clone();
-    let whole = NewRecord { name, kind: kind.into(), content, proxied, ttl, comment };
+    let Record { name, record_type, content, proxied, ttl, comment, .. } = record.clone();
+    let whole = NewRecord { name, record_type: record_type.into(), content, proxied, ttl, comment };
     let json = serde_json::to_string(&whole).expect("texts, numbers and booleans are always JSON");
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }

@@ -12,7 +12,7 @@ use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
 use crate::model::TunnelId;
-use crate::reconcile::access::gate::{AccessStep, ApplicationWork, Gated, OpeningEnd};
+use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::canonical::path_of;
 use crate::reconcile::namespace;
 use crate::reconcile::plan::Opened;
@@ -31,7 +31,7 @@ pub(super) struct Decision<'a, 'w> {
     pub(super) withdrawn: Vec<Option<&'w str>>,
     pub(super) refusals: Vec<Refusal>,
     /// The work on applications.
-    pub(super) work: Vec<ApplicationWork>,
+    pub(super) application_writes: Vec<ApplicationWrite>,
     /// Notes on endpoints whose visitors need no login after the request.
     pub(super) opened: Vec<Opened>,
 }
@@ -56,9 +56,9 @@ impl<'w> Judged<'w> {
     }
 
     /// The work on the endpoint's application, if the application is written before the rule.
-    fn first_work(&self) -> Option<&'w ApplicationWork> {
+    fn first_write(&self) -> Option<&'w ApplicationWrite> {
         match self.wanted.publication.as_ref().ok()?.access_step() {
-            AccessStep::ApplicationFirst(work) => Some(work),
+            AccessStep::ApplicationFirst(write) => Some(write),
             AccessStep::Nothing | AccessStep::Opening { .. } => None,
         }
     }
@@ -85,8 +85,8 @@ struct Settled<'a, 'w> {
 /// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) -> Decision<'a, 'w> {
     let mut settled = settle(&host, request, one_for_each_path(&host, request));
-    let mut work = first_work(&settled.judged);
-    if !work.is_empty() && !host.is_dry_run() {
+    let mut application_writes = first_writes(&settled.judged);
+    if !application_writes.is_empty() && !host.is_dry_run() {
         let waiting = waiting_for_applications(settled.judged);
         settled = settle(&host, request, waiting);
     }
@@ -98,12 +98,12 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) ->
         else {
             continue;
         };
-        work.extend(deletion.clone());
+        application_writes.extend(deletion.clone());
         let (path, resource) = (&one.wanted.set_identifier, one.resource());
         match end {
             OpeningEnd::Open => opened.push(Opened {
                 note: host.opening_note(path, resource),
-                by: deletion.as_ref().map(|work| work.place.clone()),
+                by: deletion.as_ref().map(|write| write.place.clone()),
             }),
             OpeningEnd::Foreign => {}
             OpeningEnd::Later => {
@@ -127,7 +127,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) ->
     let untold = obstacle::ambiguous_own_rule(&host).filter(|_| judged.is_empty());
     let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
     let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
-    Decision { accepted: accepted(&judged), host, withdrawn, refusals, work, opened }
+    Decision { accepted: accepted(&judged), host, withdrawn, refusals, application_writes, opened }
 }
 
 const LATER: &str = "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application";
@@ -155,15 +155,15 @@ fn settle<'a, 'w>(
 }
 
 /// The work on the applications of the endpoints that are not refused.
-fn first_work(judged: &[Judged<'_>]) -> Vec<ApplicationWork> {
-    judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Judged::first_work).cloned().collect()
+fn first_writes(judged: &[Judged<'_>]) -> Vec<ApplicationWrite> {
+    judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Judged::first_write).cloned().collect()
 }
 
 /// Refuses the endpoints whose applications are written first.
 fn waiting_for_applications(mut judged: Vec<Judged<'_>>) -> Vec<Judged<'_>> {
     for one in judged.iter_mut().filter(|one| one.outcome.is_ok()) {
-        if let Some(work) = one.first_work() {
-            one.outcome = Err(Reason::ApplicationFirst(work.place.clone()));
+        if let Some(write) = one.first_write() {
+            one.outcome = Err(Reason::ApplicationFirst(write.place.clone()));
         }
     }
     judged
@@ -252,7 +252,7 @@ fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for = |reason: &Reason| {
         let is_opening = matches!(reason, Reason::ClosingFirst { .. } | Reason::WouldOpenToo { .. });
-        is_opening && one.first_work().is_some()
+        is_opening && one.first_write().is_some()
     };
     let start = refused.partition_point(|other| other.resource() < one.resource());
     let beside = refused.get(start..)?.iter().take_while(|other| other.resource() == one.resource());

@@ -10,7 +10,7 @@ use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
 use crate::model::{Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
-use crate::reconcile::reason::{Reason, RecordNature};
+use crate::reconcile::reason::{Reason, RecordKind};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The obstacles to the endpoints of a hostname that is to be served through one tunnel. Obstacles common to all
@@ -75,7 +75,7 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
     if let Some((tunnel, rule)) = twin(host, tunnel, path) {
         return Some(digest_taken_by(tunnel, rule.path()));
     }
-    let refusal = host.context.owned.get(tunnel)?.conflict(&host.hostname, path)?;
+    let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path)?;
     Some(Reason::Edit(refusal))
 }
 
@@ -180,18 +180,18 @@ fn record_held(
     remedy: Option<Box<str>>,
 ) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
-    let nature = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
+    let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
-        Some(Ok(true)) => RecordNature::Dead,
+        Some(Ok(true)) => RecordKind::Dead,
         // The dashboard cannot edit a Worker's or a bucket's record, and a Pages project recreates its record.
-        _ if record.read_only || record.content.ends_with(".pages.dev") => RecordNature::CustomDomain,
-        _ => RecordNature::Plain,
+        _ if record.read_only || record.content.ends_with(".pages.dev") => RecordKind::CustomDomain,
+        _ => RecordKind::Plain,
     };
     Reason::RecordHeld {
-        kind: record.kind.clone().into(),
+        record_type: record.record_type.clone().into(),
         content: record.content.clone(),
         comment: record.comment.clone(),
-        nature,
+        kind,
         remedy,
         adopt: adoption::smallest_value(host, accepted),
     }

@@ -7,7 +7,7 @@ use super::{Host, HostContext, writes};
 use crate::ingress::{Rule, RuleEdit};
 use crate::model::Hostname;
 use crate::reconcile::Note;
-use crate::reconcile::access::gate::{ApplicationWork, Gated};
+use crate::reconcile::access::gate::{ApplicationWrite, Gated};
 use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::plan::request::HostRequest;
@@ -21,7 +21,7 @@ pub(in crate::reconcile::plan) struct Outcome {
     pub(in crate::reconcile::plan) refusals: Vec<Refusal>,
     pub(in crate::reconcile::plan) notes: Vec<Note>,
     pub(in crate::reconcile::plan) opened: Vec<Opened>,
-    pub(in crate::reconcile::plan) work: Vec<ApplicationWork>,
+    pub(in crate::reconcile::plan) application_writes: Vec<ApplicationWrite>,
 }
 
 /// Plans the request for one hostname.
@@ -52,18 +52,18 @@ pub(in crate::reconcile::plan) fn plan(
     let decision = decide(host, request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());
     let planned = writes::host_plan(&decision, resource.clone());
-    let Decision { host, mut refusals, work, opened, .. } = decision;
+    let Decision { host, mut refusals, application_writes, opened, .. } = decision;
     let (plan, waiting) = match planned {
         Ok(planned) => planned,
         Err(reason) => {
             refusals.push(Refusal::whole(name.into(), resource, reason));
-            return Outcome { refusals, work, opened, ..Outcome::default() };
+            return Outcome { refusals, application_writes, opened, ..Outcome::default() };
         }
     };
     refusals.extend(waiting);
     let notes = names_taken(&host, &plan).into_iter().chain(requests_lost(&host, &plan));
     let notes = notes.chain(rules_left(&host, request)).collect();
-    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, work }
+    Outcome { plan: Some(plan).filter(|plan| !plan.is_empty()), refusals, notes, opened, application_writes }
 }
 
 /// The refusals of the endpoints without a publication.
@@ -117,8 +117,8 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let is_put = |planned: &&PlannedEdit| matches!(planned.edit, RuleEdit::Put { .. });
     let (puts, removals): (Vec<&PlannedEdit>, Vec<&PlannedEdit>) = plan.edits.iter().partition(is_put);
     let goes = |rule: &Rule| removals.iter().any(|one| rule.is_for(one.edit.hostname(), one.edit.path()));
-    let owned = puts.iter().filter_map(|one| Some((host.context.owned.get(&one.tunnel)?, &one.edit)));
-    let lost = owned.flat_map(|(owned, edit)| owned.losing(edit.hostname(), edit.path()));
+    let owned = puts.iter().filter_map(|one| Some((host.context.marked_rules.get(&one.tunnel)?, &one.edit)));
+    let lost = owned.flat_map(|(marked_rules, edit)| marked_rules.losing(edit.hostname(), edit.path()));
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.described(), foreign.described());
         format!(

@@ -61,7 +61,7 @@ impl<'a, 'w> Move<'a, 'w> {
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
         let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
-            (Some(target), _) => host.context.earlier.unready.get(target).cloned().unwrap_or_else(|| {
+            (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
                     "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
                      connectors serve them"
@@ -160,7 +160,7 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
         Some(_) if host.is_dry_run() => Lead::InUnstamp,
         // In the next request, the record would count as another instance's.
         Some(_) if !may_stay(host) => Lead::InUnstamp,
-        Some(target) if is_in_place && !host.context.earlier.unready.contains_key(target) => Lead::InStamp,
+        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
 }
@@ -280,7 +280,7 @@ impl RecordWrites<'_, '_> {
         }
         let post = RecordOperation::Post(NewRecord {
             name: host.name().into(),
-            kind: "CNAME".into(),
+            record_type: "CNAME".into(),
             content: target.hostname().into(),
             proxied: true,
             ttl: 1,
