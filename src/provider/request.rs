@@ -101,7 +101,7 @@ impl Request<'_> {
         }
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in hostnames_max loops that ask for refused work.
+    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work.
     fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.

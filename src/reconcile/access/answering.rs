@@ -9,7 +9,6 @@ use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::AccessWish;
-use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
@@ -44,7 +43,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         }
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
-        let answering = relying(application, &Wishes::default(), snapshot);
+        let answering = relying(application, None, &Wishes::default(), snapshot);
         Some(Unneeded { place, application, is_replaced, answering })
     });
     unneeded.collect()
@@ -229,13 +228,6 @@ fn names_led_with<'s>(
         names.extend(below.filter(|name| record(name) == record(hostname.as_str())));
     }
     names
-}
-
-/// True if the hostname has no address record, or if `ADOPT` is set. The caller has excluded records of ours.
-pub(in crate::reconcile) fn may_be_taken(name: &str, snapshot: &Snapshot) -> bool {
-    let has_record =
-        || snapshot.zone_of(name).is_some_and(|zone| zone.records_of(name).iter().any(Record::is_address));
-    snapshot.operator().adopt != Adopt::default() || !has_record()
 }
 
 /// True if the rule serves visitors without a login.

@@ -236,7 +236,8 @@ impl Gate<'_> {
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
         for application in &over {
-            if let Some(relying) = relying(application, self.wishes, self.snapshot) {
+            let asking = Some((&publication.hostname, path));
+            if let Some(relying) = relying(application, asking, self.wishes, self.snapshot) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }

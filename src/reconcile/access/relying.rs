@@ -3,11 +3,10 @@
 use crate::ingress::Rule;
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{first_answer, is_served, may_be_taken, names_under, record_text};
+use crate::reconcile::access::answering::{first_answer, is_served, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::adopt::Adopt;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 
 /// The requests of all endpoints about Access.
@@ -31,10 +30,16 @@ impl Wishes {
     }
 }
 
-/// The first rule, record, destination or zone that would be open without `application`. A rule that `wishes` opens
-/// does not count. A rule under a more specific application does not count either. If the place itself opens, the rule
-/// of a wider hostname does not count, because that rule was published for all its names.
-pub(super) fn relying(application: &Application, wishes: &Wishes, snapshot: &Snapshot) -> Option<String> {
+/// The first rule, record, destination or zone that would be open without `application`, if the endpoint `asking` opens
+/// its place. A rule that `wishes` opens does not count. A rule under a more specific application does not count either.
+/// If the place itself opens, the rule of a wider hostname does not count, because that rule was published for all its
+/// names.
+pub(super) fn relying(
+    application: &Application,
+    asking: Option<(&Hostname, Option<&str>)>,
+    wishes: &Wishes,
+    snapshot: &Snapshot,
+) -> Option<String> {
     let place = Place::of_application(application, &snapshot.operator().owner)?;
     let path = place.path();
     let path = path.as_deref();
@@ -49,7 +54,7 @@ pub(super) fn relying(application: &Application, wishes: &Wishes, snapshot: &Sna
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
         let own = snapshot.own_records_of(name);
-        NameUnder { protection, application, place: &place, path, opens_place, wishes, own }.relying()
+        NameUnder { protection, application, asking, place: &place, path, opens_place, wishes, own }.relying()
     })
 }
 
@@ -57,6 +62,7 @@ pub(super) fn relying(application: &Application, wishes: &Wishes, snapshot: &Sna
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
+    asking: Option<(&'a Hostname, Option<&'a str>)>,
     place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
@@ -79,7 +85,10 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let mut alone = self.own.iter().filter(|own| own.stamp.claims.record_only && !self.opens(None));
+            let mut alone = self
+                .own
+                .iter()
+                .filter(|own| own.stamp.claims.record_only && !self.wishes.opens(self.name(), None));
             alone.next().map(|own| record_text(own.record))
         })
     }
@@ -94,11 +103,12 @@ impl NameUnder<'_> {
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
-    /// True if the wishes open a path of the name. An endpoint is refused if a foreign record has its hostname, so its
-    /// policy `none` opens no rule.
-    fn opens(&self, path: Option<&str>) -> bool {
-        let may_open = !self.own.is_empty() || may_be_taken(self.name(), self.protection.snapshot);
-        may_open && self.wishes.opens(self.name(), path)
+    /// True if the wishes open the path in the tunnel. Another endpoint than the asking one may be refused, so its wish
+    /// counts only for a rule that is ours already.
+    fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
+        let is_asking = self.asking == Some((self.protection.hostname, path));
+        let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
+        self.wishes.opens(self.name(), path) && (is_asking || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
@@ -129,15 +139,8 @@ impl NameUnder<'_> {
             return self.opens_place || !is_served(rule);
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
-        let is_opened = self.opens(rule.path()) && self.may_have(tunnel, rule);
-        is_opened || rule.takes_all(self.name(), self.path) && self.opens(self.path)
-    }
-
-    /// True if an endpoint may have the rule. An endpoint is refused if a foreign rule has its path, so its policy
-    /// `none` does not open that rule.
-    fn may_have(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
-        let snapshot = self.protection.snapshot;
-        snapshot.operator().adopt != Adopt::default() || snapshot.own_digests().has(tunnel, rule)
+        self.opens(tunnel, rule.path())
+            || rule.takes_all(self.name(), self.path) && self.opens(tunnel, self.path)
     }
 
     fn requires_another(&self, rule: &Rule) -> bool {

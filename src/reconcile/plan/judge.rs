@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use super::request::{HostRequest, Wanted};
 use super::{PlanInputs, Reason, rule_fingerprint};
-use crate::model::Hostname;
-use crate::reconcile::access::answering;
+use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
 use crate::reconcile::access::relying::Wishes;
 use crate::reconcile::access::wish::AccessWish;
+use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
 /// The requests by hostname, as they were read.
@@ -103,10 +103,10 @@ impl Judge<'_> {
     /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
     fn may_be_published(self, name: &str) -> bool {
         let snapshot = self.snapshot;
-        let is_ours = || !snapshot.own_records_of(name).is_empty();
-        snapshot.operator().filter.matches(name)
-            && snapshot.zone_of(name).is_some()
-            && (is_ours() || answering::may_be_taken(name, snapshot))
+        let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address);
+        let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
+        let is_free = |zone| snapshot.operator().adopt != Adopt::default() || !is_held(zone);
+        snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
     }
 
     /// Refuses an endpoint whose namespace may not have the hostname. A refused endpoint protects and opens no place.

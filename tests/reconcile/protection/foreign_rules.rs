@@ -128,14 +128,42 @@ fn of_object(mut endpoint: Endpoint, object: &str) -> Endpoint {
     endpoint
 }
 
-/// The endpoint with the path of the foreign rule is refused, so its word opens nothing.
+/// `ADOPT` takes over no record of this owner, or the rule cannot be ours: the refused endpoint's word opens nothing.
 #[test]
 fn a_refused_word_opens_no_foreign_rule() {
-    let mut cloudflare = cloudflare();
+    let whole = |access| of_object(at(NAME, "", access), "a");
+    let part = of_object(at(NAME, "/p", OPEN), "b");
+    let wildcard = |access| of_object(at("*.example.com", "", access), "a");
+    let name = of_object(at(NAME, "", OPEN), "b");
+    let beside = of_object(at(NAME, "/q", "staff"), "c");
+    for adopt in [&[][..], &["owner=other"]] {
+        for (rule, protected, opened) in [
+            (PATH, vec![whole("staff")], vec![whole(OPEN), part.clone()]),
+            (
+                WHOLE,
+                vec![wildcard("staff"), beside.clone()],
+                vec![wildcard(OPEN), name.clone(), beside.clone()],
+            ),
+        ] {
+            let mut cloudflare = cloudflare().adopting(adopt);
+            settle(&mut cloudflare, &protected);
+            let before = names(&cloudflare).len();
+            cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule.to_owned()));
+            let plan = settle(&mut cloudflare, &opened);
+            assert_eq!(names(&cloudflare).len(), before, "{adopt:?} {rule}: {:?}", plan.refusals);
+        }
+    }
+}
+
+/// The rule is ours once it is taken over, so the word of its endpoint counts.
+#[test]
+fn a_word_opens_a_foreign_rule_that_its_endpoint_takes_over() {
+    let mut cloudflare = cloudflare().adopting(&["tunnel"]);
     let whole = |access| of_object(at(NAME, "", access), "a");
     settle(&mut cloudflare, &[whole("staff")]);
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, PATH.to_owned()));
-    let part = of_object(at(NAME, "/p", OPEN), "b");
-    let plan = settle(&mut cloudflare, &[whole(OPEN), part]);
-    assert_eq!(names(&cloudflare), [NAME], "{:?}", plan.refusals);
+    let opened = [whole(OPEN), of_object(at(NAME, "/p", OPEN), "b")];
+    settle(&mut cloudflare, &opened);
+    assert_eq!(names(&cloudflare), [""; 0]);
+    assert_rest(&cloudflare, &opened);
 }
