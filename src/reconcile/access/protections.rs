@@ -138,10 +138,17 @@ impl<'a> Protections<'a> {
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
     pub(super) fn all_over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
-        let prefix = path.and_then(|path| PathPattern::parse(path).ok()?.prefix());
+        let prefix = prefix_of(path);
+        let mut over = self.over_a_part(hostname, prefix.as_deref());
+        over.retain(|one| takes_all(one, hostname, prefix.as_deref()));
+        over
+    }
+
+    /// As [`Self::all_over`], with applications of everything below the path, which miss the path itself.
+    fn over_a_part(self, hostname: &str, prefix: Option<&str>) -> Vec<&'a Application> {
         let ranked = self.near(hostname).filter_map(|application| {
             let destinations = application.destinations.iter();
-            let ranks = destinations.filter_map(|one| rank(one, hostname, prefix.as_deref()));
+            let ranks = destinations.filter_map(|one| rank(one, hostname, prefix));
             let is_related = application.kind != ApplicationKind::Unrelated;
             Some((Reverse(ranks.max().filter(|_| is_related)?), application))
         });
@@ -153,7 +160,7 @@ impl<'a> Protections<'a> {
     /// Our applications that ask every visitor of the path for a login, the most specific application first. The list
     /// ends before an application that lets visitors past, and before an application of another owner.
     pub(super) fn over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.all_over(hostname, path);
+        let mut over = self.over_a_part(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
             asks && self.index.place_of(one).is_some()
@@ -174,18 +181,40 @@ impl<'a> Protections<'a> {
     }
 }
 
-/// The rank of a destination that takes every request for a path: an exact host comes before a wildcard, then a longer
-/// path counts. `None` if the destination misses a request. Without `prefix`, only a whole host has a rank.
+/// The path that a rule takes with everything below, without the leading slash, if its expression is such a prefix.
+fn prefix_of(path: Option<&str>) -> Option<String> {
+    let prefix = PathPattern::parse(path?).ok()?.prefix()?;
+    Some(prefix.trim_start_matches('/').to_owned())
+}
+
+/// The rank of a destination over a path, or over everything below it: an exact host comes before a wildcard, then a
+/// longer path counts. Without `prefix`, only a whole host has a rank.
 fn rank(
     Destination { host, path }: &Destination,
     hostname: &str,
     prefix: Option<&str>,
 ) -> Option<(bool, usize, usize)> {
     let is_exact = **host == *hostname;
-    let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
-    let takes_path = above.is_empty()
-        || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
+    let above = directory(path);
+    let takes_path = above.is_empty() || prefix.is_some_and(|prefix| place::is_at_or_below(prefix, above));
     (place::takes_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+}
+
+/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path needs
+/// both destinations.
+fn takes_all(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
+    let of_host = application.destinations.iter().filter(|one| place::takes_host(&one.host, hostname));
+    let has = |path: &str| of_host.clone().any(|one| *one.path == *path);
+    of_host.clone().any(|one| {
+        let above = directory(&one.path);
+        let is_over = || rank(one, hostname, prefix).is_some() && one.path.ends_with("/*");
+        above.is_empty() || is_over() && (prefix != Some(above) || has(above))
+    })
+}
+
+/// The path of a destination without the `/*` at its end; empty for a whole host.
+fn directory(path: &str) -> &str {
+    if path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) }
 }
 
 #[cfg(test)]

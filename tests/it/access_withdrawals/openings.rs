@@ -251,3 +251,23 @@ fn a_silent_path_that_comes_between_the_steps_of_an_opening_is_served_at_least_w
     stage.run(&[wish("none"), at(NAME, &[("tunnel-path-prefix", "/p")])]);
     assert!(is_served(&stage, Visitor::WithLogin, "https://app.example.com/p"));
 }
+
+/// The object of the foreign rule's hostname is refused, so its word opens nothing, whatever another object opens.
+#[test]
+fn a_foreign_rule_is_never_served_without_a_login_because_of_an_endpoint_that_is_refused() {
+    let theirs = r#"{"hostname":"app.example.com","service":"http://theirs:80"}"#;
+    let beside = by("ingress/shop/q", at(NAME, &[("tunnel-path-prefix", "/q"), ("access-policy", "staff")]));
+    for adopt in [&[][..], &[("ADOPT", "owner=other")]] {
+        let stage = Stage::new(adopt);
+        stage.run(&[of(WILDCARD, "staff"), beside.clone()]);
+        let rules = [&[theirs.to_owned()][..], &stage.harness.rules()].concat().join(",");
+        let text = format!(r#"{{"ingress":[{rules}]}}"#);
+        stage.cloudflare().put_configuration(&stage.harness.tunnel, &text).expect("cloudflared takes it");
+        let urls = ["https://app.example.com/", OTHER];
+        stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &urls);
+        stage.run_long(&[of(WILDCARD, "none"), by("ingress/shop/name", wish("none")), beside.clone()]);
+        assert_eq!([reached(&stage, urls[0]), reached(&stage, urls[1])], [[""; 0]; 2], "{adopt:?}");
+        assert!(stage.logged(&["refused=rule_held", NAME]), "{adopt:?}");
+        assert!(stage.logged(&["refused=still_protected", WILDCARD]), "{adopt:?}");
+    }
+}

@@ -167,3 +167,21 @@ fn a_word_opens_a_foreign_rule_that_its_endpoint_takes_over() {
     assert_eq!(names(&cloudflare), [""; 0]);
     assert_rest(&cloudflare, &opened);
 }
+
+/// A person's application of everything below the path takes no request for the path itself.
+#[test]
+fn an_application_of_what_is_below_a_path_does_not_protect_the_path_itself() {
+    let mut cloudflare = cloudflare();
+    cloudflare.applications_mut().push(foreign("theirs", &["app.example.com/api/*"]));
+    let api = of_object(at(NAME, "/api", ""), "b");
+    let whole = |access| of_object(at(NAME, "", access), "a");
+    settle(&mut cloudflare, std::slice::from_ref(&api));
+    settle(&mut cloudflare, &[whole("staff"), api.clone()]);
+    let plan = settle(&mut cloudflare, &[whole(OPEN), api.clone()]);
+    assert_eq!(labels(&plan), ["still_protected"]);
+    assert_eq!(names(&cloudflare), ["theirs", "app.example.com"]);
+    cloudflare.applications_mut().retain(|one| &*one.name != "theirs");
+    cloudflare.applications_mut().push(foreign("theirs", &["app.example.com/api", "app.example.com/api/*"]));
+    settle(&mut cloudflare, &[whole(OPEN), api]);
+    assert_eq!(names(&cloudflare), ["theirs"]);
+}
