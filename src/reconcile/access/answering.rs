@@ -34,7 +34,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     };
     let protections = snapshot.protections();
     let unneeded = protections.ours().filter_map(|(place, application)| {
-        if protections.is_asked_for(application) || is_claimed(place, snapshot) {
+        if !protections.rules_asking_for(application).is_empty() || is_claimed(place, snapshot) {
             return None;
         }
         let is_replaced = is_replaced(place, application, snapshot);

@@ -8,7 +8,7 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::{self, Place, RulePlace};
 use crate::reconcile::access::reading::{AccessReading, Unread};
 use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
@@ -235,9 +235,9 @@ impl Gate<'_> {
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
+        let asking = RulePlace::of(publication.hostname.as_str(), path);
         for application in &over {
-            let asking = Some((&publication.hostname, path));
-            if let Some(relying) = relying(application, asking, self.wishes, self.snapshot) {
+            if let Some(relying) = relying(application, Some(&asking), self.wishes, self.snapshot) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }
@@ -252,7 +252,7 @@ impl Gate<'_> {
             let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
             return Ok(AccessStep::Opening { deletion: None, end });
         };
-        let is_asked_for = self.snapshot.protections().is_asked_for(first);
+        let is_asked_for = !self.snapshot.protections().rules_asking_for(first).is_empty();
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         let end = match deletion.is_some() && over.len() == 1 {

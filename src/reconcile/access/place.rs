@@ -104,6 +104,19 @@ impl Place {
     }
 }
 
+/// A hostname, and the path expression of a rule there; `None` for the rule without a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::reconcile) struct RulePlace {
+    pub(super) hostname: Box<str>,
+    pub(super) path: Option<Box<str>>,
+}
+
+impl RulePlace {
+    pub(in crate::reconcile) fn of(hostname: &str, path: Option<&str>) -> Self {
+        Self { hostname: hostname.into(), path: path.map(Into::into) }
+    }
+}
+
 /// True if a destination with this host takes requests for a name. A leading `*` is one label, or the start of one.
 pub(super) fn takes_host(host: &str, name: &str) -> bool {
     let label = || name.strip_suffix(host.strip_prefix('*')?);
@@ -114,6 +127,12 @@ impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.hostname)?;
         formatter.write_str(self.prefix.as_deref().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for RulePlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.hostname, self.path.as_deref().unwrap_or_default())
     }
 }
 

@@ -14,14 +14,13 @@
 //! only these applications.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use crate::ingress::access::AccessCheck;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::cover::literal_end;
-use crate::reconcile::access::place::{self, Place};
+use crate::reconcile::access::place::{self, Place, RulePlace};
 
 /// The index of a list of applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
@@ -32,8 +31,8 @@ pub struct ProtectionIndex {
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
     tag: String,
-    /// The audiences whose tokens our rules ask for.
-    required_audiences: BTreeSet<Box<str>>,
+    /// Our rules by the audiences whose tokens they ask for.
+    asking: BTreeMap<Box<str>, Vec<RulePlace>>,
 }
 
 /// The Access applications, with their index.
@@ -58,8 +57,12 @@ impl ProtectionIndex {
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
-        let checks = rules.filter_map(Rule::access_check);
-        index.required_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
+        for rule in rules {
+            for audience in rule.access_check().iter().flat_map(|check| check.audience_tags()) {
+                let place = RulePlace::of(rule.folded_hostname(), rule.path());
+                index.asking.entry(audience.clone()).or_default().push(place);
+            }
+        }
         index
     }
 
@@ -131,9 +134,9 @@ impl<'a> Protections<'a> {
         is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
     }
 
-    /// True if a rule of ours that was read passes on requests with a token of the application.
-    pub(super) fn is_asked_for(self, application: &Application) -> bool {
-        self.index.required_audiences.contains(&application.audience)
+    /// Our rules that pass on requests with a token of the application.
+    pub(super) fn rules_asking_for(self, application: &Application) -> &'a [RulePlace] {
+        self.index.asking.get(&application.audience).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.

@@ -1,33 +1,25 @@
 //! Finds a rule or record that would be open if an application of ours were deleted, once a request is carried out.
 
+use std::collections::BTreeSet;
+
 use crate::ingress::Rule;
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{first_answer, is_served, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
-use crate::reconcile::access::place::Place;
+use crate::reconcile::access::place::{Place, RulePlace};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 
 /// The requests of all endpoints about Access.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Wishes {
     /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: Vec<(Box<str>, Option<Box<str>>)>,
+    pub(in crate::reconcile) open: BTreeSet<RulePlace>,
     /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: Vec<(Box<str>, Option<Box<str>>)>,
+    pub(in crate::reconcile) withdrawn: BTreeSet<RulePlace>,
     /// The places to be closed.
     pub(in crate::reconcile) closing: Vec<Closing>,
-}
-
-impl Wishes {
-    fn opens(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.open.iter().any(|(name, opened)| **name == *hostname && opened.as_deref() == path)
-    }
-
-    fn withdraws(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.withdrawn.iter().any(|(name, gone)| **name == *hostname && gone.as_deref() == path)
-    }
 }
 
 /// The first rule, record, destination or zone that would be open without `application`, if the endpoint `asking` opens
@@ -36,7 +28,7 @@ impl Wishes {
 /// names.
 pub(super) fn relying(
     application: &Application,
-    asking: Option<(&Hostname, Option<&str>)>,
+    asking: Option<&RulePlace>,
     wishes: &Wishes,
     snapshot: &Snapshot,
 ) -> Option<String> {
@@ -46,10 +38,10 @@ pub(super) fn relying(
     if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
-    if let Some(outside) = outside_place(application, &place, snapshot) {
+    if let Some(outside) = outside_place(application, &place, wishes, snapshot) {
         return Some(outside);
     }
-    let opens_place = wishes.opens(place.hostname(), path);
+    let opens_place = wishes.open.contains(&RulePlace::of(place.hostname(), path));
     names_under(&place, snapshot).into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
@@ -62,7 +54,7 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: Option<(&'a Hostname, Option<&'a str>)>,
+    asking: Option<&'a RulePlace>,
     place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
@@ -85,10 +77,9 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let mut alone = self
-                .own
-                .iter()
-                .filter(|own| own.stamp.claims.record_only && !self.wishes.opens(self.name(), None));
+            let mut alone = self.own.iter().filter(|own| {
+                own.stamp.claims.record_only && !self.wishes.open.contains(&RulePlace::of(self.name(), None))
+            });
             alone.next().map(|own| record_text(own.record))
         })
     }
@@ -106,9 +97,9 @@ impl NameUnder<'_> {
     /// True if the wishes open the path in the tunnel. Another endpoint than the asking one may be refused, so its wish
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let is_asking = self.asking == Some((self.protection.hostname, path));
+        let place = RulePlace::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.wishes.opens(self.name(), path) && (is_asking || is_ours())
+        self.wishes.open.contains(&place) && (self.asking == Some(&place) || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
@@ -126,7 +117,8 @@ impl NameUnder<'_> {
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let goes = || self.wishes.withdraws(self.name(), rule.path()) && rule.requires_access();
+        let place = || RulePlace::of(self.name(), rule.path());
+        let goes = || rule.requires_access() && self.wishes.withdrawn.contains(&place());
         !self.requires_another(rule)
             && !self.is_asked_for(tunnel, rule)
             && !goes()
@@ -148,13 +140,23 @@ impl NameUnder<'_> {
     }
 }
 
-/// A destination of the application outside its place, which a person added, or a zone under the place that was not
-/// read, if there is such a destination or zone.
-fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
+/// The first of these: a destination outside the application's place, which a person added, a zone under the place that
+/// was not read, and a rule of ours outside the place that asks for the application's token.
+fn outside_place(
+    application: &Application,
+    place: &Place,
+    wishes: &Wishes,
+    snapshot: &Snapshot,
+) -> Option<String> {
     let own = place.destinations();
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
     let mut zones = snapshot.zones_elsewhere.iter();
-    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
+    let zone = || zones.find(|zone| place.is_over(zone)).map(ToString::to_string);
+    let changes = |rule: &RulePlace| wishes.open.contains(rule) || wishes.withdrawn.contains(rule);
+    let mut asking = snapshot.protections().rules_asking_for(application).iter();
+    let rule =
+        || asking.find(|rule| !place.is_over(&rule.hostname) && !changes(rule)).map(ToString::to_string);
+    destination.or_else(zone).or_else(rule)
 }

@@ -8,6 +8,7 @@ use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
+use crate::reconcile::access::place::RulePlace;
 use crate::reconcile::access::relying::Wishes;
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::adopt::Adopt;
@@ -71,7 +72,7 @@ impl Judge<'_> {
         let mut wishes = Wishes::default();
         for (name, request) in requests {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-            wishes.withdrawn.extend(withdrawn.map(|path| (name.clone(), path.map(Into::into))));
+            wishes.withdrawn.extend(withdrawn.map(|path| RulePlace::of(name, path)));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
             for wanted in &request.wanted {
                 let asking = wanted.resource.as_deref().and_then(namespace::code_of);
@@ -81,8 +82,7 @@ impl Judge<'_> {
                 let by = match wanted.publication.as_ref().map(|publication| &publication.access_wish) {
                     Ok(AccessWish::Open) => {
                         if self.may_have(request.entitled.as_ref(), wanted.resource.as_deref()).is_ok() {
-                            let path = path_of(&wanted.set_identifier);
-                            wishes.open.push((name.clone(), path.map(Into::into)));
+                            wishes.open.insert(RulePlace::of(name, path_of(&wanted.set_identifier)));
                         }
                         continue;
                     }

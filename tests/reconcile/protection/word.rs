@@ -283,3 +283,26 @@ fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_canno
         assert_rest(&cloudflare, &opened);
     }
 }
+
+/// The application is the only one that issues the tokens for the other hostname's rule, so it stays, and no loop waits.
+#[test]
+fn an_application_whose_tokens_another_hostname_asks_for_is_not_deleted_and_fails_no_request() {
+    let other = |audience: &str| {
+        let mut other = required("other.example.com");
+        other.provider_specific.retain(|property| *property.name != *"webhook/access-aud-tag");
+        with(other, "webhook/access-aud-tag", audience)
+    };
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let audience = cloudflare.applications()[0].audience.clone();
+    settle(&mut cloudflare, &[at(NAME, "", "staff"), other(&audience)]);
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &[at(NAME, "", OPEN), other(&audience)]);
+    assert_eq!(labels(&plan), ["still_protected"]);
+    assert!(plan.refusals[0].to_string().contains("other.example.com"), "{}", plan.refusals[0]);
+    assert_eq!(cloudflare, before);
+    let opened = [at(NAME, "", OPEN), other("theirs")];
+    settle(&mut cloudflare, &opened);
+    assert_eq!(names(&cloudflare), [""; 0]);
+    assert_rest(&cloudflare, &opened);
+}
