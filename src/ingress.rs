@@ -25,4 +25,4 @@ pub use origin_option::OriginOption;
 pub use origin_request::OriginRequest;
 pub use path::PathPattern;
 pub use rule::{Rule, WantedRule};
-pub use service::{Service, looks_like_service};
+pub use service::{Service, is_status, looks_like_service};

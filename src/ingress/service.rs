@@ -25,6 +25,11 @@ const STATUSES: RangeInclusive<u16> = 200..=599;
 /// Schemes with a protocol of their own.
 const SCHEMES: [&str; 8] = ["http", "https", "ws", "wss", "tcp", "ssh", "rdp", "smb"];
 
+/// True if cloudflared itself answers every request for the service, with a status.
+pub fn is_status(service: &str) -> bool {
+    service.starts_with(STATUS)
+}
+
 /// A service that cloudflared accepts, in canonical form: the scheme in lower case, without a lone trailing `/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Service(Box<str>);

@@ -17,6 +17,13 @@ pub struct Zone {
     pub paused: bool,
 }
 
+impl Zone {
+    /// True if resolvers ask the zone's name servers, and not those of an outer zone.
+    pub fn is_active(&self) -> bool {
+        &*self.status == "active"
+    }
+}
+
 /// The plan, as far as limits depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZonePlan {

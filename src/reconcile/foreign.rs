@@ -3,7 +3,7 @@
 //! The endpoint takes its rule over in place: each request is still answered by the same rule with the same options. A
 //! rule that no endpoint can take over in place is returned with the reason.
 
-use crate::ingress::Rule;
+use crate::ingress::{Rule, is_status};
 use crate::model::endpoint::{Endpoint, Labels, Property, annotation_of};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
@@ -36,7 +36,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
         let mut owned = now.clone();
         for (rule, number) in document.rules().iter().zip(1..) {
             // A catch-all with a status publishes nothing.
-            if own.has(tunnel, rule) || rule.is_catch_all() && rule.service().starts_with("http_status:") {
+            if own.has(tunnel, rule) || rule.is_catch_all() && is_status(rule.service()) {
                 continue;
             }
             let then = owned.and(&|other| std::ptr::eq(other, rule));

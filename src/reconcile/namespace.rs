@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ingress::{OriginOption, Service};
+use crate::ingress::{OriginOption, Service, is_status};
 use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::domain_filter;
@@ -53,7 +53,7 @@ impl Guard<'_> {
             return Some(self.allowed(namespace));
         }
         let service = rule.service.as_str();
-        if is_answer(service) || self.namespace_of(service).as_deref() == Some(namespace) {
+        if is_status(service) || self.namespace_of(service).as_deref() == Some(namespace) {
             return None;
         }
         if !self.is_shared(&rule.service) && !self.is_default(&rule.service, resource) {
@@ -117,11 +117,6 @@ impl Guard<'_> {
     }
 }
 
-/// True if cloudflared answers itself, so that the service shows no namespace.
-fn is_answer(service: &str) -> bool {
-    service.starts_with("http_status:")
-}
-
 /// The fault if the guard forbids a publication to the object of a `resource` label. Like a mistake, the fault is
 /// found before planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
@@ -166,7 +161,7 @@ pub fn holder(name: &str, snapshot: &Snapshot) -> Result<Option<NamespaceCode>, 
     let guard = Guard { operator: snapshot.operator() };
     let rules = stamps.iter().filter_map(|stamp| Some(snapshot.rules_claimed_by(hostname.as_ref()?, stamp)));
     let tells = |service: &&str| {
-        !is_answer(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
+        !is_status(service) && !Service::parse(service).is_ok_and(|service| guard.is_shared(&service))
     };
     let services = rules.flatten().map(|(_, rule)| rule.service()).filter(tells);
     let of: BTreeSet<Option<String>> = inserted(services.map(|service| guard.namespace_of(service)));

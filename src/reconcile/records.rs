@@ -18,7 +18,7 @@ use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::snapshot::{Snapshot, ZONE_ACTIVE, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot};
 use crate::reconcile::stamp::{Claims, NamespaceCode, Stamp};
 use crate::reconcile::wildcard;
 
@@ -181,8 +181,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
 pub fn idle_state(zone: &Zone) -> Option<&str> {
     match &*zone.status {
         _ if zone.paused => Some("paused"),
-        ZONE_ACTIVE => None,
-        status => Some(status),
+        status => Some(status).filter(|_| !zone.is_active()),
     }
 }
 

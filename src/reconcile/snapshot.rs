@@ -15,9 +15,6 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
 use crate::reconcile::{OperatorSettings, Settings};
 
-/// The status of a delegated zone: resolvers ask the zone's name servers.
-pub(super) const ZONE_ACTIVE: &str = "active";
-
 /// The largest comment on a Free zone, in bytes.
 const COMMENT_MAX_BYTES_FREE: usize = 100;
 
@@ -163,11 +160,6 @@ impl ZoneSnapshot {
         }
     }
 
-    /// True if resolvers ask the zone's name servers, and not those of an outer zone.
-    pub fn is_active(&self) -> bool {
-        &*self.zone.status == ZONE_ACTIVE
-    }
-
     /// True if other name servers answer for `name`, because NS records delegate a parent of the name.
     fn delegates(&self, name: &str) -> bool {
         let mut rest = name;
@@ -274,7 +266,7 @@ impl Snapshot {
 
     /// The zone that resolvers ask about `name`, among the zones that were read.
     fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
-        self.zones_around(name).max_by_key(|zone| (zone.is_active(), zone.zone.name.len()))
+        self.zones_around(name).max_by_key(|zone| (zone.zone.is_active(), zone.zone.name.len()))
     }
 
     /// The zones that were read and that contain `name`.

@@ -1,6 +1,6 @@
 //! Finds the rules and records that answer a place's visitors. An application with such visitors is not deleted.
 
-use crate::ingress::{PathPattern, Rule, WantedRule};
+use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
 use crate::model::access::Application;
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
@@ -72,7 +72,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
             let next = over.into_iter().find(|one| one.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
         };
-        rules.filter(|rule| is_served(rule)).map(wants_another).collect::<Vec<_>>()
+        rules.filter(|rule| !is_status(rule.service())).map(wants_another).collect::<Vec<_>>()
     });
     replaced.next().is_some_and(|first| first && replaced.all(|one| one))
 }
@@ -232,11 +232,7 @@ fn names_led_with<'s>(
 
 /// True if the rule serves visitors without a login.
 fn is_open(rule: &Rule) -> bool {
-    is_served(rule) && !rule.requires_access()
-}
-
-pub(super) fn is_served(rule: &Rule) -> bool {
-    !rule.service().starts_with("http_status:")
+    !is_status(rule.service()) && !rule.requires_access()
 }
 
 pub(super) fn record_text(record: &Record) -> String {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::ingress::Rule;
+use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{first_answer, is_served, names_under, record_text};
+use crate::reconcile::access::answering::{first_answer, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{Place, RulePlace};
@@ -128,7 +128,7 @@ impl NameUnder<'_> {
     /// True if the rule may be open.
     fn is_asked_for(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         if rule.folded_hostname() != self.name() {
-            return self.opens_place || !is_served(rule);
+            return self.opens_place || is_status(rule.service());
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(tunnel, rule.path())

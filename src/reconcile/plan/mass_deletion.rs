@@ -19,10 +19,8 @@ struct OwnHostname {
     /// The namespace that has the hostname, if the namespace guard is on.
     namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
-    /// True if the plan withdraws the hostname.
-    goes: bool,
-    /// The index in the plan, if the hostname has a write there.
-    plan_index: Option<usize>,
+    /// The index in the plan, if the plan withdraws the hostname.
+    withdrawn_at: Option<usize>,
 }
 
 /// The plan without mass deletions. With the namespace guard, each namespace is judged by itself, so the deletions of
@@ -62,14 +60,14 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
 fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
-        let going_now = of_one_age.iter().filter(|one| one.goes).count();
+        let going_now = of_one_age.iter().filter(|one| one.withdrawn_at.is_some()).count();
         going += going_now;
         staying += of_one_age.len() - going_now;
         if is_mass(going, staying) {
             withheld = going + staying;
         }
     }
-    published.iter().take(withheld).filter(|one| one.goes).filter_map(|one| one.plan_index)
+    published.iter().take(withheld).filter_map(|one| one.withdrawn_at)
 }
 
 /// All our hostnames within the filter, each once. A record without a creation time counts as the oldest if its
@@ -85,17 +83,17 @@ fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
-            let plan_index = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
-            let goes =
-                plan_index.is_some_and(|index| plan.hosts.get(index).is_some_and(|host| host.is_withdrawn));
-            let created = if goes {
+            let index = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
+            let is_withdrawn = |index: &usize| plan.hosts.get(*index).is_some_and(|host| host.is_withdrawn);
+            let withdrawn_at = index.filter(is_withdrawn);
+            let created = if withdrawn_at.is_some() {
                 created.map(Option::unwrap_or_default).min()
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
             let guard = snapshot.operator().namespace_guard;
             let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
-            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, goes, plan_index };
+            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, withdrawn_at };
             published.extend(created.map(of));
         }
     }

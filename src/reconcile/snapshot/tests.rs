@@ -10,7 +10,7 @@ fn zone(name: &str, records: Vec<Record>) -> ZoneSnapshot {
         name: name.into(),
         account: AccountId::new("a1"),
         plan: ZonePlan::Free,
-        status: ZONE_ACTIVE.into(),
+        status: "active".into(),
         paused: false,
     };
     ZoneSnapshot::new(zone, records)

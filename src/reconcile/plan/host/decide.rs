@@ -21,6 +21,8 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
 
+const LATER: &str = "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application";
+
 /// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
@@ -63,6 +65,10 @@ impl<'w> Judged<'w> {
         }
     }
 
+    fn refusal(&self, host: &Host<'_>, reason: Reason) -> Refusal {
+        host.refusal(&self.wanted.set_identifier, self.resource(), reason)
+    }
+
     fn accepted(&self) -> Option<Accepted<'w>> {
         Some(Accepted { gated: self.outcome.as_ref().ok()?, resource: self.resource() })
     }
@@ -85,52 +91,65 @@ struct Settled<'a, 'w> {
 /// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) -> Decision<'a, 'w> {
     let mut settled = settle(&host, request, one_for_each_path(&host, request));
-    let mut application_writes = first_writes(&settled.judged);
+    let application_writes = first_writes(&settled.judged);
     if !application_writes.is_empty() && !host.is_dry_run() {
         let waiting = waiting_for_applications(settled.judged);
         settled = settle(&host, request, waiting);
     }
     let Settled { host, judged, withdrawn } = settled;
-    let (mut opened, mut unfinished) = (Vec::new(), Vec::new());
-    for one in &judged {
-        let Some(AccessStep::Opening { deletion, end }) =
-            one.outcome.as_ref().ok().map(|one| one.access_step())
-        else {
-            continue;
-        };
-        application_writes.extend(deletion.clone());
-        let (path, resource) = (&one.wanted.set_identifier, one.resource());
-        match end {
-            OpeningEnd::Open => opened.push(Opened {
-                note: host.opening_note(path, resource),
-                by: deletion.as_ref().map(|write| write.place.clone()),
-            }),
-            OpeningEnd::Foreign => {}
-            OpeningEnd::Later => {
-                unfinished.push(host.refusal(path, resource, Reason::Waiting(LATER.to_owned())));
-            }
-        }
-    }
-    let refused = judged.iter().filter_map(|one| {
-        let reason = one.outcome.as_ref().err()?.clone();
-        Some(host.refusal(&one.wanted.set_identifier, one.resource(), reason))
-    });
-    let object_of = |path: &str| request.withdrawn.get(path).and_then(Option::as_deref);
-    let withheld =
-        request.withdrawn.keys().map(|path| &**path).filter(|path| !withdrawn.contains(&path_of(path)));
-    let withheld = withheld.filter(|path| has(&host, path)).map(|path| {
-        let mut holding = judged.iter().filter(|one| one.holds_back());
-        let holding = holding.find(|one| may_be_one(one.resource(), object_of(path)));
-        let by = holding.and_then(Judged::resource).map(Into::into);
-        host.refusal(path, object_of(path), Reason::Withheld { by })
-    });
-    let untold = obstacle::ambiguous_own_rule(&host).filter(|_| judged.is_empty());
-    let untold = untold.map(|(path, reason)| host.refusal(path, None, reason));
-    let refusals = refused.chain(withheld).chain(untold).chain(unfinished).collect();
-    Decision { accepted: accepted(&judged), host, withdrawn, refusals, application_writes, opened }
+    let refused =
+        judged.iter().filter_map(|one| Some(one.refusal(&host, one.outcome.as_ref().err()?.clone())));
+    let refused = refused.chain(withheld(&host, request, &judged, &withdrawn));
+    let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| judged.is_empty());
+    let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
+    let mut decision = Decision {
+        accepted: accepted(&judged),
+        refusals: refused.chain(ambiguous).collect(),
+        application_writes,
+        opened: Vec::new(),
+        host,
+        withdrawn,
+    };
+    judged.iter().for_each(|one| decision.add_opening(one));
+    decision
 }
 
-const LATER: &str = "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application";
+impl Decision<'_, '_> {
+    /// Adds the deletion of the application that protects the endpoint, if the endpoint opens its place.
+    fn add_opening(&mut self, one: &Judged<'_>) {
+        let Ok(AccessStep::Opening { deletion, end }) = one.outcome.as_ref().map(|gated| gated.access_step())
+        else {
+            return;
+        };
+        self.application_writes.extend(deletion.clone());
+        match end {
+            OpeningEnd::Foreign => {}
+            OpeningEnd::Later => {
+                self.refusals.push(one.refusal(&self.host, Reason::Waiting(LATER.to_owned())));
+            }
+            OpeningEnd::Open => self.opened.push(Opened {
+                note: self.host.opening_note(&one.wanted.set_identifier, one.resource()),
+                by: deletion.as_ref().map(|write| write.place.clone()),
+            }),
+        }
+    }
+}
+
+/// The refusals of deletions that wait for a refused endpoint.
+fn withheld<'r>(
+    host: &'r Host<'_>,
+    request: &'r HostRequest<Gated>,
+    judged: &'r [Judged<'_>],
+    withdrawn: &'r [Option<&str>],
+) -> impl Iterator<Item = Refusal> + 'r {
+    let waits = |path: &str| !withdrawn.contains(&path_of(path)) && has(host, path);
+    request.withdrawn.iter().filter(move |(path, _)| waits(path)).map(|(path, object)| {
+        let mut holding = judged.iter().filter(|one| one.holds_back());
+        let holding = holding.find(|one| may_be_one(one.resource(), object.as_deref()));
+        let by = holding.and_then(Judged::resource).map(Into::into);
+        host.refusal(path, object.as_deref(), Reason::Withheld { by })
+    })
+}
 
 /// Refuses endpoints that cannot be published, until no further endpoint is refused.
 fn settle<'a, 'w>(
