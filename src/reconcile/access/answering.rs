@@ -34,7 +34,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     };
     let protections = snapshot.protections();
     let unneeded = protections.ours().filter_map(|(place, application)| {
-        if !protections.rules_asking_for(application).is_empty() || is_claimed(place, snapshot) {
+        let mut accepting = host_protection::rules_accepting(application, snapshot);
+        if accepting.next().is_some() || is_claimed(place, snapshot) {
             return None;
         }
         let is_replaced = is_replaced(place, application, snapshot);
@@ -145,8 +146,7 @@ pub(super) fn first_answer<'s>(
         None => Some(record_text(record)),
         Some((id, tunnel)) => {
             let mut taking = rules_taking(name, place.path().as_deref(), tunnel, last).into_iter();
-            let rule = taking.find(|rule| answers(id, rule))?;
-            Some(format!("{}{}", rule.hostname(), rule.path().unwrap_or_default()))
+            taking.find(|rule| answers(id, rule)).map(rule_text)
         }
     })
 }
@@ -233,6 +233,10 @@ fn names_led_with<'s>(
 /// True if the rule serves visitors without a login.
 fn is_open(rule: &Rule) -> bool {
     !is_status(rule.service()) && !rule.requires_access()
+}
+
+pub(super) fn rule_text(rule: &Rule) -> String {
+    format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())
 }
 
 pub(super) fn record_text(record: &Record) -> String {

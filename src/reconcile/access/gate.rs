@@ -6,7 +6,7 @@ use crate::labels::labels;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
-use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place, RulePlace};
 use crate::reconcile::access::reading::{AccessReading, Unread};
@@ -252,7 +252,7 @@ impl Gate<'_> {
             let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
             return Ok(AccessStep::Opening { deletion: None, end });
         };
-        let is_asked_for = !self.snapshot.protections().rules_asking_for(first).is_empty();
+        let is_asked_for = host_protection::rules_accepting(first, self.snapshot).next().is_some();
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         let end = match deletion.is_some() && over.len() == 1 {

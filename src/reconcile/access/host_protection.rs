@@ -127,6 +127,15 @@ impl<'a> HostProtection<'a> {
     }
 }
 
+/// Our rules that accept a token of this application.
+pub(super) fn rules_accepting<'s>(
+    application: &Application,
+    snapshot: &'s Snapshot,
+) -> impl Iterator<Item = &'s Rule> {
+    let own = snapshot.own_rules_placed().map(|(_, rule)| rule);
+    own.filter(|rule| rule.access_check().is_some_and(|access| accepts(access, application)))
+}
+
 /// True if a rule accepts a token of this application.
 pub(super) fn accepts(access: &AccessCheck, application: &Application) -> bool {
     access.audience_tags().contains(&application.audience)

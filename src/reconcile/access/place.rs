@@ -107,8 +107,8 @@ impl Place {
 /// A hostname, and the path expression of a rule there; `None` for the rule without a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct RulePlace {
-    pub(super) hostname: Box<str>,
-    pub(super) path: Option<Box<str>>,
+    hostname: Box<str>,
+    path: Option<Box<str>>,
 }
 
 impl RulePlace {
@@ -127,12 +127,6 @@ impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.hostname)?;
         formatter.write_str(self.prefix.as_deref().unwrap_or_default())
-    }
-}
-
-impl fmt::Display for RulePlace {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}{}", self.hostname, self.path.as_deref().unwrap_or_default())
     }
 }
 
@@ -307,7 +301,7 @@ mod tests {
             ("unrelated", theirs(ApplicationKind::Unrelated, &own), false, false),
         ] {
             let one = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(one, std::iter::empty(), "default");
+            let index = ProtectionIndex::of(one, "default");
             let other = Protections::new(one, &index).in_the_way(&api);
             assert_eq!(other.is_some(), is_in_the_way, "{label}");
             assert_eq!(has_destinations_of(&application, &api), is_over, "{label}");

@@ -14,13 +14,12 @@
 //! only these applications.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use crate::ingress::{PathPattern, Rule};
+use crate::ingress::PathPattern;
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::cover::literal_end;
-use crate::reconcile::access::place::{self, Place, RulePlace};
+use crate::reconcile::access::place::{self, Place};
 
 /// The index of a list of applications. A number is the position of an application in the list.
 #[derive(Debug, Default)]
@@ -31,8 +30,6 @@ pub struct ProtectionIndex {
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
     tag: String,
-    /// Our rules by the audiences whose tokens they ask for.
-    asking: BTreeMap<Box<str>, Vec<RulePlace>>,
 }
 
 /// The Access applications, with their index.
@@ -43,12 +40,8 @@ pub struct Protections<'a> {
 }
 
 impl ProtectionIndex {
-    /// The index of `applications`, with the audiences that our `rules` require.
-    pub(in crate::reconcile) fn of<'r>(
-        applications: &[Application],
-        rules: impl Iterator<Item = &'r Rule>,
-        owner: &str,
-    ) -> Self {
+    /// The index of `applications`.
+    pub(in crate::reconcile) fn of(applications: &[Application], owner: &str) -> Self {
         let mut index = Self { owner: owner.into(), tag: place::tag(owner), ..Self::default() };
         for (number, application) in applications.iter().enumerate() {
             let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
@@ -57,12 +50,6 @@ impl ProtectionIndex {
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
-        for rule in rules {
-            for audience in rule.access_check().iter().flat_map(|check| check.audience_tags()) {
-                let place = RulePlace::of(rule.folded_hostname(), rule.path());
-                index.asking.entry(audience.clone()).or_default().push(place);
-            }
-        }
         index
     }
 
@@ -132,11 +119,6 @@ impl<'a> Protections<'a> {
         let is_at =
             |host: &str| self.ours_from(host).next().is_some_and(|(place, _)| place.hostname() == host);
         is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
-    }
-
-    /// Our rules that pass on requests with a token of the application.
-    pub(super) fn rules_asking_for(self, application: &Application) -> &'a [RulePlace] {
-        self.index.asking.get(&application.audience).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
@@ -276,7 +258,7 @@ mod tests {
                 created_unix_seconds: None,
             };
             let all = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(all, std::iter::empty(), "default");
+            let index = ProtectionIndex::of(all, "default");
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{first_answer, names_under, record_text};
+use crate::reconcile::access::answering::{first_answer, names_under, record_text, rule_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{Place, RulePlace};
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 
 /// The requests of all endpoints about Access.
 #[derive(Debug, Default)]
@@ -45,8 +45,7 @@ pub(super) fn relying(
     names_under(&place, snapshot).into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        let own = snapshot.own_records_of(name);
-        NameUnder { protection, application, asking, place: &place, path, opens_place, wishes, own }.relying()
+        NameUnder { protection, application, asking, place: &place, path, opens_place, wishes }.relying()
     })
 }
 
@@ -61,8 +60,6 @@ struct NameUnder<'a> {
     /// True if the wishes open the place itself.
     opens_place: bool,
     wishes: &'a Wishes,
-    /// Our records of the name.
-    own: Vec<OwnRecord<'a>>,
 }
 
 impl NameUnder<'_> {
@@ -77,10 +74,9 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let mut alone = self.own.iter().filter(|own| {
-                own.stamp.claims.record_only && !self.wishes.open.contains(&RulePlace::of(self.name(), None))
-            });
-            alone.next().map(|own| record_text(own.record))
+            let opens = self.wishes.open.contains(&RulePlace::of(self.name(), None));
+            let mut own = snapshot.own_records_of(self.name()).into_iter();
+            own.find(|own| own.stamp.claims.record_only && !opens).map(|own| record_text(own.record))
         })
     }
 
@@ -154,9 +150,13 @@ fn outside_place(
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
     let mut zones = snapshot.zones_elsewhere.iter();
     let zone = || zones.find(|zone| place.is_over(zone)).map(ToString::to_string);
-    let changes = |rule: &RulePlace| wishes.open.contains(rule) || wishes.withdrawn.contains(rule);
-    let mut asking = snapshot.protections().rules_asking_for(application).iter();
-    let rule =
-        || asking.find(|rule| !place.is_over(&rule.hostname) && !changes(rule)).map(ToString::to_string);
+    let stays = |rule: &&Rule| {
+        let at = RulePlace::of(rule.folded_hostname(), rule.path());
+        !place.is_over(rule.folded_hostname())
+            && !wishes.open.contains(&at)
+            && !wishes.withdrawn.contains(&at)
+    };
+    let mut accepting = host_protection::rules_accepting(application, snapshot);
+    let rule = || accepting.find(stays).map(rule_text);
     destination.or_else(zone).or_else(rule)
 }

@@ -271,3 +271,36 @@ fn a_foreign_rule_is_never_served_without_a_login_because_of_an_endpoint_that_is
         assert!(stage.logged(&["refused=still_protected", WILDCARD]), "{adopt:?}");
     }
 }
+
+/// A person's application takes everything below the path, and so no request for the path itself.
+#[test]
+fn a_silent_path_is_never_served_without_a_login_because_an_application_stands_over_everything_below_it() {
+    let stage = Stage::protected(&[]);
+    let staff = stage.cloudflare().edit(|cloudflare| cloudflare.policies()[0].id.clone());
+    let domain = "app.example.com/api/*";
+    let theirs = json!({"type": "self_hosted", "name": "theirs", "domain": domain, "policies": [staff]});
+    stage.cloudflare().add_application(&theirs).expect("an application");
+    let api = by("ingress/shop/api", at(NAME, &[("tunnel-path-prefix", "/api")]));
+    stage.run(&[wish("staff"), api.clone()]);
+    let url = "https://app.example.com/api";
+    stage.cloudflare().watch_as(&[Visitor::WithoutLogin], &[url]);
+    stage.run_long(&[wish("none"), api]);
+    assert_eq!(reached(&stage, url), [""; 0]);
+    assert!(stage.logged(&["refused=still_protected", NAME]));
+}
+
+/// The other rule's own annotations ask for the tokens, so the application stays, and no request waits for that.
+#[test]
+fn an_application_whose_tokens_another_hostname_asks_for_stays_and_fails_no_request() {
+    let stage = Stage::protected(&[]);
+    let audience = stage.applications()[0].aud.clone();
+    let access =
+        [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", &*audience)];
+    let other = at("other.example.com", &access);
+    stage.run(&[wish("staff"), other.clone()]);
+    for _ in 0..3 {
+        assert!(stage.run_loop(&[wish("none"), other.clone()]).is_ok());
+    }
+    assert!(stage.logged(&["refused=still_protected", NAME, "other.example.com"]));
+    assert_eq!(names(&stage), [NAME]);
+}
