@@ -30,6 +30,15 @@ const WISHES: [&str; 9] =
     ["", "", "none", "none", "staff", "staff", "staff-name, on-call", "on-call,staff", "unknown"];
 const OBJECTS: [&str; 3] = ["ingress/shop/0", "ingress/shop/0", "ingress/bank/1"];
 
+/// The mode of `ADOPT` that takes over nothing in these worlds.
+const OTHER_OWNER: &str = "owner=other";
+
+const ADDED: [&str; 3] = [
+    r#"{"hostname":"a.example.com","service":"http://theirs:80"}"#,
+    r#"{"hostname":"a.example.com","path":"^/p(/|$)","service":"http://theirs:80"}"#,
+    r#"{"hostname":"b.example.com","path":"^/p/q(/|$)","service":"http://theirs:80"}"#,
+];
+
 const VISITED: [&str; 3] = ["a.example.com", "b.example.com", "z.example.com"];
 const VISITED_PATHS: [&str; 6] = ["/", "/p", "/px", "/p/q", "/p/q/r", "/x"];
 
@@ -82,6 +91,8 @@ enum Event {
     Deleted(usize),
     Unlocked(usize),
     Edited(usize),
+    /// By hand a rule without a login is put in front.
+    Added(&'static str),
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -93,10 +104,11 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::DefaultPolicy),
         1 => any::<bool>().prop_map(Event::Guard),
         1 => any::<bool>().prop_map(Event::Namespaces),
-        1 => prop::sample::select(vec!["all", "tunnel"]).prop_map(Event::Adopt),
+        1 => prop::sample::select(vec!["all", "tunnel", OTHER_OWNER]).prop_map(Event::Adopt),
         1 => (0..4_usize).prop_map(Event::Deleted),
         1 => (0..4_usize).prop_map(Event::Unlocked),
         1 => (0..4_usize).prop_map(Event::Edited),
+        2 => prop::sample::select(&ADDED[..]).prop_map(Event::Added),
     ]
 }
 
@@ -121,7 +133,7 @@ fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
         prop::sample::select(vec![Registry::Noop, TXT]),
         any::<bool>(),
         prop::sample::select(vec![0, 1, 5]),
-        prop::sample::select(vec![None, None, Some("a.example.com"), Some("*.example.com")]),
+        prop::option::of((prop::sample::select(vec!["a.example.com", "*.example.com"]), any::<bool>())),
     )
         .prop_map(|(rules, records, registry, opt_out, limit, theirs)| {
             let rules: Vec<String> = rules.into_iter().map(str::to_owned).collect();
@@ -130,8 +142,9 @@ fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
                 .with_access(["staff", "on-call"].map(|id| policy(id, Decision::Allow)).to_vec());
             cloudflare.access_opt_out = opt_out;
             cloudflare.mass_deletion_limit = limit;
-            if let Some(host) = theirs {
-                let destinations = [format!("{host}/p"), format!("{host}/p/*")];
+            if let Some((host, is_whole)) = theirs {
+                let mut destinations = vec![format!("{host}/p/*")];
+                destinations.extend(is_whole.then(|| format!("{host}/p")));
                 cloudflare.applications_mut().push(application("theirs", &destinations, Decision::Allow));
             }
             cloudflare
@@ -173,6 +186,11 @@ fn happen(event: Event, cloudflare: &mut FakeCloudflare, desired: &mut Vec<Endpo
         Event::Deleted(index) => {
             if index < cloudflare.applications().len() {
                 cloudflare.applications_mut().remove(index);
+            }
+        }
+        Event::Added(rule) => {
+            if !cloudflare.document(&tunnel_id(HOME)).rules().iter().any(|one| one.raw().get() == rule) {
+                cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule.to_owned()));
             }
         }
         Event::Unlocked(index) => cloudflare.unlock_rule(&tunnel_id(HOME), index),
@@ -280,9 +298,15 @@ fn only_what_asked_was_opened(
         }
         let wanted = changes.create.iter().chain(&changes.update_new);
         let mut opening = wanted.filter(|one| one.property("webhook/access-policy") == Some("none"));
+        let is_foreign = serving_rule(after, host, path).is_some_and(|rule| {
+            let own = after.snapshot().own_digests();
+            let is_taken_over = after.adopt.tunnel || after.adopt.all;
+            !is_taken_over && !after.documents.keys().any(|tunnel| own.has(tunnel, rule))
+        });
         let has_asked = opening.any(|endpoint| {
             let is_by = by.as_ref().is_some_and(|(hostname, path)| {
-                endpoint.dns_name == *hostname
+                !is_foreign
+                    && endpoint.dns_name == *hostname
                     && endpoint.set_identifier == path.as_deref().unwrap_or_default()
             });
             let name = &*endpoint.dns_name;
