@@ -9,9 +9,10 @@ mod host;
 pub(crate) mod host_plan;
 mod judge;
 mod mass_deletion;
+mod notes;
 mod request;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -21,10 +22,11 @@ pub use host::comment::Comments;
 pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage, Subject};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
-use crate::ingress::{Document, MarkedRules, Rule, RuleEdit};
+use crate::ingress::Document;
 use crate::lean::inserted;
+use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
-use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::Note;
 use crate::reconcile::access::gate::{ApplicationWrite, Gated};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
@@ -36,7 +38,6 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::snapshot::{OwnDigests, Snapshot};
 use crate::reconcile::stamp::Digest;
-use crate::reconcile::{Note, OperatorSettings, hint};
 
 /// The writes of one request, with its refusals and notes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,9 +140,7 @@ pub fn plan(
     plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
     Refusal::replace_unmet_closings(&mut plan.refusals, &plan.postponed);
     plan.refusals.sort_unstable();
-    plan.notes.extend(uncovered_names(&plan, snapshot));
-    plan.notes.extend(reordered(&plan, snapshot, &marked_rules));
-    plan.notes.extend(hints(&plan.hosts, snapshot.operator()));
+    plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
     plan.notes.dedup();
     // Several endpoints may ask for the deletion of the same application.
@@ -166,10 +165,7 @@ impl Plan {
         let rules = document.rules().iter().filter(|rule| rule.is_readable());
         let missed = rules.filter(|rule| {
             let host = self.host(rule.folded_hostname());
-            let digest = Digest::of(tunnel, rule.path());
-            let is_bare =
-                |host: &HostPlan| !host.if_unwritable.is_empty() && host.comments.claimed_before(&digest);
-            host.is_some_and(|host| host.stale.contains(&digest) || is_bare(host))
+            host.is_some_and(|host| host.removes_digest(&Digest::of(tunnel, rule.path())))
         });
         inserted(missed.map(|rule| rule.folded_hostname().into()))
     }
@@ -253,75 +249,4 @@ impl Plan {
         }
         self.hosts.sort_unstable_by(|one, other| one.hostname.cmp(&other.hostname));
     }
-}
-
-/// Notes on written rules that may not do what their endpoints ask for. Equal notes are given for one hostname only.
-fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item = Note> {
-    let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
-    for host in hosts {
-        let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
-            RuleEdit::Put { rule, .. } => Some(rule),
-            RuleEdit::Remove { .. } => None,
-        });
-        for text in rules.flat_map(|rule| hint::hints(rule, operator)) {
-            first.entry(text).or_insert(host);
-        }
-    }
-    first.into_iter().map(|(text, host)| host.note(text))
-}
-
-/// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.
-fn reordered(
-    plan: &Plan,
-    snapshot: &Snapshot,
-    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
-) -> Vec<Note> {
-    let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
-    let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
-    let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
-    let mut adopted = OwnDigests::default();
-    hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
-    let mut notes = Vec::new();
-    for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
-        let marked_rules = marked_rules.and(&|rule| adopted.has(tunnel, rule));
-        for (host, hostname) in &hosts {
-            let rules =
-                snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
-            let stays = |rule: &Rule| host.claims.digests.contains(&Digest::of(tunnel, rule.path()));
-            let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
-            notes.extend(taken.filter_map(|rule| {
-                let change = marked_rules.reordered(hostname, rule.path())?;
-                let path = rule.path().unwrap_or_default();
-                Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
-            }));
-        }
-    }
-    notes
-}
-
-/// Notes on new records more than one label below the zone, which the zone's certificate does not cover. Hostnames that
-/// differ only in the first label get one note, or none if such a record already points to a tunnel.
-fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
-    let made = plan
-        .hosts
-        .iter()
-        .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
-    let mut looked_at: BTreeSet<&str> = BTreeSet::new();
-    made.filter_map(|host| {
-        let zone = snapshot.zone_of(&host.hostname)?;
-        let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
-        let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
-        let is_like = |record: &Record| {
-            record.name.split_once('.').is_some_and(|(_, of)| of == domain)
-                && TunnelId::from_hostname(&record.content).is_some()
-        };
-        let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
-        let text = format!(
-            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this name \
-             and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
-             one); look under SSL/TLS, Edge Certificates"
-        );
-        is_first.then(|| host.note(text))
-    })
-    .collect()
 }

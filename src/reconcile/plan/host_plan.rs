@@ -101,6 +101,11 @@ impl HostPlan {
         unfinished
     }
 
+    /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
+    pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
+        self.stale.contains(digest) || !self.if_unwritable.is_empty() && self.comments.claimed_before(digest)
+    }
+
     /// A note about the hostname and its object.
     pub(super) fn note(&self, text: String) -> Note {
         Note { hostname: self.hostname.clone(), resource: self.resource.clone(), text }

@@ -1,0 +1,93 @@
+//! Notes on the writes of a plan: effects at Cloudflare that its endpoints do not show.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{HostPlan, Plan, RecordOperation};
+use crate::ingress::{MarkedRules, Rule, RuleEdit};
+use crate::model::{Hostname, Record, TunnelId};
+use crate::reconcile::snapshot::{OwnDigests, Snapshot};
+use crate::reconcile::stamp::Digest;
+use crate::reconcile::{Note, OperatorSettings, hint};
+
+/// All notes on the writes of `plan`.
+pub(super) fn of(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
+) -> Vec<Note> {
+    let mut notes = uncovered_names(plan, snapshot);
+    notes.extend(reordered(plan, snapshot, marked_rules));
+    notes.extend(hints(&plan.hosts, snapshot.operator()));
+    notes
+}
+
+/// Notes on written rules that may not do what their endpoints ask for. Equal notes are given for one hostname only.
+fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item = Note> {
+    let mut first: BTreeMap<String, &HostPlan> = BTreeMap::new();
+    for host in hosts {
+        let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
+            RuleEdit::Put { rule, .. } => Some(rule),
+            RuleEdit::Remove { .. } => None,
+        });
+        for text in rules.flat_map(|rule| hint::hints(rule, operator)) {
+            first.entry(text).or_insert(host);
+        }
+    }
+    first.into_iter().map(|(text, host)| host.note(text))
+}
+
+/// Notes on rules that are taken over, if a put in this request or the next changes which requests they answer.
+fn reordered(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    marked_rules: &BTreeMap<&TunnelId, MarkedRules<'_>>,
+) -> Vec<Note> {
+    let hosts = plan.hosts.iter().filter(|host| !host.adoptions.is_empty());
+    let hosts = hosts.filter_map(|host| Some((host, Hostname::parse(&host.hostname).ok()?)));
+    let hosts: Vec<(&HostPlan, Hostname)> = hosts.collect();
+    let mut adopted = OwnDigests::default();
+    hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
+    let mut notes = Vec::new();
+    for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
+        let marked_rules = marked_rules.and(&|rule| adopted.has(tunnel, rule));
+        for (host, hostname) in &hosts {
+            let rules =
+                snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));
+            let stays = |rule: &Rule| host.claims.digests.contains(&Digest::of(tunnel, rule.path()));
+            let taken = rules.filter(|rule| adopted.has(tunnel, rule) && stays(rule));
+            notes.extend(taken.filter_map(|rule| {
+                let change = marked_rules.reordered(hostname, rule.path())?;
+                let path = rule.path().unwrap_or_default();
+                Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
+            }));
+        }
+    }
+    notes
+}
+
+/// Notes on new records more than one label below the zone, which the zone's certificate does not cover. Hostnames that
+/// differ only in the first label get one note, or none if such a record already points to a tunnel.
+fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
+    let made = plan
+        .hosts
+        .iter()
+        .filter(|host| host.operations().any(|operation| matches!(operation, RecordOperation::Post(_))));
+    let mut looked_at: BTreeSet<&str> = BTreeSet::new();
+    made.filter_map(|host| {
+        let zone = snapshot.zone_of(&host.hostname)?;
+        let (name, (_, domain)) = (&zone.zone.name, host.hostname.split_once('.')?);
+        let is_deep = host.hostname.strip_suffix(&**name)?.matches('.').count() > 1;
+        let is_like = |record: &Record| {
+            record.name.split_once('.').is_some_and(|(_, of)| of == domain)
+                && TunnelId::from_hostname(&record.content).is_some()
+        };
+        let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
+        let text = format!(
+            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this name \
+             and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
+             one); look under SSL/TLS, Edge Certificates"
+        );
+        is_first.then(|| host.note(text))
+    })
+    .collect()
+}
