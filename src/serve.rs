@@ -103,24 +103,27 @@ impl Running {
         provider.operator.own_addresses =
             api_addresses.iter().copied().chain([observation_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
-        let counted = Arc::clone(&metrics);
-        let provider = Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), metrics);
+        let provider =
+            Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), Arc::clone(&metrics));
         let provider = Arc::new(provider);
-        let scraped = Arc::clone(&provider);
-        let scrape = move || {
-            counted.update().set(Family::LostLogLines, &[], logging::lost_lines());
-            scraped.scrape()
+        let scrape = {
+            let provider = Arc::clone(&provider);
+            move || {
+                metrics.update().set(Family::LostLogLines, &[], logging::lost_lines());
+                provider.scrape()
+            }
         };
-        let asked = Arc::clone(&provider);
-        let routes = move |path: &str, is_command: bool| {
-            let status = || routes::status_route(path, |hostname| asked.status(hostname));
-            is_command.then(status).flatten().or_else(|| routes::route(path, &health, &scrape))
+        let routes = {
+            let provider = Arc::clone(&provider);
+            move |path: &str, is_command: bool| {
+                let status = || routes::status_route(path, |hostname| provider.status(hostname));
+                is_command.then(status).flatten().or_else(|| routes::route(path, &health, &scrape))
+            }
         };
         let observation = observation.serve(Arc::new(routes), Arc::clone(&clock)).map_err(refused)?;
-        let failing = shutdown.clone();
-        let api = api.serve(Arc::clone(&provider) as _, Arc::clone(&clock), shutdown).map_err(refused)?;
+        let api = api.serve(Arc::clone(&provider) as _, clock, shutdown.clone()).map_err(refused)?;
         let ending = Arc::new(AtomicBool::new(false));
-        provider.watch(Arc::clone(&ending), failing).map_err(refused)?;
+        provider.watch(Arc::clone(&ending), shutdown).map_err(refused)?;
         Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
     }
 

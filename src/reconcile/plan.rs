@@ -214,13 +214,18 @@ impl Plan {
         outcome.plan
     }
 
-    /// Plans the candidates until `most` hostnames change, and postpones the remaining candidates.
-    fn take_turn(&mut self, candidates: Vec<(TurnEnd, Candidate)>, most: usize, context: HostContext<'_>) {
-        let (mut untold, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
+    /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
+    fn take_turn(
+        &mut self,
+        candidates: Vec<(TurnEnd, Candidate)>,
+        hostnames_max: usize,
+        context: HostContext<'_>,
+    ) {
+        let (mut unwritten, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
         for (position, candidate) in candidates {
-            if self.hosts.len() >= most {
+            if self.hosts.len() >= hostnames_max {
                 if matches!(candidate, Candidate::Planned(_)) {
-                    untold.insert(position.hostname.clone());
+                    unwritten.insert(position.hostname.clone());
                 }
                 self.postponed.insert(position.hostname);
                 continue;
@@ -242,8 +247,8 @@ impl Plan {
         // A move whose writes are paused makes no progress, so it fails no request.
         let is_moving = |one: &Refusal| matches!(one.reason, Reason::Moving(_));
         self.refusals.retain(|one| !is_moving(one) || !paused_hosts.contains(&one.hostname));
-        untold.append(&mut paused_hosts);
-        self.drop_notes_of(&untold);
+        unwritten.append(&mut paused_hosts);
+        self.drop_notes_of(&unwritten);
         if self.postponed.is_empty() {
             self.end = None;
         }
