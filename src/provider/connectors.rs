@@ -47,7 +47,7 @@ impl ConnectorWatch {
             return;
         }
         let awaited = std::mem::take(&mut self.awaited);
-        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_unmade());
+        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let lines: Vec<LogLine> =
             made.flat_map(|tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account)).collect();
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
@@ -56,7 +56,7 @@ impl ConnectorWatch {
     /// Looks at the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
     fn look_at(
         &mut self,
-        ConfiguredTunnel { id, name, is_local: _ }: &ConfiguredTunnel,
+        ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
         awaited: Option<&i64>,
         writer: &Writer,
         account: &AccountId,

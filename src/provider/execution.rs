@@ -18,7 +18,7 @@ use self::ledger::{Ledger, RunResult};
 use self::records::RecordQuotas;
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
-use crate::cloudflare::{ApiRejection, Error};
+use crate::cloudflare::{Error, ErrorAnswer};
 use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
@@ -63,7 +63,7 @@ enum Answer {
     /// The write is done, or nothing had to be sent.
     Done,
     /// Cloudflare, or a server in between, refused the content.
-    Rejected(ApiRejection),
+    Rejected(ErrorAnswer),
 }
 
 /// The reason why writes end, independent of their content.
@@ -304,7 +304,7 @@ impl<'a> Execution<'a> {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Answer::Rejected(answer)),
             // One of the records was deleted meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Rejected(answer)),
-            Error::OutOfTime | Error::Limited { .. } => Err(Stop::Run(error)),
+            Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -317,7 +317,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
+    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
         let now = self.writer.clock().now();
         if let Some(reason) = no_verdict(answer) {
             // The next request begins with the other pieces, because a server in between may let these pass.
@@ -372,7 +372,7 @@ fn undecided() -> Reason {
 }
 
 /// The reason to leave out the work in this request only, if the answer does not refuse the content itself.
-fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
+fn no_verdict(answer: &ErrorAnswer) -> Option<Reason> {
     if !answer.is_of_cloudflare() {
         return Some(in_between(answer.clone()));
     }
@@ -382,6 +382,6 @@ fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
 }
 
 /// The reason after an answer of another server than Cloudflare's.
-fn in_between(answer: ApiRejection) -> Reason {
+fn in_between(answer: ErrorAnswer) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }

@@ -125,7 +125,7 @@ impl<'a> Protections<'a> {
     pub(super) fn all_over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
         let mut over = self.over_a_part(hostname, prefix.as_deref());
-        over.retain(|one| takes_all(one, hostname, prefix.as_deref()));
+        over.retain(|one| takes_every_request(one, hostname, prefix.as_deref()));
         over
     }
 
@@ -182,13 +182,13 @@ fn rank(
     let is_exact = **host == *hostname;
     let above = directory(path);
     let takes_path = above.is_empty() || prefix.is_some_and(|prefix| place::is_at_or_below(prefix, above));
-    (place::takes_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+    (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
 }
 
 /// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path needs
 /// both destinations.
-fn takes_all(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
-    let of_host = application.destinations.iter().filter(|one| place::takes_host(&one.host, hostname));
+fn takes_every_request(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
+    let of_host = application.destinations.iter().filter(|one| place::matches_host(&one.host, hostname));
     let has = |path: &str| of_host.clone().any(|one| *one.path == *path);
     of_host.clone().any(|one| {
         let above = directory(&one.path);
@@ -262,7 +262,7 @@ mod tests {
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();
-                assert!(!place::takes_host(host, name) || near.len() == 1, "{host:?} takes {name}");
+                assert!(!place::matches_host(host, name) || near.len() == 1, "{host:?} takes {name}");
                 let of_all = cover::cover(all, &hostname, None);
                 assert_eq!(cover::cover(near, &hostname, None), of_all, "{host:?} and {name}");
                 met += usize::from(matches!(of_all, cover::Cover::Open(cover::Gap::NoPolicies { .. })));

@@ -128,7 +128,7 @@ impl NameUnder<'_> {
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         self.opens(tunnel, rule.path())
-            || rule.takes_all(self.name(), self.path) && self.opens(tunnel, self.path)
+            || rule.matches_all(self.name(), self.path) && self.opens(tunnel, self.path)
     }
 
     fn requires_another(&self, rule: &Rule) -> bool {
