@@ -79,12 +79,12 @@ Commands:
                     about each failure; writes nothing
   list              show what Cloudflare has, ours and foreign; writes nothing;
                     with --as=dnsendpoint, print foreign rules as objects
-  tunnel            find the first tunnel of CF_TUNNEL_ID, or make it if that is
-                    a name that no tunnel has; with --token-file, write the
-                    token with which cloudflared runs
+  tunnel            find the first tunnel of CF_TUNNEL_ID, or create it if no
+                    tunnel has that name; with --token-file, write the token
+                    with which cloudflared runs
   healthcheck       ask a running instance on this machine if it is alive
-  status            ask it what is not published, and why; with a hostname
-                    behind the command, what it knows of that one
+  status            ask a running instance what is not published, and why; with
+                    a hostname after the command, ask for its state
 
 Every setting can be given as the environment variable named behind its flag;
 lists are separated by commas. The token comes from CF_API_TOKEN (a token, or
@@ -149,7 +149,7 @@ pub fn parse(
         Some(path)
             if path.is_empty() || path.starts_with('-') || path.contains(char::REPLACEMENT_CHARACTER) =>
         {
-            "--token-file takes the path of a file, in UTF-8; one that begins with a hyphen as ./-"
+            "--token-file takes a path in UTF-8; write a path that begins with a hyphen as ./-name"
         }
         _ => return Ok((command, arguments)),
     };
@@ -176,7 +176,7 @@ fn take_settings(
             continue;
         };
         let value = value.or_else(|| arguments.next()).filter(|_| !taken.contains(&variable));
-        let value = value.ok_or_else(|| format!("{name} has one value, as in --dry-run=true"))?;
+        let value = value.ok_or_else(|| format!("{name} takes exactly one value, as in --dry-run=true"))?;
         taken.push(variable);
         // A template renders an unset value as an empty one.
         if !value.trim().is_empty() {
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_flag_without_its_value_or_given_twice_is_a_mistake_that_says_how_it_is_written() {
         for arguments in [&["--dry-run"][..], &["--dry-run=true", "check", "--dry-run=false"]] {
-            assert_eq!(mistake(arguments), "--dry-run has one value, as in --dry-run=true");
+            assert_eq!(mistake(arguments), "--dry-run takes exactly one value, as in --dry-run=true");
         }
     }
 

@@ -65,7 +65,7 @@ const fn secret(variable: &'static str) -> Setting {
 pub(crate) const SETTINGS_VARIABLE: &str = "SETTINGS";
 
 impl Setting {
-    /// Adds the alias. The API's address has none: another program's address would get the token.
+    /// Adds the alias. CF_API_BASE_URL has none, because the token would be sent to the address of another program.
     const fn alias(self, alias: &'static str) -> Self {
         Self { alias, ..self }
     }

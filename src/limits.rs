@@ -93,7 +93,7 @@ pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Addresses tried for one connection: two of the family that begins, and between them one of the second family.
 pub const ADDRESSES_MAX: usize = 3;
 
-/// After a slower connection, later connections begin with another address. A way around the world takes a third.
+/// After a slower connection, later connections begin with another address. A round trip around the world takes a third of this.
 pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.
@@ -136,7 +136,7 @@ pub const RATE_CALLS: usize = 1_200;
 /// minutes.
 pub const RATE_RESERVE: usize = 100;
 
-/// The calls of a window that only requests which write may use. Without this reserve, the reads at the beginning of
+/// The calls of a window that are kept for requests that write. Without this reserve, the reads at the beginning of
 /// each loop would use up every call that becomes free, and the webhook would never write. The remaining calls
 /// suffice to read a hundred zones that change every minute.
 pub const RATE_KEPT_FOR_WRITES: usize = 50;
@@ -168,8 +168,8 @@ pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 /// the 12 s of a request are less than ExternalDNS's 15 s.
 pub const LISTENER_CHECK_PERIOD: Duration = Duration::from_secs(2);
 
-/// The process ends, to be restarted, after this many requests that are too large to be dropped. Each of them keeps a
-/// thread and two file descriptors.
+/// After this many requests whose bodies are too large to be discarded, the process ends and is restarted. Each of them
+/// keeps a thread and two file descriptors.
 pub const ABANDONED_REQUESTS_MAX: usize = 64;
 
 /// The time for a request's head to arrive at the observation port.

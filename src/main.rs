@@ -18,7 +18,7 @@ use external_dns_cloudflare_tunnel_webhook::{serve, shutdown};
 /// The configuration is invalid: EX_USAGE of sysexits.h.
 const EXIT_USAGE: u8 = 64;
 
-/// No running instance answers: EX_UNAVAILABLE of sysexits.h.
+/// `status` found no running instance: EX_UNAVAILABLE of sysexits.h.
 const EXIT_UNAVAILABLE: u8 = 69;
 
 /// The exit code, and the messages to print before.
@@ -82,7 +82,8 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
         Command::List => commands::list(warned(config()?), clock, arguments).map_err(failed),
         Command::Tunnel => {
             let file = arguments.token_file.as_deref().map(Path::new);
-            shutdown::end_on_signals().map_err(|error| failed(format!("no signal is heard: {error}")))?;
+            shutdown::end_on_signals()
+                .map_err(|error| failed(format!("cannot install the signal handlers: {error}")))?;
             let say = &mut |text: &str| drop(writeln!(io::stderr(), "{}", redact(text)));
             commands::tunnel(warned(config()?), clock, file, json, say).map_err(failed)
         }
@@ -114,7 +115,7 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(failed(format!("the output: {error}")))
+            Err(failed(format!("cannot write to stdout: {error}")))
         }
         _ => Ok(()),
     }

@@ -21,7 +21,7 @@ const EMPTY: &str = "is empty";
 const NOT_VISIBLE: &str = "holds a blank or a character that is not visible ASCII";
 
 /// For example after `--from-literal=api-token='"…"'`. No token has a quotation mark.
-const QUOTED: &str = "has quotation marks: take them off";
+const QUOTED: &str = "has quotation marks: remove them";
 
 /// The secrets of this process, the latest one last.
 static KNOWN: Mutex<Vec<Secret>> = Mutex::new(Vec::new());

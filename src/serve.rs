@@ -30,8 +30,9 @@ pub fn serve(config: Config) -> Result<(), String> {
     let signals = Signals::install().map_err(refused)?;
     let running = Running::start(config, Arc::new(SystemClock), signals.shutdown())?;
     let outcome = signals.wait();
-    let (Ok(cause) | Err(cause)) = &outcome;
-    info!("ending on {cause}");
+    if let Ok(signal) = &outcome {
+        info!("stopping: {signal}");
+    }
     running.stop();
     outcome.map(drop)
 }
@@ -43,9 +44,7 @@ fn refused(error: io::Error) -> String {
 /// The message about a port that cannot be bound. The names of its two settings begin with `settings`.
 fn unbound(addresses: &[SocketAddr], error: &io::Error, settings: &str) -> String {
     let addresses = listed(addresses);
-    format!(
-        "cannot listen on {addresses}: {error}; set {settings}_PORT or {settings}_HOST to one that is free"
-    )
+    format!("cannot listen on {addresses}: {error}; set {settings}_PORT or {settings}_HOST to a free one")
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {
@@ -131,7 +130,7 @@ impl Running {
     pub fn stop(self) {
         self.ending.store(true, Ordering::Relaxed);
         if !self.api.stop(self.request_timeout) {
-            warn!("a request was still running when its time was over");
+            warn!("the process ends although a request is still running");
         }
         self.observation.stop();
     }

@@ -28,7 +28,7 @@ pub enum Error {
     Unanswered(TransportError),
     /// Cloudflare failed on the request. A write may have been done, so read again before the next write.
     Failed(ErrorAnswer),
-    /// Something on the way answered in Cloudflare's place, such as a proxy, a login page or a firewall. Its answer
+    /// Another server on the way answered in place of Cloudflare, such as a proxy, a login page or a firewall. Its answer
     /// says nothing about the request. Usually the request was not passed on. But a proxy that holds back Cloudflare's
     /// answer looks the same, so a write may have been done.
     Intercepted(ErrorAnswer),
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// True if the same call may succeed later without any change.
+    /// True if trying the same call again is worthwhile.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::Failed(_) | Self::OutOfTime => true,
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
             Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
             Self::Failed(rejection) => write!(formatter, "Cloudflare failed: {rejection}"),
             Self::Intercepted(rejection) => {
-                write!(formatter, "something between here and Cloudflare answered in its place: {rejection}")
+                write!(formatter, "another server answered in place of Cloudflare's API: {rejection}")
             }
             Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
             Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),

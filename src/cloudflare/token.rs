@@ -30,8 +30,9 @@ pub const TOKEN_FORM: &str = CREATE_TOKEN.split_at(CREATE_TOKEN.len() - token_fo
 
 /// The remedy for a missing or refused token.
 pub const CREATE_TOKEN: &str = concat!(
-    "make a token with Zone Read and DNS Edit for the zones and Cloudflare Tunnel Edit (or Argo Tunnel (Legacy)) for the \
-     account, for CF_API_TOKEN or CF_API_TOKEN_FILE; an account's own needs CF_ACCOUNT_ID too; a form with all three: ",
+    "create a token with Zone: Zone: Read and Zone: DNS: Edit for the zones, and Account: Cloudflare Tunnel: Edit (or \
+     Argo Tunnel (Legacy)); put it into CF_API_TOKEN or CF_API_TOKEN_FILE; an account-owned token needs CF_ACCOUNT_ID \
+     too; this form has the three permissions filled in: ",
     token_form!("")
 );
 

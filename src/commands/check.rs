@@ -48,8 +48,8 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
     }
     if check.lacks_permission {
         let remedy =
-            format!("another token, with the form in which all three are to be filled in: {TOKEN_FORM}");
-        check.note(Status::Failed, "permissions", "not all that are needed", remedy);
+            format!("create another token; this form has all three permissions filled in: {TOKEN_FORM}");
+        check.note(Status::Failed, "permissions", "some are missing", remedy);
     }
 }
 
@@ -69,8 +69,8 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn note(&mut self, status: Status, what: &str, found: impl Into<String>, remedy: impl Into<String>) {
-        let to_do = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
-        (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), to_do });
+        let remedy = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
+        (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), remedy });
     }
 
     /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
@@ -86,12 +86,12 @@ impl Check<'_> {
     fn credentials(&mut self) -> bool {
         let account = self.config.provider.account.as_ref();
         let (what, remedy) = if matches!(self.config.client.credentials, Credentials::Key { .. }) {
-            ("key", "see that CF_API_KEY and CF_API_EMAIL belong together; better, make a token")
+            ("key", "see that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token")
         } else {
             (
                 "token",
-                "make a token, or enable this one, and put it into CF_API_TOKEN; for a token that belongs to an account \
-                 set CF_ACCOUNT_ID to that one too",
+                "create a token, or enable this one, and put it into CF_API_TOKEN; an account-owned token needs \
+                 CF_ACCOUNT_ID too",
             )
         };
         let outcome = self.client.verify_token(account, self.deadline);
@@ -106,8 +106,11 @@ impl Check<'_> {
         let today = self.clock.unix_seconds() / 86_400;
         let day = expires_on.and_then(day_of);
         let is_soon = day.is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
-        let (status, remedy) =
-            if is_soon { (Status::Warning, "make another one in time") } else { (Status::Ok, "") };
+        let (status, remedy) = if is_soon {
+            (Status::Warning, "create another token before it expires")
+        } else {
+            (Status::Ok, "")
+        };
         let expires = expires_on.map(|expires_on| format!(", expires {expires_on}")).unwrap_or_default();
         self.note(status, what, format!("active, from {}{expires}", self.config.credential_name), remedy);
     }
@@ -127,7 +130,7 @@ impl Check<'_> {
             self.access(account, zones.as_deref().unwrap_or_default());
         }
         self.ownership(owners.as_deref());
-        let found = "records cannot be written without doing it: the token needs Zone: DNS: Edit";
+        let found = "not tried, because a trial would change a record; the token needs Zone: DNS: Edit";
         self.note(Status::Untried, "writing", found, "");
         if self.config.provider.dry_run {
             self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
@@ -149,7 +152,7 @@ impl Check<'_> {
                     format!("set CF_ACCOUNT_ID; {} belongs to {}", zone.name, zone.account),
                 ),
                 None => {
-                    let found = format!("{account}, and no zone to tell whether it is the right one");
+                    let found = format!("{account}; no zone shows whether it is right");
                     self.note(Status::Untried, "account", found, "");
                 }
             }
@@ -158,13 +161,13 @@ impl Check<'_> {
         let account = shared_account(zones?, settings);
         match &account {
             Ok(account) => {
-                self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
+                self.note(Status::Ok, "account", format!("{account}, shared by all zones"), "");
             }
             Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
-                self.note(Status::Untried, "account", "no zone tells which one it is", "");
+                self.note(Status::Untried, "account", "no zone shows which one it is", "");
             }
             Err(problem) => {
-                self.note(Status::Failed, "account", "cannot be told from the zones", *problem);
+                self.note(Status::Failed, "account", "the zones do not show it", *problem);
             }
         }
         account.ok()
@@ -181,7 +184,8 @@ impl Check<'_> {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");
-                    let remedy = "correct CF_TUNNEL_ID; a tunnel that is named is made by the command tunnel";
+                    let remedy =
+                        "correct CF_TUNNEL_ID; the command tunnel creates a tunnel with a given name";
                     self.note(Status::Failed, &format!("tunnel {wanted}"), found, remedy);
                 }
             }
@@ -224,8 +228,8 @@ impl Check<'_> {
                 Some((lowest, _)) => self.note(
                     Status::Warning,
                     &what,
-                    format!("{}, one of which has applied version {lowest} only", connectors.len()),
-                    "look at its log, unless the configuration was written just now",
+                    format!("{}; the slowest has applied only version {lowest}", connectors.len()),
+                    "see the log of that cloudflared, unless the configuration was just written",
                 ),
             },
             // No other check depends on the connectors.
@@ -233,17 +237,17 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the tunnel's run token, which takes the same permission as writing the tunnel.
+    /// Reads the tunnel's token, which takes the same permission as writing the tunnel.
     fn run_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
         let what = format!("permission for {name}");
         match self.client.run_token(account, id, self.deadline) {
-            Ok(_) => self.note(Status::Ok, &what, "it may be written: its run token can be read", ""),
+            Ok(_) => self.note(Status::Ok, &what, "the tunnel may be written: its token can be read", ""),
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
                 self.failed(&what, &error, TUNNEL_EDIT);
             }
             Err(error) => {
-                let found = format!("cannot be told, as its run token cannot be read: {error}");
+                let found = format!("not known, because the tunnel's token cannot be read: {error}");
                 let remedy = "try again; without the permission to edit tunnels nothing is published in it";
                 self.note(Status::Warning, &what, found, remedy);
             }
@@ -280,7 +284,10 @@ impl Check<'_> {
             let (found, remedy) = match zones.len() {
                 0 => ("the token sees none".to_owned(), ZONE_READ),
                 count => (
-                    format!("the filters take none of the {count} that the token sees: {}", names.join(", ")),
+                    format!(
+                        "the filters match none of the {count} zones that the token sees: {}",
+                        names.join(", ")
+                    ),
                     "correct DOMAIN_FILTER or ZONE_ID_FILTER, or give the token the permissions for the zones that \
                      they name",
                 ),
@@ -351,7 +358,8 @@ impl Check<'_> {
             // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
                 let found = format!("{asks}it is not set up in the account, so nothing can be protected");
-                let remedy = "open Zero Trust in the dashboard and choose a team name, or take the settings of Access off";
+                let remedy =
+                    "open Zero Trust in the dashboard and choose a team name, or remove the Access settings";
                 return self.note(missing, "Access", found, remedy);
             }
             (Err(error), _) | (_, Err(error)) => {
@@ -399,11 +407,12 @@ impl Check<'_> {
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.operator) {
-                Ok(_) => self.note(Status::Ok, setting, format!("{name:?} is there"), ""),
+                Ok(_) => self.note(Status::Ok, setting, format!("{name:?} exists"), ""),
                 Err(problem) => self.note(Status::Failed, setting, problem, ""),
             }
         }
-        let found = "they cannot be written without doing it: the token needs Account: Access: Apps and Policies: Edit";
+        let found = "writing is not tried, because a trial would change an application; the token needs Account: Access: Apps and \
+             Policies: Edit";
         self.note(Status::Untried, "Access applications", found, "");
     }
 

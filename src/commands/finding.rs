@@ -38,7 +38,7 @@ pub(super) struct Finding {
     pub(super) status: Status,
     pub(super) what: String,
     pub(super) found: String,
-    pub(super) to_do: Option<String>,
+    pub(super) remedy: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -51,11 +51,11 @@ impl Finding {
     /// The finding's row. The columns have fixed widths, because the later rows are not known yet. Addresses to be
     /// printed below the table are added to `links`.
     pub(super) fn row(&self, layout: Layout, links: &mut Vec<String>) -> String {
-        let Self { status, what, found, to_do } = self;
+        let Self { status, what, found, remedy } = self;
         let columns = [format!("{:<7}", status.as_str()), format!("{what:<24}")];
-        let to_do = to_do.as_ref().map(|to_do| format!("to do: {to_do}"));
+        let remedy = remedy.as_ref().map(|remedy| format!("to do: {remedy}"));
         let texts: Vec<&str> =
-            [Some(found), to_do.as_ref()].into_iter().flatten().map(String::as_str).collect();
+            [Some(found), remedy.as_ref()].into_iter().flatten().map(String::as_str).collect();
         match layout {
             Layout::Terminal => table::wrapped(&table::aligned(&[columns.to_vec()]).concat(), &texts, links),
             Layout::Json | Layout::Lines => table::render(&[[&columns[..], &[texts.join("; ")]].concat()]),

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(wrapped("ok  token  ", &[&fits], &mut links), format!("ok  token  {fits}\n"));
         let words = "four ".repeat(16);
         let found = format!("{words}\n{}", "y".repeat(90));
-        let to_do = format!("to do: see {address} or https://example.com");
+        let remedy = format!("to do: see {address} or https://example.com");
         let expected = [
             "failed  zones".to_owned(),
             format!("    {}", "four ".repeat(15).trim_end()),
@@ -110,7 +110,7 @@ mod tests {
             format!("    \\n{}", "y".repeat(90)),
             "    to do: see [1] or https://example.com".to_owned(),
         ];
-        let row = wrapped("failed  zones  ", &[&found, &to_do], &mut links);
+        let row = wrapped("failed  zones  ", &[&found, &remedy], &mut links);
         assert_eq!(row.lines().collect::<Vec<_>>(), expected);
         assert_eq!(wrapped("failed  account  ", &[&address], &mut links), "failed  account  [1]\n");
         assert_eq!(footnotes(&links), format!("\n[1] {address}\n"));

@@ -75,10 +75,9 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     let is_limit = |setting: &Setting| setting.kind == Kind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting of this program", quoted(name));
     match nearest {
-        Some(meant) if SETTINGS.iter().any(is_limit) => Some((
-            format!("{meant} may be what was meant: {said}; correct that name, or take the variable away"),
-            true,
-        )),
+        Some(meant) if SETTINGS.iter().any(is_limit) => {
+            Some((format!("{meant} may be meant: {said}; correct that name, or remove the variable"), true))
+        }
         Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
         None => is_of_ours.then(|| (format!("{said} and is ignored"), false)),
     }

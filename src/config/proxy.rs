@@ -42,7 +42,8 @@ fn excepts(list: &str, target: &BaseUrl) -> bool {
 }
 
 /// True if an entry of `NO_PROXY` matches this host. A name matches itself and all names below it, after a leading
-/// dot only those below. An entry may have a port. A network matches nothing, as the API hardly has a bare address.
+/// dot only those below. An entry may have a port. An entry that is a network (CIDR) matches nothing,
+/// because the API is reached by a name.
 fn entry_matches_host(entry: &str, host: &str, port: u16) -> bool {
     let name = match entry.rsplit_once(':') {
         Some((name, of_port)) if of_port.parse() == Ok(port) => name,

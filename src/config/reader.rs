@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
                 Some(own) if *kind == Kind::Restriction && self.text(own) != Some(text) => {
                     self.mistake(own, format_args!("and {alias} differ; keep {own}"));
                 }
-                Some(own) => self.warnings.push(format!("{alias} is ignored beside {own}")),
+                Some(own) => self.warnings.push(format!("{alias} is ignored, because {own} is set")),
             }
         }
     }
@@ -127,15 +127,15 @@ impl<'a> Reader<'a> {
     pub(super) fn refuse_misplaced(&mut self, credentials: Option<&Credentials>) {
         let secret = credentials.map(|known| known.secret().expose());
         let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
-        let is_place = |variable: &str| {
-            let mut places = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
-            variable == SETTINGS_VARIABLE || places.any(|setting| setting.variable == variable)
+        let is_secret = |variable: &str| {
+            let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
+            variable == SETTINGS_VARIABLE || secrets.any(|setting| setting.variable == variable)
         };
         let misplaced =
-            self.given.iter().filter(|(name, (_, text))| !is_place(name) && text.contains(secret));
+            self.given.iter().filter(|(name, (_, text))| !is_secret(name) && text.contains(secret));
         let names: Vec<&str> = misplaced.map(|(name, _)| *name).collect();
         for name in names {
-            self.mistake(name, "has the token or the key in it, whose place is CF_API_TOKEN or CF_API_KEY");
+            self.mistake(name, "contains the token or the key: put it only into CF_API_TOKEN or CF_API_KEY");
         }
     }
 

@@ -76,7 +76,7 @@ fn a_line_of_settings_that_names_none_is_a_mistake_that_names_the_nearest_and_sh
 fn a_secret_in_quotation_marks_is_a_mistake_that_says_so() {
     for token in ["\"secret-token\"", "'secret-token'", "\"secret-token", "secret-token'"] {
         let mistake = mistake(&[("CF_API_TOKEN", token), ("CF_TUNNEL_ID", "home")]);
-        assert_eq!(mistake, "CF_API_TOKEN has quotation marks: take them off");
+        assert_eq!(mistake, "CF_API_TOKEN has quotation marks: remove them");
     }
 }
 
@@ -107,7 +107,7 @@ fn a_secret_in_the_place_of_another_kind_is_a_mistake_that_says_so() {
 #[test]
 fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
     for (variable, given, allowed) in [
-        ("CF_API_EMAIL", "Jo Doe <jo@example.com>", "that an email address has not"),
+        ("CF_API_EMAIL", "Jo Doe <jo@example.com>", "an email address has only visible"),
         ("CF_API_BASE_URL", "api.cloudflare.com", "https://api.cloudflare.com/client/v4"),
         ("CF_CA_FILE", "/nowhere", "cannot be read"),
         ("CF_CA_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"), "certificate"),
@@ -214,7 +214,7 @@ fn a_setting_with_the_token_in_it_is_a_mistake() {
         ("DOMAIN_FILTER", "a.example.com"),
     ] {
         let given = [("CF_API_TOKEN", token), ("CF_TUNNEL_ID", "home"), (variable, value)];
-        let text = "has the token or the key in it";
+        let text = "contains the token or the key";
         let is_refused = read(&given).is_err_and(|mistakes| mistakes.iter().any(|one| one.contains(text)));
         assert_eq!(is_refused, value.contains(token), "{variable}");
     }
@@ -321,7 +321,7 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
 fn a_setting_that_opens_more_than_usual_is_warned_of() {
     for (variable, value, advice) in [
         ("SERVER_HOST", "0.0.0.0", "leave SERVER_HOST out, or let only ExternalDNS reach the port"),
-        ("ADOPT", "all", "take it off as soon as that is done"),
+        ("ADOPT", "all", "remove it once these"),
     ] {
         let config = read(&with(variable, value)).expect("it is possible");
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };
@@ -433,7 +433,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
     ] {
         let mut config = read(&[&given[..], &[own]].concat()).expect("one of the two counts");
         config.warnings.sort();
-        let told = ignored.iter().map(|name| format!("{name} is ignored beside {}", own.0));
+        let told = ignored.iter().map(|name| format!("{name} is ignored, because {} is set", own.0));
         assert_eq!(config.warnings, told.collect::<Vec<_>>());
     }
     let config = read(&[&given[..], &[("CF_API_TOKEN", "own-token-of-mine")]].concat()).expect("a token");

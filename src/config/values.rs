@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         let given = variables.map(|variable| Some((variable, self.text(variable)?)));
         let email = self.parsed("CF_API_EMAIL", |email| {
             let is_visible = email.bytes().all(|byte| byte.is_ascii_graphic());
-            if is_visible { Ok(email) } else { Err("it has characters that an email address has not") }
+            if is_visible { Ok(email) } else { Err("an email address has only visible ASCII characters") }
         });
         let mut given = given.into_iter().flatten();
         let Some((variable, text)) = given.next() else {
@@ -181,8 +181,8 @@ impl<'a> Reader<'a> {
         });
         if adopt.all {
             self.warnings.push(
-                "ADOPT has all: any record and any rule that stands where a hostname of the cluster is to be published \
-                 is replaced; take it off as soon as that is done"
+                "ADOPT is all: every foreign record and rule at a hostname of the cluster is replaced; remove it once these \
+                 are taken over"
                     .to_owned(),
             );
         }

@@ -55,13 +55,13 @@ impl AccessCheck {
         if required.map_err(|problem| vec![InvalidProperty::new(ACCESS_REQUIRED, problem)])? != Some(true) {
             bad.push(InvalidProperty::new(
                 ACCESS_REQUIRED,
-                "is not true, and the team and the tags mean nothing",
+                "is not true, so the team and the tags have no effect: set it to true, or remove them",
             ));
         }
         if team.is_none() {
             bad.push(InvalidProperty::new(
                 ACCESS_TEAM_NAME,
-                "is missing, and the tags mean nothing without it",
+                "is missing: the tags have no effect without it",
             ));
         } else if TeamName::parse(&access.team_name).is_none() {
             let problem = format!(

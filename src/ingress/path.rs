@@ -71,8 +71,8 @@ impl PathPattern {
     /// [`from_prefix`](Self::from_prefix) with stricter checks, for a wanted endpoint.
     ///
     /// # Errors
-    /// Also when visitors do not request such a path: a rule that limits access would stop none of them. An expression
-    /// can still match such a path.
+    /// Also when no browser requests such a path: the rule would then limit access for no visitor. An expression can
+    /// still match such a path.
     pub fn asked_prefix(prefix: &str) -> Result<Self, String> {
         check_ends(prefix)?;
         if prefix.trim_end_matches('/').starts_with("//") {
@@ -140,7 +140,7 @@ fn check_ends(text: &str) -> Result<(), String> {
     if path.trim().len() == path.len() {
         return Ok(());
     }
-    Err("a blank at an end would have to be in the visitor's path: take it off, or write `\\s` in an expression".to_owned())
+    Err("the path begins or ends with a blank: remove it, or write `\\s` in an expression".to_owned())
 }
 
 fn begins_with_two_digits(text: &str) -> bool {

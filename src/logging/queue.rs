@@ -139,7 +139,7 @@ impl State {
         let untold = mem::take(&mut self.untold);
         (untold > 0).then(|| {
             let line = LogLine::default().word("lost", &untold);
-            let text = "log lines were lost here, as nothing read them from stderr";
+            let text = "log lines were lost here, because stderr did not take them";
             Entry::new(Level::Warn, module_path!(), line.text(text))
         })
     }

@@ -36,7 +36,7 @@ impl Record {
         self.record_type == "CNAME"
     }
 
-    /// True if its name has no other address beside a CNAME.
+    /// True for A, AAAA and CNAME records. A CNAME excludes the others at its name.
     pub fn is_address(&self) -> bool {
         ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }

@@ -62,13 +62,13 @@ macro_rules! families {
 
 families! {
     BuildInfo: "gauge" "build_info" ["version"] "Always 1; the label is the program's version.",
-    Ready: "gauge" "ready" [] "1 while /readyz says so, else 0.",
-    DryRun: "gauge" "dry_run" [] "1 where DRY_RUN is set and nothing is written, else 0.",
+    Ready: "gauge" "ready" [] "1 if the program is ready, else 0.",
+    DryRun: "gauge" "dry_run" [] "1 if DRY_RUN is set, else 0.",
     Requests: "counter" "requests_total" ["route", "status"] "Requests answered on the API port.",
     RequestDuration: "histogram" "request_duration_seconds" ["route"]
-        "Time from taking a request to having its answer.",
+        "Time from receiving a request to having its answer.",
     Calls: "counter" "calls_total" ["resource", "method", "status"]
-        "Calls of Cloudflare's API; the status is none where no answer came.",
+        "Calls of Cloudflare's API; the status is none if no answer came.",
     CallDuration: "histogram" "call_duration_seconds" ["resource"] "Time a call of Cloudflare's API took.",
     CallsLeft: "gauge" "calls_left" []
         "Calls that may be sent now, of those that Cloudflare's rate limit grants for five minutes.",
@@ -83,21 +83,21 @@ families! {
     ConfigurationVersion: "gauge" "configuration_version" ["tunnel"]
         "Version of the tunnel's configuration that was last read or written.",
     Unprotected: "gauge" "unprotected" []
-        "Published endpoints that Access or their rule does not protect as it has to be, at the last read.",
+        "Published endpoints at the last read whose required protection by Access or by their rule is missing.",
     UnneededApplications: "gauge" "unneeded_access_applications" []
-        "Access applications of ours that nothing of ours relies on, at the last read.",
+        "Access applications of ours at the last read that no rule or record of ours needs.",
     UnaskedProtections: "gauge" "unasked_protections" []
-        "Endpoints that are protected and say nothing of Access, when ExternalDNS asked last.",
+        "Endpoints of the last adjustment that are protected without naming an Access policy.",
     Changes: "counter" "changes_total" ["kind"] "Changes made at Cloudflare.",
-    Refusals: "gauge" "refusals" ["reason"] "What is asked for and not done, as of the last request.",
-    Adoptions: "counter" "adoptions_total" [] "Rules and records of others that were taken over because ADOPT says so.",
+    Refusals: "gauge" "refusals" ["reason"] "Refusals of the last request.",
+    Adoptions: "counter" "adoptions_total" [] "Foreign rules and records that were taken over by ADOPT.",
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",
     Connectors: "gauge" "connectors" ["tunnel"]
-        "Connectors (replicas of cloudflared) at the last look, two minutes ago at most; absent where that failed.",
+        "Connectors (replicas of cloudflared) at the last check, at most two minutes ago; absent if it failed.",
     ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel"]
         "Lowest version of the configuration that a connector of the tunnel has applied.",
-    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines that were dropped, as stderr did not take them.",
+    LostLogLines: "counter" "lost_log_lines_total" [] "Log lines dropped because stderr did not take them.",
 }
 
 /// The counted values, shared by everything that counts.
@@ -139,7 +139,7 @@ impl Values {
         self.series(family, labels).value += by;
     }
 
-    /// Sets a gauge.
+    /// Sets a gauge, or a counter that is counted elsewhere.
     pub fn set(&mut self, family: Family, labels: &[&str], value: i64) {
         self.series(family, labels).value = value;
     }

@@ -1,4 +1,4 @@
-//! The routes of the observation port. Only they know that health and metrics are served over HTTP.
+//! The routes of the observation port.
 
 use miniserde::{Serialize, json};
 

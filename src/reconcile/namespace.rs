@@ -63,7 +63,7 @@ impl Guard<'_> {
         let chosen = HOST_OPTIONS.into_iter().find(|option| options.text(*option) != defaults.text(*option));
         chosen.map(|option| {
             let property = option.property();
-            format!("is on, and {property} would choose another object's host behind the shared service: take it off")
+            format!("is on, and {property} would choose another object's host behind the shared service: remove it")
         })
     }
 

@@ -11,7 +11,7 @@ use crate::reconcile::stamp::NamespaceCode;
 
 /// The remedies for a foreign record or rule.
 const DELETE: &str = "delete it at Cloudflare to publish the hostname";
-const TAKE_OFF: &str = "take the hostname off the cluster";
+const TAKE_OFF: &str = "remove the hostname from the cluster";
 
 /// The remedies for a tunnel that a file beside its cloudflared configures.
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
@@ -279,7 +279,7 @@ impl fmt::Display for Reason {
                 if let Some(by) = by {
                     write!(formatter, "of {by} ")?;
                 }
-                formatter.write_str("is corrected, because that may be the deleted one under a new path")
+                formatter.write_str("is corrected, because it may be the deleted one under a new path")
             }
             Self::MassDeletion => formatter.write_str(
                 "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; or \
@@ -303,11 +303,11 @@ impl fmt::Display for Reason {
                     (None, RecordKind::Dead) => " that points to a deleted tunnel: ",
                     (None, _) => " that is not ours: ",
                 })?;
-                let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to give it back"));
+                let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to make it ours again"));
                 let ways = match &give_back {
                     Some(give_back) => [give_back, "delete the record"],
                     None if *kind == RecordKind::CustomDomain => {
-                        ["take the custom domain off its Worker, Pages project or bucket", TAKE_OFF]
+                        ["remove the custom domain from its Worker, Pages project or bucket", TAKE_OFF]
                     }
                     None => [DELETE, TAKE_OFF],
                 };
@@ -334,8 +334,8 @@ impl fmt::Display for Reason {
                     formatter.write_str("set ADOPT=access to take it over, ")?;
                 }
                 formatter.write_str(
-                    "delete it at Cloudflare, or keep it and take webhook/access-policy off, with ACCESS_GUARD=true or \
-                     webhook/access-required, -team-name and -aud-tag",
+                    "delete it at Cloudflare, or keep it, remove webhook/access-policy, and protect the hostname by \
+                     ACCESS_GUARD=true or webhook/access-required, -team-name and -aud-tag",
                 )
             }
             Self::WouldOpen { by: None } => formatter.write_str(
@@ -354,8 +354,8 @@ impl fmt::Display for Reason {
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,
-                "it asks to be open, but the Access application {application:?} protects it: take \
-                 webhook/access-policy: none off, or change that application"
+                "it asks to be open, but the Access application {application:?} protects it: remove \
+                 webhook/access-policy: none, or change that application"
             ),
             Self::ClosingFirst { hostname, set_identifier } => write!(
                 formatter,
@@ -370,8 +370,8 @@ impl fmt::Display for Reason {
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): take it off there, and here \
-                 until its record is gone; or write ns={} into its comment at Cloudflare",
+                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): remove it there, and \
+                 here until its record is gone; or write ns={} into its comment at Cloudflare",
                 code(asking)
             ),
             Self::NamespaceHeld { holder: None, asking } => write!(
@@ -397,7 +397,7 @@ impl fmt::Display for Reason {
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
-                "tunnel {tunnel} was deleted at Cloudflare: take it off CF_TUNNEL_ID, so that its hostnames move to the \
+                "tunnel {tunnel} was deleted at Cloudflare: remove it from CF_TUNNEL_ID, so that its hostnames move to the \
                  default tunnel, or name another one"
             ),
             Self::LocalTunnel { tunnel } => write!(
@@ -503,7 +503,7 @@ mod tests {
             (record(None, None), format!("{delete}, or {leave}")),
             (
                 record(Some("x"), Some("tunnel")),
-                "set ADOPT=tunnel to take it over, set its comment to \"x\" to give it back, or delete the record".into(),
+                "set ADOPT=tunnel to take it over, set its comment to \"x\" to make it ours again, or delete the record".into(),
             ),
         ] {
             let text = reason.to_string();

@@ -56,7 +56,7 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, whi
      rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
 
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
-     which connects its visitors wherever they ask: take it off, or set ORIGIN_BASTION_MODE=false for our rules";
+     which connects its visitors wherever they ask: remove it, or set ORIGIN_BASTION_MODE=false for our rules";
 
 const UNDATED: &str = "Cloudflare's answers have no Date header, probably because a proxy removes it: MOVE_GRACE counts \
      as over, and unneeded Access applications are not deleted";

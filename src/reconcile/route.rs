@@ -11,7 +11,7 @@ pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
         "tcproute" => {
             "and the route carries TCP: say webhook/tunnel-service: tcp://name.namespace.svc:port on it"
         }
-        "udproute" => "and no rule carries UDP: take the hostname off the route",
+        "udproute" => "and no rule carries UDP: remove the hostname from the route",
         "tlsroute" if !names_host(rule) => {
             "and the Gateway finds no TLSRoute without the TLS name: publish an https:// service with \
              webhook/origin-match-sni-to-host: \"true\", or the route's own webhook/tunnel-service"

@@ -23,7 +23,7 @@ use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, records, wildcard};
 
 const WAY_OUT: &str =
-    "give each a set-identifier annotation and a path, or take the hostname off all but one of them";
+    "give each a set-identifier annotation and a path, or remove the hostname from all but one of them";
 
 /// The intents of a request's endpoints, without default intents.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl<'a> Contest<'a> {
         let asking = namespace::code_of(resource_of(winner)).map(|code| code.to_string()).unwrap_or_default();
         let text = format!(
             "path {:?} belongs to another namespace (ns={holder}), so its rule stays: either that namespace no longer asks \
-             for it, or ExternalDNS merged both objects. To release the hostname, take it off both objects for one loop, \
+             for it, or ExternalDNS merged both objects. To release the hostname, remove it from both objects for one loop, \
              or write ns={asking} into the record's comment at Cloudflare",
             winner.set_identifier
         );

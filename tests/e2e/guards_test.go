@@ -150,7 +150,7 @@ func TestTheAccessGuardPublishesOnlyWhatAccessProtects(t *testing.T) {
 	})
 	pod.isRefused(t, cloudflare)
 	cloudflare.Withdrew(t, tunnel, open)
-	if lines := pod.program.Lines("refused=unprotected", "make one for "+open); lines != 1 {
+	if lines := pod.program.Lines("refused=unprotected", "create one for "+open); lines != 1 {
 		t.Errorf("what is missing is told %d times", lines)
 	}
 

@@ -101,7 +101,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         ("resets", every(Fault::Reset), vec![], "no answer", "HTTPS_PROXY"),
         ("fails", every(Fault::status(500)), vec![], "Cloudflare failed", "cloudflarestatus"),
         ("limits", every(Fault::limited(120)), vec![], "rate limit", "shared by everything"),
-        ("talks HTML", every(Fault::Garbage), vec![], "answered in its place", "CF_API_BASE_URL"),
+        ("talks HTML", every(Fault::Garbage), vec![], "answered in place of", "CF_API_BASE_URL"),
         (
             "is not there",
             Harness::new(),
@@ -109,13 +109,13 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             "not reached",
             "network policies",
         ),
-        ("disabled the token", disabled, vec![], "not accepted", "Cloudflare Tunnel Edit"),
+        ("disabled the token", disabled, vec![], "not accepted", "Cloudflare Tunnel: Edit"),
         (
             "does not let it see tunnels",
             without(Permission::TunnelEdit),
             vec![],
             "not accepted",
-            "Cloudflare Tunnel Edit",
+            "Cloudflare Tunnel: Edit",
         ),
         // Cloudflare answers as if it were the token.
         (
@@ -251,7 +251,7 @@ fn a_page_with_401_in_cloudflares_place_says_nothing_of_the_token() {
     stopped.program.external_dns().records().expect_err("there is no answer");
     stopped.checks_after(Duration::from_secs(60));
     assert!(stopped.program.is_ready());
-    let said = stopped.harness.log.lines_with(&["answered in its place", "401"]);
+    let said = stopped.harness.log.lines_with(&["answered in place of", "401"]);
     assert!(!said.is_empty(), "the log names the proxy");
 }
 

@@ -134,7 +134,7 @@ fn a_record_of_a_custom_domain_is_told_with_where_it_is_taken_off() {
         harness.start().external_dns().run_loop(&[published(&name, "http://web:80")]).expect("refused");
         let told = harness.log.lines_with(&["refused=record_held", &name]);
         let [line] = &told[..] else { panic!("{told:#?}") };
-        assert!(line.contains("take the custom domain off") && !line.contains("delete it"), "{line}");
+        assert!(line.contains("remove the custom domain from") && !line.contains("delete it"), "{line}");
         assert_eq!(line.contains("ADOPT=all"), !is_read_only, "{line}");
     }
 }

@@ -54,7 +54,7 @@ fn lines_that_are_not_read_are_lost_and_counted_and_the_log_goes_on() {
         let notice =
             said.iter().find(|line| line.contains("log lines were lost here")).expect("it was waited for");
         assert!(notice.starts_with(level), "{notice}");
-        assert!(said.last().is_some_and(|line| line.contains("ending on SIGTERM")), "{format}");
+        assert!(said.last().is_some_and(|line| line.contains("stopping: SIGTERM")), "{format}");
     }
 }
 
@@ -72,6 +72,6 @@ fn the_last_lines_are_there_when_the_process_has_ended() {
         assert_eq!(code, Some(0), "{format}");
         let has = |text: &str| said.iter().any(|line| line.contains(text));
         assert!((0..200).all(|number| has(&format!("/{number}-of-many"))), "{format}");
-        assert!(said.last().is_some_and(|line| line.contains("ending on SIGTERM")), "{format}: {said:?}");
+        assert!(said.last().is_some_and(|line| line.contains("stopping: SIGTERM")), "{format}: {said:?}");
     }
 }

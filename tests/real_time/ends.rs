@@ -15,7 +15,7 @@ fn either_signal_ends_an_idle_process_within_a_second() {
         assert_eq!(idle.get("/").status, 200);
         let (code, took, said) = process.end_with(signal);
         assert_eq!(code, Some(0));
-        assert!(said.iter().any(|line| line.contains(&format!("ending on {cause}"))), "{said:#?}");
+        assert!(said.iter().any(|line| line.contains(&format!("stopping: {cause}"))), "{said:#?}");
         assert!(took < Duration::from_secs(1), "{signal}: {took:?}");
     }
 }

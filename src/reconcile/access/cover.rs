@@ -49,35 +49,35 @@ impl fmt::Display for Gap {
         match self {
             Self::NoApplication { needed } => write!(
                 formatter,
-                "no Access application covers everything that the rule takes: make one for {}, with a policy that says \
-                 who may pass",
+                "no Access application covers every request of the rule: create one for {}, with a policy that selects \
+                 the visitors",
                 needed.join(" and ")
             ),
             Self::Bypass { application } => write!(
                 formatter,
-                "the Access application {application:?} stands over some of it and lets visitors past without a login, \
-                 or has a policy of an unknown action: take that policy off it, or narrow its destinations"
+                "the Access application {application:?} covers a part of it and lets visitors past without a login, \
+                 or has a policy of an unknown action: remove that policy, or narrow its destinations"
             ),
             Self::NoPolicies { application } => write!(
                 formatter,
-                "the Access application {application:?} stands over some of it and shows no policy: give it one that \
-                 says who may pass"
+                "the Access application {application:?} covers a part of it and has no policy: give it one that \
+                 selects the visitors"
             ),
             Self::NoAudience { application } => write!(
                 formatter,
-                "the Access application {application:?} stands over some of it and shows no audience tag that a rule \
-                 could ask for: delete it and make it anew"
+                "the Access application {application:?} covers a part of it and shows no audience tag that a rule \
+                 could ask for: delete it and create it again"
             ),
             Self::UnknownKind { application } => write!(
                 formatter,
-                "the Access application {application:?} stands over some of it and is of an unknown type: take the \
-                 destination off it, or update this program"
+                "the Access application {application:?} covers a part of it and is of an unknown type: remove the \
+                 destination from it, or update this program"
             ),
             Self::Overlap { application } => write!(
                 formatter,
-                "the wildcard of the Access application {application:?} stands over some of its names beside another \
-                 one, and which of the two counts is not known: leave one of them, or make an application for this \
-                 very hostname if it is no wildcard itself"
+                "the wildcard of the Access application {application:?} covers a part of its names beside another \
+                 one, and which of the two counts is not known: leave one of them, or create an application for this \
+                 hostname if it is no wildcard"
             ),
         }
     }

@@ -129,7 +129,7 @@ impl PartReader<'_, '_> {
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
         })?;
         if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
-            self.fault(property, "is set, and a TCP service has no paths: take the path off");
+            self.fault(property, "is set, and a TCP service has no paths: remove the path");
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);
         let rule = WantedRule { hostname, path, service, origin_request };
@@ -149,7 +149,7 @@ impl PartReader<'_, '_> {
             }
             let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
             if let Some(setting) = settings.operator.asks_for_access(requires) {
-                self.fault(property, format!("is set, but {setting} asks for Access by itself: take it off"));
+                self.fault(property, format!("is set, but {setting} asks for Access by itself: remove it"));
             }
             return Ok(AccessWish::Silent);
         }

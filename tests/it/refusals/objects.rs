@@ -67,7 +67,7 @@ fn a_path_of_an_ssh_service_is_refused_and_withdraws_nothing() {
         program.external_dns().run_loop(&[at("^/ssh", "ssh://host:22")]).expect("refused by name");
         assert_eq!((harness.rules(), harness.cnames()), before);
     }
-    let told = harness.log.lines_with(&["refused=invalid", "webhook-tunnel-path", "take the path off"]);
+    let told = harness.log.lines_with(&["refused=invalid", "webhook-tunnel-path", "remove the path"]);
     assert_eq!(told.len(), 1, "{told:?}");
     program
         .external_dns()

@@ -27,7 +27,7 @@ pub(super) struct Check {
     pub(super) status: String,
     pub(super) what: String,
     pub(super) found: String,
-    pub(super) to_do: Option<String>,
+    pub(super) remedy: Option<String>,
 }
 
 /// Runs `check` twice: the table and the JSON document have to say the same, and the exit code too.
@@ -41,11 +41,11 @@ pub(super) fn check(harness: &Harness, variables: &[(&str, &str)]) -> (Report, S
     let code = Some(i32::from(!is_well));
     assert_eq!((report.ok, table.code, json.code), (is_well, code, code), "{}", table.out);
     assert_eq!(table.out.lines().count(), report.checks.len(), "{}", table.out);
-    for (line, Check { status, what, found, to_do }) in table.out.lines().zip(&report.checks) {
-        let to_do = to_do.as_ref().map(|text| format!("; to do: {text}")).unwrap_or_default();
+    for (line, Check { status, what, found, remedy }) in table.out.lines().zip(&report.checks) {
+        let remedy = remedy.as_ref().map(|text| format!("; to do: {text}")).unwrap_or_default();
         let rest = line.strip_prefix(&**status).map(str::trim_start);
         let rest = rest.and_then(|rest| rest.strip_prefix(&**what)).map(str::trim_start);
-        assert_eq!(rest, Some(&*format!("{found}{to_do}")), "{line}");
+        assert_eq!(rest, Some(&*format!("{found}{remedy}")), "{line}");
     }
     (report, table.out)
 }
@@ -104,7 +104,7 @@ fn where_a_permission_is_missing_one_line_leads_to_a_form_with_all_of_them() {
     let (report, table) = check(&harness, &[]);
     let last = report.checks.last().expect("there are several");
     assert_eq!((&*last.status, &*last.what), ("failed", "permissions"), "{table}");
-    assert!(last.to_do.as_ref().is_some_and(|text| text.ends_with(form)), "{table}");
+    assert!(last.remedy.as_ref().is_some_and(|text| text.ends_with(form)), "{table}");
     assert_eq!(table.matches(form).count(), 1, "whole, and once\n{table}");
 
     let (_, table) = check(&Harness::new(), &[]);
@@ -187,7 +187,7 @@ fn a_policy_that_a_setting_names_and_that_cannot_be_used_fails_the_check() {
     let variables = [("DEFAULT_ACCESS_POLICY", "staff,guests"), ("ACCESS_POLICIES", "twins,public")];
     let (report, table) = check(&harness, &variables);
     for (status, setting, found) in [
-        ("ok", "DEFAULT_ACCESS_POLICY", "\"staff\" is there"),
+        ("ok", "DEFAULT_ACCESS_POLICY", "\"staff\" exists"),
         ("failed", "DEFAULT_ACCESS_POLICY", "no reusable Access policy of the account"),
         ("failed", "ACCESS_POLICIES", "\"twins\", which several have: use the id"),
         ("failed", "ACCESS_POLICIES", "\"public\", which lets visitors past"),
@@ -218,7 +218,7 @@ fn each_permission_that_the_access_guard_lacks_fails_the_check_by_name() {
             report.checks.iter().filter(|check| check.status == "failed" && check.what != "permissions");
         let lines: Vec<&Check> = lines.collect();
         assert_eq!(lines.iter().map(|line| &*line.what).collect::<Vec<_>>(), failed, "{table}");
-        let is_told = |line: &&Check| line.to_do.as_ref().is_some_and(|text| text.contains(remedy));
+        let is_told = |line: &&Check| line.remedy.as_ref().is_some_and(|text| text.contains(remedy));
         assert!(lines.iter().all(is_told), "{table}");
     }
 }
@@ -231,14 +231,14 @@ fn where_both_permissions_of_access_are_missing_one_row_has_both_and_the_form_wi
         statuses(&report).into_iter().filter(|line| line.starts_with("failed")).collect();
     assert_eq!(failed, ["failed Access"], "{table}");
     let access = report.checks.iter().find(|check| check.what == "Access").expect("a row");
-    let to_do = access.to_do.as_deref().expect("a remedy");
+    let remedy = access.remedy.as_deref().expect("a remedy");
     for part in [
         "Account: Access: Apps and Policies: Edit",
         "Account: Access: Organizations, Identity Providers, and Groups: Read",
         "%22argotunnel%22%2C%22type%22%3A%22edit%22%7D%2C%7B%22key%22%3A%22access%22%2C%22type%22%3A%22edit%22%7D%2C",
         "%7B%22key%22%3A%22access_acct%22%2C%22type%22%3A%22read%22%7D%5D&accountId=*",
     ] {
-        assert!(to_do.contains(part), "{part} is missing in {to_do}");
+        assert!(remedy.contains(part), "{part} is missing in {remedy}");
     }
 }
 
@@ -259,8 +259,8 @@ fn access_that_cannot_be_read_fails_the_check_where_a_comment_of_ours_asks_for_i
         let (report, table) = check(&harness, &[("OWNER_ID", owner)]);
         let access = report.checks.iter().find(|check| check.what == "Access").expect("a row");
         assert_eq!(access.status, status, "{table}");
-        let to_do = access.to_do.as_deref().expect("a remedy");
-        assert!(to_do.contains("Account: Access: Apps and Policies: Edit"), "{to_do}");
+        let remedy = access.remedy.as_deref().expect("a remedy");
+        assert!(remedy.contains("Account: Access: Apps and Policies: Edit"), "{remedy}");
     }
 }
 
@@ -316,7 +316,7 @@ fn on_a_terminal_a_long_text_stands_below_its_row_the_remedy_on_a_line_and_the_f
         table.contains("\n    to do: give the token the permission Zone: DNS: Edit for this zone\n"),
         "{text}"
     );
-    assert!(table.ends_with("in which all three are to be filled in:\n    [1]"), "{text}");
+    assert!(table.ends_with("has all three permissions filled in:\n    [1]"), "{text}");
     assert!(below.starts_with("[1] https://dash.cloudflare.com/"), "{text}");
 }
 
@@ -349,7 +349,7 @@ fn a_loop_that_would_use_up_the_rate_limit_is_warned_of() {
     let (report, table) = check(&harness, &[]);
     let limit = report.checks.iter().find(|check| check.what == "rate limit").expect("it is said");
     assert_eq!(limit.status, "warning", "{table}");
-    assert!(limit.to_do.as_ref().is_some_and(|text| text.contains("--interval")), "{table}");
+    assert!(limit.remedy.as_ref().is_some_and(|text| text.contains("--interval")), "{table}");
 }
 
 /// What Cloudflare says may repeat what it was sent, and a tunnel's name may hold anything.

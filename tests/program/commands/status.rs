@@ -115,12 +115,12 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
     assert_eq!(all.code, Some(1));
     let counts = " ago: 11 wanted, 2 published, 15 refused, 1 waiting, 1 without a service\n";
     assert!(all.out.starts_with("last loop ") && all.out.contains(counts), "{}", all.out);
-    for (hostname, state, to_do) in TROUBLES {
+    for (hostname, state, remedy) in TROUBLES {
         let rows = rows(&all);
         let row =
             rows.iter().find(|row| row[0] == hostname).unwrap_or_else(|| panic!("{hostname}: {}", all.out));
         assert_eq!(row[3], state, "{}", all.out);
-        assert!(row[4].ends_with(" ago") && row[5].contains(to_do), "{row:?}");
+        assert!(row[4].ends_with(" ago") && row[5].contains(remedy), "{row:?}");
         let one = status(&process, &[hostname]);
         assert_eq!(one.code, Some(1), "{}", one.out);
     }
@@ -395,7 +395,7 @@ fn where_no_program_answers_status_ends_with_69_and_a_wrong_setting_or_hostname_
         (port, &["--metrics-host=nowhere"], 64, "METRICS_HOST"),
         (port, &[""], 64, "a hostname"),
         (port, &["a.example.com", "b.example.com"], 64, "more than one command"),
-        (port, &["--dry-run"], 64, "--dry-run has one value"),
+        (port, &["--dry-run"], 64, "--dry-run takes exactly one value"),
     ] {
         let said = status_at(port, arguments);
         assert_eq!((said.code, &*said.out), (Some(code), ""), "{arguments:?}: {}", said.errors);

@@ -199,7 +199,7 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
                 });
             },
             &[],
-            "Cloudflare Tunnel Edit",
+            "Cloudflare Tunnel: Edit",
         ),
         (
             "no permission to read the token",
@@ -211,7 +211,7 @@ fn what_is_in_doubt_is_refused_with_what_to_do_and_makes_nothing() {
                 });
             },
             &[],
-            "Cloudflare Tunnel Edit",
+            "Cloudflare Tunnel: Edit",
         ),
         ("no account", |_: &Account| {}, &[("DOMAIN_FILTER", "example.net")], "CF_ACCOUNT_ID"),
         (

@@ -43,7 +43,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "an expired token",
             |cloudflare| cloudflare.token_mut(TOKEN).status = TokenStatus::Expired,
             &[],
-            ["failed", "token", "the token has expired", "make a token"],
+            ["failed", "token", "the token has expired", "create a token"],
         ),
         (
             "an account's token without the account",
@@ -52,7 +52,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
                 cloudflare.token_mut(TOKEN).owner = TokenOwner::Account(account);
             },
             &[("CF_ACCOUNT_ID", "")],
-            ["failed", "token", "Invalid API Token", "set CF_ACCOUNT_ID"],
+            ["failed", "token", "Invalid API Token", "needs CF_ACCOUNT_ID"],
         ),
         // The account's own verification does not know the token then, and nothing is wrong with it.
         (
@@ -62,7 +62,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
                 cloudflare.token_mut(TOKEN).owner = TokenOwner::Account(account);
             },
             &[("CF_ACCOUNT_ID", "ffffffffffffffffffffffffffffffff")],
-            ["failed", "token", "not accepted", "set CF_ACCOUNT_ID"],
+            ["failed", "token", "not accepted", "needs CF_ACCOUNT_ID"],
         ),
         (
             "a wrong pair of key and address",
@@ -103,7 +103,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "an account that no zone speaks for",
             |cloudflare| cloudflare.token_mut(TOKEN).zones = Some(Vec::new()),
             &[],
-            ["untried", "account", "no zone to tell", ""],
+            ["untried", "account", "no zone shows", ""],
         ),
         (
             "no zone to tell the account from",
@@ -115,7 +115,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "a filter that takes no zone to tell the account from",
             |_| (),
             &[("CF_ACCOUNT_ID", ""), ("DOMAIN_FILTER", "exmaple.com")],
-            ["failed", "zones", "the filters take none of the 1", "correct DOMAIN_FILTER"],
+            ["failed", "zones", "the filters match none of the 1", "correct DOMAIN_FILTER"],
         ),
         (
             "another account",
@@ -136,7 +136,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
                 cloudflare.add_zone_to(&other, "example.org", Plan::Free);
             },
             &[("CF_ACCOUNT_ID", "")],
-            ["failed", "account", "cannot be told", "set CF_ACCOUNT_ID"],
+            ["failed", "account", "the zones do not show it", "set CF_ACCOUNT_ID"],
         ),
         (
             "a zone of another account",
@@ -244,16 +244,16 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             ],
         ),
     ];
-    for (label, edit, variables, [status, what, found, to_do]) in wrong {
+    for (label, edit, variables, [status, what, found, remedy]) in wrong {
         let harness = Harness::new();
         harness.cloudflare.edit(edit);
         let (report, table) = check(&harness, variables);
         let named = report.checks.iter().any(|check| {
             (&*check.status, &*check.what) == (status, what)
                 && check.found.contains(found)
-                && match to_do {
-                    "" => check.to_do.is_none(),
-                    text => check.to_do.as_ref().is_some_and(|to_do| to_do.contains(text)),
+                && match remedy {
+                    "" => check.remedy.is_none(),
+                    text => check.remedy.as_ref().is_some_and(|to_do| to_do.contains(text)),
                 }
         });
         assert!(named, "{label}\n{table}");

@@ -45,7 +45,7 @@ impl Slow {
     /// Waits until the end has begun.
     fn begin_to_end(&mut self) {
         self.process.signal("TERM");
-        self.process.wait_for("ending on ");
+        self.process.wait_for("stopping: ");
         eventually("the end", || TcpStream::connect(self.address).is_err());
     }
 

@@ -265,10 +265,10 @@ fn a_gap_says_what_to_do() {
     let needed = vec!["a.example.com/admin".to_owned(), "a.example.com/admin/*".to_owned()];
     let application: Box<str> = "two\nlines".into();
     let gaps = [
-        (Gap::NoApplication { needed }, "make one for a.example.com/admin and a.example.com/admin/*"),
-        (Gap::Bypass { application: application.clone() }, "take that policy off"),
+        (Gap::NoApplication { needed }, "create one for a.example.com/admin and a.example.com/admin/*"),
+        (Gap::Bypass { application: application.clone() }, "remove that policy"),
         (Gap::NoPolicies { application: application.clone() }, "give it one"),
-        (Gap::NoAudience { application: application.clone() }, "make it anew"),
+        (Gap::NoAudience { application: application.clone() }, "create it again"),
         (Gap::UnknownKind { application: application.clone() }, "update this program"),
         (Gap::Overlap { application }, "leave one of them"),
     ];

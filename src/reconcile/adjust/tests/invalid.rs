@@ -130,7 +130,7 @@ fn a_path_of_what_speaks_no_http_is_refused() {
                 read_one(&endpoint, &settings()).publication.err().map(|problem| problem.to_string());
             assert_eq!(problem.is_some(), is_refused, "{service} {path:?}: {problem:?}");
             if let Some(problem) = problem {
-                assert!(problem.contains(path.0) && problem.contains("take the path off"), "{problem}");
+                assert!(problem.contains(path.0) && problem.contains("remove the path"), "{problem}");
                 problem_of(&endpoint);
             }
         }
