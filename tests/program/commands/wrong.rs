@@ -179,7 +179,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
                 cloudflare.tunnel_mut("home").lagging_at = Some(0);
             },
             &[],
-            ["warning", "connectors of home", "applied version 0 only", "its log"],
+            ["warning", "connectors of home", "applied only version 0", "the log of that cloudflared"],
         ),
         (
             "access where cloudflared does not look for it",
@@ -194,7 +194,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "a filter that takes no zone",
             |_| (),
             &[("DOMAIN_FILTER", "example.org")],
-            ["failed", "zones", "take none of the 1 that the token sees: example.com", "DOMAIN_FILTER"],
+            ["failed", "zones", "match none of the 1 zones that the token sees: example.com", "DOMAIN_FILTER"],
         ),
         (
             "a zone that is not seen",
@@ -212,7 +212,7 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "a token that expires soon",
             |cloudflare| cloudflare.token_mut(TOKEN).expires_on = Some("2026-01-01T00:00:00Z".to_owned()),
             &[],
-            ["warning", "token", "expires 2026-01-01T00:00:00Z", "another one"],
+            ["warning", "token", "expires 2026-01-01T00:00:00Z", "another token before"],
         ),
         (
             "a token that expires one day",
