@@ -22,12 +22,14 @@ pub use host::comment::Comments;
 pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage, Subject};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
-use crate::ingress::Document;
+use crate::ingress::{Document, Rule};
 use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::reconcile::Note;
+use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::{ApplicationWrite, Gated};
+use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -139,6 +141,7 @@ pub fn plan(
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
     Refusal::replace_unmet_closings(&mut plan.refusals, &plan.postponed);
+    plan.replace_unmet_openings(snapshot);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -197,6 +200,31 @@ impl Plan {
             }
         }
         Refusal::replace_unmet_closings(&mut self.refusals, &self.postponed);
+    }
+
+    /// Replaces [`Reason::TokensFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens
+    /// stays as it is.
+    fn replace_unmet_openings(&mut self, snapshot: &Snapshot) {
+        let mut refusals = mem::take(&mut self.refusals);
+        for refusal in &mut refusals {
+            let Reason::TokensFirst(id) = &refusal.reason else { continue };
+            let Some(application) = snapshot.access.applications().iter().find(|one| one.id == *id) else {
+                continue;
+            };
+            let staying = rules_accepting(application, snapshot).find(|rule| !self.changes(rule));
+            if let Some(rule) = staying {
+                let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
+                refusal.reason = Reason::StillProtected { application, relying };
+            }
+        }
+        self.refusals = refusals;
+    }
+
+    /// True if a write changes or deletes the rule, in this turn or in a later one.
+    fn changes(&self, rule: &Rule) -> bool {
+        let name = rule.folded_hostname();
+        let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
+        self.postponed.contains(name) || self.host(name).is_some_and(is_edited)
     }
 
     /// Removes the notes on hostnames that are not written.

@@ -153,6 +153,8 @@ pub enum Reason {
     Failed(String),
     /// The application of this place is written first.
     ApplicationFirst(Place),
+    /// The endpoint asks to be open. The application of this id is deleted once no rule asks for its tokens.
+    TokensFirst(Box<str>),
     /// A later request decides on the endpoint.
     Undecided(String),
     /// The endpoint waits for other work, or for a state of Access that is not known yet.
@@ -205,7 +207,7 @@ impl Reason {
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
-        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } => "waiting",
+        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } | Self::TokensFirst(_) => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -239,6 +241,7 @@ impl Reason {
             Self::Beside { .. }
             | Self::Withheld { .. }
             | Self::ApplicationFirst(_)
+            | Self::TokensFirst(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
             | Self::ClosingFirst { .. }
@@ -254,6 +257,7 @@ impl Reason {
             Self::MassDeletion
                 | Self::Failed(_)
                 | Self::ApplicationFirst(_)
+                | Self::TokensFirst(_)
                 | Self::Undecided(_)
                 | Self::Waiting(_)
                 | Self::ClosingFirst { .. }
@@ -420,6 +424,9 @@ impl fmt::Display for Reason {
             Self::ApplicationFirst(_) => {
                 formatter.write_str("its Access application is written first: a later loop writes its rule")
             }
+            Self::TokensFirst(_) => formatter.write_str(
+                "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application",
+            ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
             Self::NotKept { what } => write!(
                 formatter,

@@ -52,6 +52,7 @@ impl Refusal {
             match refusal.reason {
                 Reason::MassDeletion
                 | Reason::ApplicationFirst(_)
+                | Reason::TokensFirst(_)
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)

@@ -370,7 +370,7 @@ fn a_record_that_cloudflare_manages_is_never_taken_over() {
     let plan = settle(&mut cloudflare, &desired());
     assert_eq!(cloudflare, before);
     let line = plan.refusals[0].to_string();
-    assert!(!line.contains("ADOPT") && line.contains("take the custom domain off"), "{line}");
+    assert!(!line.contains("ADOPT") && line.contains("remove the custom domain from"), "{line}");
 }
 
 /// The first rule that matches a request answers it, and a rule that no request reached may come to be reached.

@@ -222,18 +222,20 @@ fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {
     }
 }
 
+/// Wherever a request ends, the tunnel that visitors reach has a rule of the hostname.
 #[test]
 fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
-    for writes in 0..8 {
+    for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
         let mut cloudflare =
             FakeCloudflare::new(&[], &[("*.example.com", "CNAME", &target(OFFICE))]).adopting(&["all"]);
         cloudflare.edit_rules(OFFICE, |rules| rules.extend([theirs(NAME, ""), REST.to_owned()]));
         let desired = [on("home", "", "http://web:80")];
-        let adopted = cloudflare.run_loop(&desired, usize::MAX);
-        assert_eq!(adopted.hosts[0].adoptions.len(), 1, "{adopted:?}");
-        cloudflare.run_loop(&desired, writes);
-        for _ in 0..2 {
-            cloudflare.run_loop(&desired, usize::MAX);
+        for writes in [first, second, usize::MAX, usize::MAX, usize::MAX] {
+            let plan = cloudflare.run_loop(&desired, writes);
+            let reached = cloudflare.snapshot().led_to(NAME).expect("a record");
+            let answers = services(&cloudflare, reached.as_str());
+            assert!(answers.iter().any(|one| one.contains("//")), "{first} {second} {writes}: {answers:?}");
+            assert!(plan.refusals.iter().all(|one| one.reason.label() == "moving"), "{plan:?}");
         }
         assert_eq!(services(&cloudflare, OFFICE), ["http_status:404"]);
         assert_eq!(services(&cloudflare, HOME), ["http://web:80", "http_status:404"]);

@@ -390,7 +390,7 @@ fn the_refusal_of_a_record_whose_comment_was_deleted_or_replaced_says_the_commen
         let plan = cloudflare.run_loop(&desired, usize::MAX);
         let text = plan.refusals[0].to_string();
         let told =
-            text.split_once("set its comment to \"").and_then(|(_, told)| told.split_once("\" to give"));
+            text.split_once("set its comment to \"").and_then(|(_, told)| told.split_once("\" to make"));
         assert_eq!(told.is_some(), end.is_some(), "{text}");
         if let (Some((told, _)), Some(end)) = (told, end) {
             cloudflare.records[0].comment = told.into();

@@ -25,7 +25,7 @@ fn a_route_that_carries_no_http_is_not_published_by_the_service_of_its_gateway()
     for (kind, target, said, way) in [
         ("tcproute", HTTP, &[][..], Some("webhook-tunnel-service: tcp://")),
         ("tcproute", "tcp://gw.infra.svc:5432", &[], Some("webhook-tunnel-service: tcp://")),
-        ("udproute", HTTP, &[], Some("take the hostname off")),
+        ("udproute", HTTP, &[], Some("remove the hostname from")),
         ("tlsroute", HTTP, &[], Some("webhook-origin-match-sni-to-host")),
         ("tlsroute", HTTP, &[sni], Some("https://")),
         ("tlsroute", HTTPS, &[], Some("webhook-origin-match-sni-to-host")),

@@ -235,7 +235,7 @@ fn is_open(rule: &Rule) -> bool {
     !is_status(rule.service()) && !rule.requires_access()
 }
 
-pub(super) fn rule_text(rule: &Rule) -> String {
+pub(in crate::reconcile) fn rule_text(rule: &Rule) -> String {
     format!("{}{}", rule.hostname(), rule.path().unwrap_or_default())
 }
 

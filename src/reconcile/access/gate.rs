@@ -102,10 +102,10 @@ impl Gated {
 }
 
 /// The state of an opening after a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum OpeningEnd {
-    /// A later request continues the opening.
-    Later,
+    /// A later request continues the opening, and deletes the application of this id.
+    Later { application: Box<str> },
     /// Only a foreign application still asks the visitors for a login.
     Foreign,
     /// The visitors need no login.
@@ -258,7 +258,7 @@ impl Gate<'_> {
         let end = match deletion.is_some() && over.len() == 1 {
             true if is_alone => OpeningEnd::Open,
             true => OpeningEnd::Foreign,
-            false => OpeningEnd::Later,
+            false => OpeningEnd::Later { application: first.id.clone() },
         };
         Ok(AccessStep::Opening { deletion, end })
     }

@@ -128,7 +128,7 @@ impl<'a> HostProtection<'a> {
 }
 
 /// Our rules that accept a token of this application.
-pub(super) fn rules_accepting<'s>(
+pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {

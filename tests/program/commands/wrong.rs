@@ -194,7 +194,12 @@ fn whatever_is_wrong_is_named_with_what_to_do_about_it() {
             "a filter that takes no zone",
             |_| (),
             &[("DOMAIN_FILTER", "example.org")],
-            ["failed", "zones", "match none of the 1 zones that the token sees: example.com", "DOMAIN_FILTER"],
+            [
+                "failed",
+                "zones",
+                "match none of the 1 zones that the token sees: example.com",
+                "DOMAIN_FILTER",
+            ],
         ),
         (
             "a zone that is not seen",

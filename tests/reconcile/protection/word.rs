@@ -306,3 +306,24 @@ fn an_application_whose_tokens_another_hostname_asks_for_is_not_deleted_and_fail
     assert_eq!(names(&cloudflare), [""; 0]);
     assert_rest(&cloudflare, &opened);
 }
+
+/// Another path of the second object has a foreign rule, so that object keeps its rule, which asks for the tokens.
+#[test]
+fn an_opening_that_waits_for_the_rule_of_a_refused_endpoint_fails_no_request() {
+    let of = |mut endpoint: Endpoint, object: &str| {
+        endpoint.labels.set("resource", &format!("ingress/shop/{object}"));
+        endpoint
+    };
+    // It has a login of its own.
+    let theirs = r#"{"hostname":"app.example.com","path":"^/x(/|$)","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[of(at(NAME, "", "staff"), "a"), of(at(NAME, "/api", ""), "b")]);
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.to_owned()));
+    let held = of(at(NAME, "/x", OPEN), "b");
+    let desired = [of(at(NAME, "", OPEN), "a"), of(at(NAME, "/api", OPEN), "b"), held];
+    let plan = settle(&mut cloudflare, &desired);
+    assert_eq!(labels(&plan), ["still_protected", "beside_refused", "rule_held"]);
+    assert_eq!(names(&cloudflare), [NAME]);
+    settle(&mut cloudflare, &desired[..2]);
+    assert_eq!(names(&cloudflare), [""; 0]);
+}

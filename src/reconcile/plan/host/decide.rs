@@ -21,8 +21,6 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::Digest;
 
-const LATER: &str = "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application";
-
 /// The part of a request that is carried out, with the refusals.
 pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
@@ -124,8 +122,8 @@ impl Decision<'_, '_> {
         self.application_writes.extend(deletion.clone());
         match end {
             OpeningEnd::Foreign => {}
-            OpeningEnd::Later => {
-                self.refusals.push(one.refusal(&self.host, Reason::Waiting(LATER.to_owned())));
+            OpeningEnd::Later { application } => {
+                self.refusals.push(one.refusal(&self.host, Reason::TokensFirst(application.clone())));
             }
             OpeningEnd::Open => self.opened.push(Opened {
                 note: self.host.opening_note(&one.wanted.set_identifier, one.resource()),

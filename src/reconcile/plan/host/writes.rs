@@ -155,7 +155,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
     let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
-    match target.filter(|target| is_past(target)) {
+    match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
         None => Lead::Here,
         Some(_) if host.is_dry_run() => Lead::InUnstamp,
         // In the next request, the record would count as another instance's.
@@ -163,6 +163,14 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
         Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Lead::InStamp,
         Some(_) => Lead::Later,
     }
+}
+
+/// The tunnel other than `target` to which a wildcard's record leads visitors of a hostname without a record, if the
+/// hostname's rule there is taken over.
+fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
+    let visited =
+        host.snapshot().led_to(host.name()).filter(|visited| !host.has_record() && visited != target)?;
+    host.adopted_rules.iter().any(|(tunnel, _)| **tunnel == visited).then_some(visited)
 }
 
 /// The wanted rules that are missing, different or shadowed.
@@ -194,7 +202,7 @@ fn leaving<'a>(
     lead: Lead,
 ) -> (Vec<Placed<'a>>, Vec<Placed<'a>>) {
     let Decision { host, accepted, withdrawn, .. } = decision;
-    let led_to = host.led_to();
+    let led_to = host.led_to().or_else(|| host.snapshot().led_to(host.name()));
     let leaves = |(tunnel, rule): &Placed<'_>| {
         let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
         let is_wanted =
@@ -269,19 +277,21 @@ impl RecordWrites<'_, '_> {
         (stamp, unstamp)
     }
 
-    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead.
+    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead, and
+    /// a hostname without a record gets one to the tunnel that serves it now.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
         let records = host.records.iter();
-        if self.moving.lead == Lead::Later {
+        let served_elsewhere = served_elsewhere(host, target).filter(|_| self.moving.lead == Lead::Later);
+        if self.moving.lead == Lead::Later && host.has_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
         }
         let post = RecordOperation::Post(NewRecord {
             name: host.name().into(),
             record_type: "CNAME".into(),
-            content: target.hostname().into(),
+            content: served_elsewhere.as_ref().unwrap_or(target).hostname().into(),
             proxied: true,
             ttl: 1,
             comment,
