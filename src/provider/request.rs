@@ -27,7 +27,7 @@ use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Plan, Turn, Write, contents, writes_of};
+use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, contents, writes_of};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -44,6 +44,8 @@ struct Request<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
+    /// The places of our applications at rules that the plans of this request delete.
+    places_of_deleted_rules: BTreeSet<Place>,
 }
 
 impl Writer {
@@ -56,10 +58,13 @@ impl Writer {
     ) -> Result<(), Failure> {
         self.reporter.forget_outcomes(changes);
         let memory = lock(&self.memory);
-        let mut request = Request { writer: self, memory, resolved, changes, deadline };
+        let places_of_deleted_rules = BTreeSet::new();
+        let mut request =
+            Request { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
+        request.delete_replaced_applications();
         if outcome.is_err() {
             // A rule that this request could not write may need the applications, so no look counts any more. The watch
             // waits for the lock before it deletes an application.
@@ -84,17 +89,15 @@ impl Request<'_> {
                 self.memory.unfinished.clear();
                 return self.finish(&plan, &RunResult::default());
             }
+            self.note_deleted_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
-            if let Some(error) = &result.ended_by {
-                self.writer.reporter.report(self.changes, &plan, &result);
-                return Err(failure::ended_early(error));
-            }
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
-            if !result.lost_answer || attempts_left == 0 || !has_time {
-                return self.conclude(plan, result, snapshot);
+            let is_over = !result.lost_answer || result.ended_by.is_some();
+            if is_over || attempts_left == 0 || !has_time {
+                return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
             self.writer.reporter.log_notes(&plan, &result);
@@ -145,8 +148,12 @@ impl Request<'_> {
     }
 
     /// Reports the results. Fails if work is left.
-    fn finish(&self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
+    fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, result);
+        self.places_of_deleted_rules.retain(|place| !result.unwritten.contains(place.hostname()));
+        if let Some(error) = &result.ended_by {
+            return Err(failure::ended_early(error));
+        }
         let refusals = plan.refusals.iter().chain(&result.refusals);
         let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.postponed.len();
         if left > 0 || result.is_unfinished {
@@ -155,31 +162,28 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Reports the results. Deletes our applications whose rules this request removed, if another application protects
-    /// the place: otherwise visitors would get tokens of the old application, which the existing rules refuse.
-    fn conclude(&self, plan: Plan, result: RunResult, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
-        let removed = self.removed_places(&plan, &result, &snapshot);
-        let finished = self.finish(&plan, &result);
-        drop((plan, snapshot));
-        if !removed.is_empty() {
-            let clock = self.writer.clock();
-            let time = self.deadline.remaining(clock).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
-            self.writer.delete_unneeded(self.resolved, &is_removed, Deadline::after(clock, time));
+    /// Deletes our applications whose rules this request deleted, if another application protects the place: otherwise
+    /// visitors would get tokens of the old application, which the existing rules refuse.
+    fn delete_replaced_applications(&self) {
+        let Self { writer, resolved, places_of_deleted_rules: places, .. } = self;
+        if !places.is_empty() {
+            let time = self.deadline.remaining(writer.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
+            let is_such = |left: &Unneeded<'_>| left.is_replaced && places.contains(left.place);
+            writer.delete_unneeded(resolved, &is_such, Deadline::after(writer.clock(), time));
         }
-        finished
     }
 
-    /// The places of our applications whose rules this request removed.
-    fn removed_places(&self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) -> Vec<Place> {
-        let places = snapshot.protections().ours().map(|(place, _)| place);
-        let is_removed = |place: &&Place| {
-            let host = plan.host(place.hostname()).filter(|host| !result.unwritten.contains(&host.hostname));
-            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|planned| &planned.edit);
-            edits
-                .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
+    /// Notes the places of our applications whose rules the plan deletes.
+    fn note_deleted_rules(&mut self, plan: &Plan, snapshot: &Snapshot) {
+        let is_deleted = |place: &&Place| {
+            let mut edits = plan.host(place.hostname()).into_iter().flat_map(|host| &host.edits);
+            let path = place.path();
+            edits.any(|PlannedEdit { edit, .. }| {
+                matches!(edit, RuleEdit::Remove { .. }) && edit.path() == path.as_deref()
+            })
         };
-        places.filter(is_removed).cloned().collect()
+        let places = snapshot.protections().ours().map(|(place, _)| place).filter(is_deleted);
+        self.places_of_deleted_rules.extend(places.cloned());
     }
 
     /// The plan of a turn; in a dry run, of all hostnames. A hostname moves only once the connectors of its next tunnel
