@@ -104,7 +104,8 @@ impl Request<'_> {
         }
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in hostnames_max loops that ask for refused work.
+    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are not
+    /// looked at, because a look adds no writes.
     fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
@@ -116,7 +117,7 @@ impl Request<'_> {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
         let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
-        let plan = self.plan(&snapshot)?;
+        let plan = self.plan_by(&snapshot, &self.inputs(&snapshot))?;
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         Ok(Some(plan).filter(|plan| plan.is_empty() && !is_moving))
@@ -186,21 +187,21 @@ impl Request<'_> {
         self.places_of_deleted_rules.extend(places.cloned());
     }
 
-    /// The plan of a turn; in a dry run, of all hostnames. A hostname moves only once the connectors of its next tunnel
-    /// have applied the version that was read. Until then, another hostname may use its place in the turn.
+    /// The plan of a turn; in a dry run, of all hostnames.
+    fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Result<Plan, Failure> {
+        let turns = &self.memory.turns;
+        let hostnames_max = if self.writer.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
+        let turn = Turn { previous_end: turns.end.as_ref(), hostnames_max };
+        plan::plan(self.changes, snapshot, inputs, &turn).map_err(failure::wrong_owner)
+    }
+
+    /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the version
+    /// that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let turn = Turn {
-            previous_end: self.memory.turns.end.as_ref(),
-            hostnames_max: if self.writer.is_dry_run() {
-                usize::MAX
-            } else {
-                self.memory.turns.hostnames_max()
-            },
-        };
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = plan::plan(self.changes, snapshot, &inputs, &turn).map_err(failure::wrong_owner)?;
+            let plan = self.plan_by(snapshot, &inputs)?;
             let mut targets: Vec<TunnelId> =
                 plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
             targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
