@@ -18,7 +18,7 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
 use crate::provider::description;
 use crate::provider::execution;
-use crate::provider::execution::ledger::RunResult;
+use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
 use crate::provider::reader::Existence;
@@ -95,8 +95,7 @@ impl Request<'_> {
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
-            let is_over = !result.lost_answer || result.ended_by.is_some();
-            if is_over || attempts_left == 0 || !has_time {
+            if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
@@ -129,22 +128,28 @@ impl Request<'_> {
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that was cut short,
-    /// which may have written records without their rules.
+    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early and
+    /// left hostnames begun, such as records without their rules.
     fn end_turn(&mut self, plan: &Plan, result: &RunResult) {
-        let hostnames = plan.hosts.len();
-        if result.is_cut_short {
-            if result.ended_by == Some(Error::OutOfTime) && self.memory.turns.shorten(hostnames) {
-                warn!(
-                    "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
-                     container has too little CPU; give it more CPU"
-                );
+        let (turns, hostnames) = (&mut self.memory.turns, plan.hosts.len());
+        let is_repeated = match &result.ending {
+            Ending::LostAnswer => true,
+            Ending::Complete => {
+                turns.lengthen();
+                false
             }
-        } else if !result.lost_answer {
-            self.memory.turns.end = plan.end.clone();
-            if result.ended_by.is_none() {
-                self.memory.turns.lengthen();
+            Ending::Early { error, is_begun, is_delayed } => {
+                if *error == Error::OutOfTime && !is_delayed && turns.shorten(hostnames) {
+                    warn!(
+                        "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
+                         container has too little CPU; give it more CPU"
+                    );
+                }
+                *is_begun
             }
+        };
+        if !is_repeated {
+            turns.end = plan.end.clone();
         }
     }
 
@@ -152,7 +157,7 @@ impl Request<'_> {
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, result);
         self.places_of_deleted_rules.retain(|place| !result.unwritten.contains(place.hostname()));
-        if let Some(error) = &result.ended_by {
+        if let Ending::Early { error, .. } = &result.ending {
             return Err(failure::ended_early(error));
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
