@@ -23,7 +23,6 @@ use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
-use crate::provider::memory::GroupSize;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
@@ -45,8 +44,6 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// By tunnel that was read in this run: the hostnames with a rule in the tunnel that the plan did not know.
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The tunnels that accepted their unchanged documents in this run.
-    tried: BTreeSet<&'a TunnelId>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
     /// By target to which pieces were sent: true if each of them was written or refused.
@@ -94,7 +91,6 @@ pub(super) fn run<'a>(
         snapshot,
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
-        tried: BTreeSet::new(),
         unwritable: Vec::new(),
         decided: BTreeMap::new(),
         search_writes: 0,
@@ -183,7 +179,6 @@ impl<'a> Execution<'a> {
 
     /// Notes that nothing can be written to the target, and logs a failed write once. This many hostnames are left out.
     fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
-        let now = self.writer.clock().now();
         if let Reason::Failed(text) = reason
             && !self.memory.targets.is_failing(target.id())
         {
@@ -191,10 +186,7 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.memory.targets.set_failing(target.id(), now);
-        if matches!(target, WriteTarget::Tunnel(tunnel) if self.tried.contains(tunnel)) {
-            self.memory.targets.pause_edits(target.id(), reason.clone(), now);
-        }
+        self.memory.targets.set_failing(target.id(), self.writer.clock().now());
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
@@ -213,9 +205,7 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
-            if halving.size != GroupSize::All {
-                self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
-            }
+            self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             let calls_left = self.writer.client().calls_left();
             let is_failing = group.is_err();
             let reason = match group {
@@ -228,6 +218,10 @@ impl<'a> Execution<'a> {
             };
             let rest = halving.undecided();
             if is_failing {
+                // A tunnel that failed before has just accepted its unchanged document, or has no rules.
+                if self.memory.targets.is_failing(target.id()) {
+                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.writer.clock().now());
+                }
                 let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
                 self.set_failing(target, hostnames, &reason);
             }
@@ -259,27 +253,20 @@ impl<'a> Execution<'a> {
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         self.check_time()?;
         let Step { stage, target } = step;
-        let answer = match target {
-            WriteTarget::Tunnel(tunnel) => self.send_edits(tunnel, pieces)?,
-            WriteTarget::Zone(zone) => match self.quotas.full(zone).cloned() {
-                Some(answer) if pieces.iter().all(Piece::grows) => {
-                    self.reject_all(step, pieces, &answer);
-                    Answer::Done
-                }
-                _ => match self.send_batch(stage, zone, pieces) {
-                    Ok(()) => Answer::Done,
-                    Err(error) => self.failed(target, error)?,
-                },
-            },
+        let zone = match target {
+            WriteTarget::Tunnel(tunnel) => return self.send_edits(tunnel, pieces),
+            WriteTarget::Zone(zone) => zone,
         };
-        if let Answer::Rejected(answer) = &answer {
-            let (kind, name) = self.name_of(target);
-            logging::debug(module_path!(), || {
-                let text = format!("a write to {kind} {name} was refused: {answer}");
-                LogLine::default().word(kind, &name).word("hostnames", &pieces.len()).text(text)
-            });
+        if let Some(answer) = self.quotas.full(zone).cloned()
+            && pieces.iter().all(Piece::grows)
+        {
+            self.reject_all(step, pieces, &answer);
+            return Ok(Answer::Done);
         }
-        Ok(answer)
+        match self.send_batch(stage, zone, pieces) {
+            Ok(()) => Ok(Answer::Done),
+            Err(error) => self.failed(target, error),
+        }
     }
 
     /// The meaning of a failed write: a refusal of its content, or a stop.

@@ -90,10 +90,7 @@ impl<'a> Execution<'a> {
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Rejected(_)) => {
-                self.tried.insert(tunnel);
-                Ok(())
-            }
+            Ok(()) | Err(Error::Rejected(_)) => Ok(()),
             Err(error) => Err(self.stop(WriteTarget::Tunnel(tunnel), error)),
         }
     }
