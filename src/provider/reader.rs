@@ -11,8 +11,7 @@ use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
 use crate::lean::inserted;
 use crate::locks::lock;
-use crate::logging;
-use crate::model::{AccountId, LogLine, TunnelId, Zone};
+use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::{Freshness, Newest};
 use crate::provider::parallel::try_in_parallel;
@@ -94,9 +93,6 @@ impl SnapshotReader {
             return Ok(zones);
         }
         let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-        logging::debug(module_path!(), || {
-            LogLine::default().word("zones", &zones.len()).text("the zones are read")
-        });
         *lock(&self.zones) = Some((Arc::clone(&zones), self.clock.now()));
         Ok(zones)
     }
