@@ -14,7 +14,7 @@ use crate::locks::lock;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::{Freshness, Newest};
-use crate::provider::parallel::try_in_parallel;
+use crate::provider::parallel::{in_parallel, try_in_parallel};
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -232,8 +232,7 @@ impl SnapshotReader {
                 .map(|(_, tunnel)| tunnel),
         );
         let mut live = BTreeSet::new();
-        for tunnel in candidates {
-            let existence = self.existence(account, &tunnel, deadline);
+        for (tunnel, existence) in self.existences(account, candidates, deadline) {
             if existence.map_err(failed(format!("tunnel {tunnel}")))? == Existence::Present {
                 live.insert(tunnel);
             }
@@ -241,30 +240,33 @@ impl SnapshotReader {
         Ok(live)
     }
 
-    /// Looks up a tunnel that is not configured. The answer is remembered for ten minutes.
-    pub(super) fn existence(
+    /// Looks up tunnels that are not configured, in parallel. Each answer is remembered for ten minutes.
+    pub(super) fn existences(
         &self,
         account: &AccountId,
-        tunnel: &TunnelId,
+        tunnels: BTreeSet<TunnelId>,
         deadline: Deadline,
-    ) -> Result<Existence, Error> {
-        let now = self.clock.now();
-        let mut known = lock(&self.unconfigured_tunnels);
-        known.retain(|_, (_, asked_at)| now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE);
-        if let Some((existence, _)) = known.get(tunnel) {
-            return Ok(*existence);
-        }
-        drop(known);
-        let existence = match self.client.tunnel(account, tunnel, deadline) {
-            Ok(None) => Existence::Never,
-            Ok(Some(found)) if found.deleted => Existence::Deleted,
-            Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
-                Existence::Present
+    ) -> Vec<(TunnelId, Result<Existence, Error>)> {
+        let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
+        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < ZONE_LIST_MAX_AGE;
+        lock(&self.unconfigured_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
+        let answers = in_parallel(self.settings.parallel_reads, &tunnels, |tunnel| {
+            let known = lock(&self.unconfigured_tunnels).get(tunnel).copied();
+            if let Some((existence, _)) = known {
+                return Ok(existence);
             }
-            Err(error) => return Err(error),
-        };
-        lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
-        Ok(existence)
+            let existence = match self.client.tunnel(account, tunnel, deadline) {
+                Ok(None) => Existence::Never,
+                Ok(Some(found)) if found.deleted => Existence::Deleted,
+                Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
+                    Existence::Present
+                }
+                Err(error) => return Err(error),
+            };
+            lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
+            Ok(existence)
+        });
+        tunnels.into_iter().zip(answers).collect()
     }
 }
 

@@ -203,18 +203,19 @@ impl Request<'_> {
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the version
     /// that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
+        let Self { writer, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
             let plan = self.plan_by(snapshot, &inputs)?;
-            let mut targets: Vec<TunnelId> =
-                plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
-            targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
-            let looks = self.ask_each(&targets, |tunnel, deadline| {
-                let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                check_applied(self.writer.client(), &self.resolved.account, tunnel, version, deadline)
+            let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
+            let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
+            let deadline = self.look_deadline();
+            let looks = in_parallel(writer.reader.settings.parallel_reads, &targets, |tunnel| {
+                let version = snapshot.tunnels.get(tunnel)?.version;
+                check_applied(writer.client(), &resolved.account, tunnel, version, deadline).err()
             });
-            let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
+            let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
             if unready.is_empty() {
                 return Ok(plan);
@@ -223,34 +224,30 @@ impl Request<'_> {
         }
     }
 
-    /// Calls `ask` for each tunnel with a short deadline, so that slow answers leave time for the rest of the request.
-    fn ask_each<A: Send>(
-        &self,
-        tunnels: &[TunnelId],
-        ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
-    ) -> Vec<(TunnelId, A)> {
-        let clock = self.writer.clock();
-        in_parallel(self.writer.reader.settings.parallel_reads, tunnels, |tunnel| {
-            let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
-            let deadline = Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left));
-            (tunnel.clone(), ask(tunnel, deadline))
-        })
+    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
+        let Self { writer, resolved, .. } = self;
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
+        let existences = writer.reader.existences(&resolved.account, tunnels, self.look_deadline());
+        let is_deleted = |(tunnel, existence): (TunnelId, Result<Existence, Error>)| {
+            let deleted = existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
+                format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
+            });
+            (tunnel, deleted)
+        };
+        PlanInputs {
+            paused: self.memory.paused.reasons(snapshot, writer.clock().now()),
+            deleted: inserted(existences.into_iter().map(is_deleted)),
+            unfinished: self.memory.unfinished.clone(),
+            is_dry_run: writer.is_dry_run(),
+            ..PlanInputs::default()
+        }
     }
 
-    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let Self { writer, .. } = self;
-        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
-        let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
-        let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
-            let existence = writer.reader.existence(&self.resolved.account, tunnel, deadline);
-            existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
-                format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
-            })
-        }));
-        let paused = self.memory.paused.reasons(snapshot, writer.clock().now());
-        let is_dry_run = self.writer.is_dry_run();
-        let unfinished = self.memory.unfinished.clone();
-        PlanInputs { paused, deleted, unfinished, is_dry_run, ..PlanInputs::default() }
+    /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
+    fn look_deadline(&self) -> Deadline {
+        let clock = self.writer.clock();
+        let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+        Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the
