@@ -52,7 +52,8 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// By hostname: the records that this run stamped, whose stamps may have to be corrected.
+    /// By hostname with a stamp that this run wrote or may have written: the stamped records, if they may have to be
+    /// corrected.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
 }
 
@@ -146,9 +147,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the rules may have been written, so their stamps stay.
+    /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        self.stamped.retain(|hostname, _| !pieces.iter().any(|piece| *piece.hostname == **hostname));
+        self.stamped.extend(pieces.iter().map(|piece| (piece.hostname.into(), Vec::new())));
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
@@ -197,6 +198,12 @@ impl<'a> Ledger<'a> {
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
         let unwritten = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        inserted(unwritten.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
+        inserted(unwritten.filter_map(|host| {
+            let before = before.get(&host.hostname);
+            // Without its stamp, the run left nothing. Another instance may write the same record and rules.
+            let is_begun = host.stamp.is_empty() || self.stamped.contains_key(&host.hostname);
+            let unfinished = if is_begun { host.unfinished(before) } else { before?.clone() };
+            Some((host.hostname.clone(), unfinished))
+        }))
     }
 }
