@@ -21,6 +21,9 @@ use crate::reconcile::wildcard::UnaskedWildcard;
 /// The number of wildcards that are logged. Further wildcards are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
+/// A wildcard that was not left unasked for this time, in seconds, is logged again.
+const WILDCARD_ABSENT_MAX: i64 = 3_600;
+
 #[derive(Debug, Default)]
 pub(super) struct LastLoop {
     /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
@@ -44,8 +47,9 @@ pub(super) struct LastLoop {
 pub(super) struct Wildcards {
     /// The wildcards of the last adjustment.
     pub(super) unasked: Vec<UnaskedWildcard>,
-    /// By hostname and `is_public`: the time of the log line, in seconds since 1970.
-    pub(super) logged: BTreeMap<(Box<str>, bool), i64>,
+    /// By hostname and `is_public`: the time of the log line, and the time at which the wildcard was last sent; in
+    /// seconds since 1970.
+    logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
 }
 
 /// The result of the last request of changes. Hostnames are fingerprints.
@@ -126,14 +130,53 @@ impl LastRequest {
 impl Wildcards {
     fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
         self.unasked = unasked.to_vec();
-        for UnaskedWildcard { note, is_public } in unasked {
-            let key = (note.hostname.clone(), *is_public);
-            if self.logged.len() >= WILDCARDS_LOGGED_MAX || self.logged.contains_key(&key) {
-                continue;
+        self.logged.retain(|_, (_, sent_at)| now - *sent_at < WILDCARD_ABSENT_MAX);
+        for one in unasked {
+            let since = self.since(one);
+            if since.is_none() {
+                if self.logged.len() >= WILDCARDS_LOGGED_MAX {
+                    continue;
+                }
+                let level = if one.is_public { Level::Warn } else { Level::Info };
+                logging::log(level, module_path!(), &one.note.line());
             }
-            self.logged.insert(key, now);
-            let level = if *is_public { Level::Warn } else { Level::Info };
-            logging::log(level, module_path!(), &note.line());
+            self.logged.insert((one.note.hostname.clone(), one.is_public), (since.unwrap_or(now), now));
         }
+    }
+
+    /// The time at which the wildcard was logged.
+    pub(super) fn since(&self, UnaskedWildcard { note, is_public }: &UnaskedWildcard) -> Option<i64> {
+        self.logged.get(&(note.hostname.clone(), *is_public)).map(|(since, _)| *since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
+        let (mut wildcards, note) = (Wildcards::default(), Note::about("*.example.com", "text".to_owned()));
+        let unasked = [UnaskedWildcard { note, is_public: true }];
+        for (now, is_sent, since) in
+            [(0, true, 0), (60, false, 0), (120, true, 0), (3_719, true, 0), (7_319, true, 7_319)]
+        {
+            wildcards.log(if is_sent { &unasked } else { &[] }, now);
+            assert_eq!(wildcards.since(&unasked[0]), Some(since), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_wildcards_are_remembered_and_not_for_longer_than_an_hour() {
+        let mut wildcards = Wildcards::default();
+        let unasked = |number: usize| UnaskedWildcard {
+            note: Note::about(&format!("*.{number}.example.com"), "text".to_owned()),
+            is_public: false,
+        };
+        let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
+        wildcards.log(&all, 0);
+        assert_eq!(wildcards.logged.len(), WILDCARDS_LOGGED_MAX);
+        wildcards.log(&all[..1], WILDCARD_ABSENT_MAX);
+        assert_eq!(wildcards.logged.len(), 1);
     }
 }
