@@ -56,7 +56,6 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        self.reporter.forget_outcomes(changes);
         let memory = lock(&self.memory);
         let places_of_deleted_rules = BTreeSet::new();
         let mut request =
@@ -262,22 +261,20 @@ impl Request<'_> {
             deadline = Deadline::after(writer.clock(), half);
         }
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
-        let now = self.writer.clock().now();
+        let (now, paused) = (self.writer.clock().now(), &mut self.memory.paused);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
             match outcome {
                 Ok(()) => {
                     let what = description::describe_application(write).text.into();
-                    self.memory.paused.forget(content);
-                    self.memory
-                        .paused
-                        .note_written(&Write { key: write.place_fingerprint(), content, what }, now);
+                    paused.forget(content);
+                    paused.note_written(&Write { key: write.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is paused.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        self.memory.paused.refuse(content, reason.clone(), None, now);
+                        paused.refuse(content, reason.clone(), None, now);
                     }
                     failed.push((write.place.clone(), reason));
                 }
@@ -288,16 +285,10 @@ impl Request<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
         let Self { writer, memory, resolved, deadline, .. } = self;
-        // From the first write on, inputs snapshots are outdated.
-        lock(&writer.last_snapshot).outdate();
-        let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
-        // Snapshots that were read during the writes are outdated, too.
-        lock(&writer.last_snapshot).outdate();
-        memory.tidy(writer.clock().now());
-        result
+        writer.outdating(|| execution::run(writer, memory, resolved, plan, snapshot, *deadline))
     }
 
-    /// Forgets inputs refusals of completed writes, and notes these writes.
+    /// Forgets earlier refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;

@@ -31,12 +31,10 @@ impl<'a> Execution<'a> {
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
-                for piece in edited.effective.iter().filter_map(|index| sent.get(*index)) {
-                    if let Some(edit) = piece.edit() {
-                        self.writer
-                            .reporter
-                            .log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
-                    }
+                let effective = edited.effective.iter().filter_map(|index| sent.get(*index));
+                for (piece, edit) in effective.filter_map(|piece| Some((piece, piece.edit()?))) {
+                    let line = describe_edit(piece.hostname, tunnel, edit);
+                    self.writer.reporter.log_change(edit.label(), &line);
                 }
                 Ok(Answer::Done)
             }

@@ -79,9 +79,8 @@ impl Execution<'_> {
     fn report(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
         for piece in pieces {
             for operation in piece.operations() {
-                self.writer
-                    .reporter
-                    .log_change(operation.label(), &describe_operation(piece.hostname, operation));
+                let line = describe_operation(piece.hostname, operation);
+                self.writer.reporter.log_change(operation.label(), &line);
                 self.quotas.count(zone, operation);
             }
         }
