@@ -299,12 +299,18 @@ impl<'a> Execution<'a> {
     /// Notes that each piece was refused.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
         let now = self.writer.clock().now();
-        if let Some(reason) = no_verdict(answer) {
+        if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
-            for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
+            let reason = in_between(answer.clone());
+            for piece in pieces {
                 self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
+        }
+        if answer.is_missing_record() {
+            // The record existed when the snapshot was read.
+            let text = format!("one of its records was deleted meanwhile: {answer}");
+            return self.ledger.give_up_all(pieces, &Reason::Undecided(text));
         }
         let mut text = answer.to_string();
         let quota = match step.target {
@@ -350,16 +356,6 @@ fn undecided() -> Reason {
          left to find out, and the next loops continue the search"
             .to_owned(),
     )
-}
-
-/// The reason to leave out the work in this request only, if the answer does not refuse the content itself.
-fn no_verdict(answer: &ApiRejection) -> Option<Reason> {
-    if !answer.is_of_cloudflare() {
-        return Some(in_between(answer.clone()));
-    }
-    // The record existed when the snapshot was read.
-    let text = || format!("one of its records was deleted meanwhile: {answer}");
-    answer.is_missing_record().then(|| Reason::Undecided(text()))
 }
 
 /// The reason after an answer of another server than Cloudflare's.

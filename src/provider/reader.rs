@@ -222,17 +222,13 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, ReadError> {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
-        let candidates: BTreeSet<TunnelId> = inserted(
-            records
-                .filter_map(|record| Some((record, TunnelId::from_hostname(&record.content)?)))
-                .filter(|(_, tunnel)| !snapshot.settings.is_configured(tunnel))
-                .filter(|(record, _)| {
-                    Stamp::of(record).is_some_and(|stamp| stamp.owner == self.settings.operator.owner)
-                })
-                .map(|(_, tunnel)| tunnel),
-        );
+        let candidates = records.filter_map(|record| {
+            let tunnel = TunnelId::from_hostname(&record.content)?;
+            let is_elsewhere = !snapshot.settings.is_configured(&tunnel);
+            (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
+        });
         let mut live = BTreeSet::new();
-        for (tunnel, existence) in self.existences(account, candidates, deadline) {
+        for (tunnel, existence) in self.existences(account, inserted(candidates), deadline) {
             if existence.map_err(failed(format!("tunnel {tunnel}")))? == Existence::Present {
                 live.insert(tunnel);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use log::Level;
+use log::{Level, info};
 
 use crate::clock::Clock;
 use crate::lean::inserted;
@@ -53,12 +53,11 @@ impl Reporter {
             }
         }
         if !plan.postponed.is_empty() {
-            let text = format!(
+            info!(
+                hostnames = plan.postponed.len();
                 "this request changes {} hostnames, and the next loops go on with the others",
                 plan.hosts.len()
             );
-            let line = LogLine::default().word("hostnames", &plan.postponed.len()).text(text);
-            logging::log(Level::Info, module_path!(), &line);
         }
         if self.is_dry_run {
             let writes = description::describe(plan).into_iter();
