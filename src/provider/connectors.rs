@@ -47,19 +47,21 @@ impl ConnectorWatch {
             return;
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_unmade());
-        let lines: Vec<LogLine> = made.filter_map(|tunnel| self.look_at(tunnel, writer, account)).collect();
+        let awaited = std::mem::take(&mut self.awaited);
+        let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account);
+        let lines: Vec<LogLine> = made.filter_map(look_at).collect();
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
 
-    /// Looks at the connectors of one tunnel.
+    /// Looks at the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
     fn look_at(
         &mut self,
         ConfiguredTunnel { id, name, is_local: _ }: &ConfiguredTunnel,
+        awaited: Option<&i64>,
         writer: &Writer,
         account: &AccountId,
     ) -> Option<LogLine> {
         let metrics = &writer.reporter.metrics;
-        let awaited = self.awaited.remove(id);
         // Read before the look, because a connector cannot yet have applied a version that is written during the look.
         let version = writer.reader.newest().version(id);
         let deadline = Deadline::after(writer.clock(), limits::CONNECTORS_TIMEOUT);
@@ -79,7 +81,7 @@ impl ConnectorWatch {
         };
         values.set(Family::ConnectorVersion, &[name], lowest);
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
-        awaited.filter(|awaited| lowest < *awaited).map(|awaited| {
+        awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
             line(format!(
                 "the tunnel {name:?} has the connector {slowest:?}, which still serves version {lowest} instead of \
                  {awaited}: see the log of that cloudflared"

@@ -1,7 +1,7 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
 //! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 
 use log::{Level, info};
@@ -47,9 +47,17 @@ pub(super) struct LastLoop {
 pub(super) struct Wildcards {
     /// The wildcards of the last adjustment.
     pub(super) unasked: Vec<UnaskedWildcard>,
-    /// By hostname and `is_public`: the time of the log line, and the time at which the wildcard was last sent; in
-    /// seconds since 1970.
-    logged: BTreeMap<(Box<str>, bool), (i64, i64)>,
+    logged: Vec<LoggedWildcard>,
+}
+
+/// A wildcard with a log line. Times are in seconds since 1970.
+#[derive(Debug)]
+struct LoggedWildcard {
+    /// The hostname and `is_public`.
+    wildcard: (Box<str>, bool),
+    logged_at: i64,
+    /// The wildcard was last sent unasked at this time.
+    sent_at: i64,
 }
 
 /// The result of the last request of changes. Hostnames are fingerprints.
@@ -132,23 +140,24 @@ impl LastRequest {
 impl Wildcards {
     fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
         self.unasked = unasked.to_vec();
-        self.logged.retain(|_, (_, sent_at)| now - *sent_at < WILDCARD_ABSENT_MAX);
-        for one in unasked {
-            let since = self.since(one);
-            if since.is_none() {
-                if self.logged.len() >= WILDCARDS_LOGGED_MAX {
-                    continue;
-                }
-                let level = if one.is_public { Level::Warn } else { Level::Info };
-                logging::log(level, module_path!(), &one.note.line());
+        self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX);
+        for UnaskedWildcard { note, is_public } in unasked {
+            let wildcard = (note.hostname.clone(), *is_public);
+            if let Some(known) = self.logged.iter_mut().find(|one| one.wildcard == wildcard) {
+                known.sent_at = now;
+            } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
+                self.logged.push(LoggedWildcard { wildcard, logged_at: now, sent_at: now });
+                let level = if *is_public { Level::Warn } else { Level::Info };
+                logging::log(level, module_path!(), &note.line());
             }
-            self.logged.insert((one.note.hostname.clone(), one.is_public), (since.unwrap_or(now), now));
         }
     }
 
     /// The time at which the wildcard was logged.
     pub(super) fn since(&self, UnaskedWildcard { note, is_public }: &UnaskedWildcard) -> Option<i64> {
-        self.logged.get(&(note.hostname.clone(), *is_public)).map(|(since, _)| *since)
+        let wildcard = (note.hostname.clone(), *is_public);
+        let known = self.logged.iter().find(|one| one.wildcard == wildcard);
+        known.map(|known| known.logged_at)
     }
 }
 

@@ -45,7 +45,7 @@ struct Request<'a> {
     changes: &'a Changes,
     deadline: Deadline,
     /// The places of our applications at rules that the plans of this request delete.
-    places_of_deleted_rules: BTreeSet<Place>,
+    places_of_deleted_rules: Vec<Place>,
 }
 
 impl Writer {
@@ -57,7 +57,7 @@ impl Writer {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
-        let places_of_deleted_rules = BTreeSet::new();
+        let places_of_deleted_rules = Vec::new();
         let mut request =
             Request { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
         // Dropped before the lock, because the next request has its own reserve.
