@@ -102,8 +102,8 @@ impl Request<'_> {
         }
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are not
-    /// looked at, because a look adds no writes.
+    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are
+    /// not looked at, because a look adds no writes.
     fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
@@ -199,8 +199,8 @@ impl Request<'_> {
         plan::plan(self.changes, snapshot, inputs, &turn).map_err(failure::wrong_owner)
     }
 
-    /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the version
-    /// that was read. Until then, another hostname may use its place in the turn.
+    /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
+    /// version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
         let Self { writer, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
