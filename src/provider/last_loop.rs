@@ -71,8 +71,8 @@ pub(super) struct LastRequest {
     pub(super) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
     pub(super) unwritten: Logged<LogLine>,
-    /// The hostnames that the last request was asked to publish or change. They are written, except those with a refusal
-    /// or in `left`.
+    /// The hostnames that the last request was asked to publish or change. They are written, except those with a
+    /// refusal or in `left`.
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
     pub(super) left: BTreeSet<u64>,

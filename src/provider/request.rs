@@ -127,8 +127,8 @@ impl Request<'_> {
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early and
-    /// left hostnames begun, such as records without their rules.
+    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early
+    /// and left hostnames begun, such as records without their rules.
     fn end_turn(&mut self, plan: &Plan, result: &RunResult) {
         let (turns, hostnames) = (&mut self.memory.turns, plan.hosts.len());
         let is_repeated = match &result.ending {
