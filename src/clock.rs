@@ -57,20 +57,20 @@ impl Deadline {
 }
 
 /// The day of an RFC 3339 timestamp such as `2027-01-31T23:59:59Z`, counted from 1970.
-pub(crate) fn day_of(instant: &str) -> Option<i64> {
-    let mut numbers = instant.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
+pub(crate) fn day_of(timestamp: &str) -> Option<i64> {
+    let mut numbers = timestamp.get(..10)?.splitn(3, '-').map(|number| number.parse().ok());
     let (year, month, day) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    let is_one = (1..=12).contains(&month) && (1..=31).contains(&day);
-    is_one.then(|| days_since_1970(year, month, day))
+    let is_valid = (1..=12).contains(&month) && (1..=31).contains(&day);
+    is_valid.then(|| days_since_1970(year, month, day))
 }
 
 /// The whole seconds from 1970 to an RFC 3339 timestamp in UTC, such as `2014-01-01T05:20:00.12345Z`. A fraction, of
 /// any length, is ignored.
-pub fn unix_seconds_of(instant: &str) -> Option<i64> {
-    let time = instant.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
+pub fn unix_seconds_of(timestamp: &str) -> Option<i64> {
+    let time = timestamp.get(10..)?.strip_prefix('T')?.strip_suffix('Z')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let is_one = fraction.bytes().all(|byte| byte.is_ascii_digit());
-    is_one.then_some(day_of(instant)? * 86_400 + seconds_of_day(time)?)
+    let is_valid = fraction.bytes().all(|byte| byte.is_ascii_digit());
+    is_valid.then_some(day_of(timestamp)? * 86_400 + seconds_of_day(time)?)
 }
 
 /// The seconds from midnight to a time such as `05:20:00`.
@@ -78,24 +78,24 @@ pub(crate) fn seconds_of_day(time: &str) -> Option<i64> {
     let mut numbers = time.splitn(3, ':').map(|number| number.parse::<u8>().ok().map(i64::from));
     let (hour, minute, second) = (numbers.next()??, numbers.next()??, numbers.next()??);
     // 60 is a leap second.
-    let is_one = hour < 24 && minute < 60 && second <= 60;
-    is_one.then_some(hour * 3_600 + minute * 60 + second)
+    let is_valid = hour < 24 && minute < 60 && second <= 60;
+    is_valid.then_some(hour * 3_600 + minute * 60 + second)
 }
 
 /// The latest time since 1970 that such a timestamp may mean. Missing digits of its fraction may have been cut off.
-pub(crate) fn latest_of(instant: &str) -> Option<Duration> {
-    completed(instant, b'9')
+pub(crate) fn latest_of(timestamp: &str) -> Option<Duration> {
+    completed(timestamp, b'9')
 }
 
 /// The earliest time since 1970 that such a timestamp may mean.
-pub(crate) fn earliest_of(instant: &str) -> Option<Duration> {
-    completed(instant, b'0')
+pub(crate) fn earliest_of(timestamp: &str) -> Option<Duration> {
+    completed(timestamp, b'0')
 }
 
 /// The time since 1970, to the nanosecond, with `digit` for each missing digit.
-fn completed(instant: &str, digit: u8) -> Option<Duration> {
-    let seconds = u64::try_from(unix_seconds_of(instant)?).ok()?;
-    let (_, fraction) = instant.trim_end_matches('Z').split_once('.').unwrap_or_default();
+fn completed(timestamp: &str, digit: u8) -> Option<Duration> {
+    let seconds = u64::try_from(unix_seconds_of(timestamp)?).ok()?;
+    let (_, fraction) = timestamp.trim_end_matches('Z').split_once('.').unwrap_or_default();
     let digits = fraction.bytes().chain(std::iter::repeat(digit)).take(9);
     let nanoseconds = digits
         .map(|digit| char::from(digit).to_digit(10))
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_instant_is_read_whatever_the_digits_of_its_fraction() {
-        for (instant, expected) in [
+        for (timestamp, expected) in [
             ("1970-01-01T00:00:00Z", Some(0)),
             ("2014-01-01T05:20:00.12345Z", Some(1_388_553_600)),
             ("2026-01-01T00:00:00.000000Z", Some(1_767_225_600)),
@@ -135,13 +135,13 @@ mod tests {
             ("2014-01-01 05:20:00Z", None),
             ("2014-ä1-01T05:20:00Z", None),
         ] {
-            assert_eq!(unix_seconds_of(instant), expected, "{instant}");
+            assert_eq!(unix_seconds_of(timestamp), expected, "{timestamp}");
         }
     }
 
     #[test]
     fn an_instant_without_all_its_digits_may_be_as_late_as_any_with_more_of_them() {
-        for (instant, expected) in [
+        for (timestamp, expected) in [
             ("1970-01-01T00:01:00Z", Some((60, 999_999_999))),
             ("1970-01-01T00:01:00.5Z", Some((60, 599_999_999))),
             ("1970-01-01T00:01:00.123456Z", Some((60, 123_456_999))),
@@ -150,9 +150,9 @@ mod tests {
             ("soon", None),
         ] {
             let expected = expected.map(|(seconds, nanoseconds)| Duration::new(seconds, nanoseconds));
-            assert_eq!(latest_of(instant), expected, "{instant}");
-            let is_whole = earliest_of(instant) == expected;
-            assert_eq!(is_whole, expected.is_none() || instant.len() > 28, "{instant}");
+            assert_eq!(latest_of(timestamp), expected, "{timestamp}");
+            let is_whole = earliest_of(timestamp) == expected;
+            assert_eq!(is_whole, expected.is_none() || timestamp.len() > 28, "{timestamp}");
         }
     }
 }

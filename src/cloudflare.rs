@@ -25,14 +25,14 @@ mod transport;
 mod tunnel;
 mod zone;
 
-pub use access::{AccessScope, parse_application};
+pub use access::{AccountOrZone, parse_application};
 pub use client::Client;
 pub use configuration::Configuration;
-pub use error::{ApiRejection, Cause, Error};
+pub use error::{Cause, Error, ErrorAnswer};
 pub use error_class::ApiResource;
 pub use record::{Batch, WrittenRecord};
-pub use run_token::RunToken;
+pub use run_token::TunnelToken;
 pub use settings::{ClientSettings, Credentials};
-pub use token::{GIVE_ACCESS, MAKE_TOKEN, TOKEN_FORM};
+pub use token::{CREATE_TOKEN, GIVE_ACCESS, TOKEN_FORM};
 pub use transport::{BaseUrl, Proxy, TransportError, TransportErrorKind, check_authorities};
 pub use tunnel::{Connector, Tunnel, is_name_taken};

@@ -48,17 +48,17 @@ pub struct Report {
     /// The output on stdout: a table, or one JSON document.
     pub text: String,
     /// True if nothing failed.
-    pub is_well: bool,
+    pub is_success: bool,
 }
 
 impl Report {
-    fn json(document: &impl miniserde::Serialize, is_well: bool) -> Self {
-        Self { text: miniserde::json::to_string(document) + "\n", is_well }
+    fn json(document: &impl miniserde::Serialize, is_success: bool) -> Self {
+        Self { text: miniserde::json::to_string(document) + "\n", is_success }
     }
 
     /// A line for each row.
-    fn table(rows: &[Vec<String>], is_well: bool) -> Self {
-        Self { text: table::render(rows), is_well }
+    fn table(rows: &[Vec<String>], is_success: bool) -> Self {
+        Self { text: table::render(rows), is_success }
     }
 }
 
@@ -114,12 +114,12 @@ pub fn tunnel(
     let client = client(&config, &clock)?;
     loop {
         let deadline = Deadline::after(&*clock, limits::COMMAND_TIMEOUT);
-        let not_made = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
+        let not_created = match tunnel::tunnel(&client, &*clock, &config.provider, token_file, deadline)? {
             Ok(outcome) => return Ok(tunnel::report(&outcome, json)),
-            Err(not_made) if token_file.is_none() => return Err(not_made),
-            Err(not_made) => not_made,
+            Err(not_created) if token_file.is_none() => return Err(not_created),
+            Err(not_created) => not_created,
         };
-        say(&format!("{not_made}; looking for it again in {} s", DRY_RUN_PAUSE.as_secs()));
+        say(&format!("{not_created}; looking for it again in {} s", DRY_RUN_PAUSE.as_secs()));
         clock.sleep(DRY_RUN_PAUSE);
     }
 }

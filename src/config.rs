@@ -44,7 +44,7 @@ pub(crate) struct Setting {
 pub(crate) enum Kind {
     Plain,
     /// A limit on what is published or written. A misspelled name of it is a mistake, not only a warning.
-    Limit,
+    Restriction,
     /// A secret. It has no flag, because any process on the machine can read a command line.
     Secret,
 }
@@ -54,7 +54,7 @@ const fn setting(variable: &'static str, default: &'static str, help: &'static s
 }
 
 const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, alias: "", default, help, kind: Kind::Limit }
+    Setting { variable, alias: "", default, help, kind: Kind::Restriction }
 }
 
 const fn secret(variable: &'static str) -> Setting {

@@ -40,7 +40,7 @@ pub(crate) fn operator_settings(owner: &str) -> OperatorSettings {
 
 /// Those of the owner `default` with one tunnel, `home`.
 pub(crate) fn settings() -> Settings {
-    let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
+    let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_locally_managed: false };
     Settings::new(operator_settings("default"), tunnel, Vec::new())
 }
 

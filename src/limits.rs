@@ -41,7 +41,7 @@ pub const SMALL_BODY_MAX_BYTES: usize = 256 * 1024;
 pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
 
 /// The largest answer. ExternalDNS reads only 32 MiB, then fails to parse a longer answer, and exits.
-pub const ANSWER_BODY_MAX_BYTES: usize = 24 * 1024 * 1024;
+pub const WEBHOOK_RESPONSE_MAX_BYTES: usize = 24 * 1024 * 1024;
 
 /// An endpoint with longer JSON is not kept. Texts of `ENDPOINT_MAX_BYTES` fit, even if every character is escaped.
 pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
@@ -110,11 +110,11 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The largest answer accepted from Cloudflare, after decompression. A page of 5,000 records is 2 MB, or 4 MB if every
 /// record has a comment of the greatest length or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
-pub const ANSWER_MAX_BYTES: u64 = 12 * 1024 * 1024;
+pub const API_RESPONSE_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
 /// Large answers in memory at once, from their first byte until they are parsed. A read mostly waits for its answer
-/// to begin, so few seats are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages takes 24
-/// MiB at most; with a seat for each zone, the reads would take 46 MiB.
+/// to begin, so few permits are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages takes 24
+/// MiB at most; with a permit for each zone, the reads would take 46 MiB.
 pub const ANSWERS_HELD_MAX: usize = 2;
 
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.

@@ -87,9 +87,9 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
             commands::tunnel(warned(config()?), clock, file, json, say).map_err(failed)
         }
     };
-    let Report { text, is_well } = report?;
+    let Report { text, is_success } = report?;
     print(&text)?;
-    if is_well { Ok(()) } else { Err((1, Vec::new())) }
+    if is_success { Ok(()) } else { Err((1, Vec::new())) }
 }
 
 /// Prints the warnings of the configuration. `serve` logs them instead, and `check` lists them.

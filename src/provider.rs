@@ -33,14 +33,14 @@ pub use crate::provider::adjustments::adjust;
 pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::reporter::Reporter;
 pub(crate) use crate::provider::resolution::{
-    Resolved, Unresolved, check_may_be_made, find_tunnel, find_tunnels, missing, remedy, shared_account,
+    Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, missing, remedy, shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
 use crate::reconcile::{Settings, plan, records};
-use crate::webhook::body::{Arrived, Body};
+use crate::webhook::body::{Body, ReceivedEndpoint};
 use crate::webhook::{Failure, Service};
 
 /// Serves ExternalDNS through the webhook.
@@ -150,7 +150,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let mut too_long = None;
-    body.changes(&mut |Arrived { list, endpoint, is_whole }| {
+    body.changes(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
         if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)

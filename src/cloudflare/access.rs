@@ -25,7 +25,7 @@ const TEAM_DOMAIN: &str = ".cloudflareaccess.com";
 
 /// The owner of a list of applications.
 #[derive(Clone, Copy, Debug)]
-pub enum AccessScope<'a> {
+pub enum AccountOrZone<'a> {
     /// Its applications may cover hostnames of any zone.
     Account(&'a AccountId),
     /// Older applications, which the account's list does not contain.
@@ -68,12 +68,12 @@ impl Client {
     /// list to a member of the account that may not see all applications.
     pub fn access_applications(
         &self,
-        scope: AccessScope<'_>,
+        scope: AccountOrZone<'_>,
         deadline: Deadline,
     ) -> Result<Vec<Application>, Error> {
         let (kind, id) = match scope {
-            AccessScope::Account(account) => ("accounts", account.as_str()),
-            AccessScope::Zone(zone) => ("zones", zone.as_str()),
+            AccountOrZone::Account(account) => ("accounts", account.as_str()),
+            AccountOrZone::Zone(zone) => ("zones", zone.as_str()),
         };
         let (mut applications, total): (Vec<Application>, f64) = self.list(
             ApiResource::AccessApplications,

@@ -237,7 +237,7 @@ impl Client {
     }
 
     fn write_once(&self, call: Call<'_>, deadline: Deadline, take: &mut Take<'_>) -> Result<PageInfo, Error> {
-        self.admit(true, deadline)?.map_err(|retry_after| Error::Limited { retry_after })?;
+        self.admit(true, deadline)?.map_err(|retry_after| Error::RateLimited { retry_after })?;
         let used = self.credentials();
         // Each write gets a new connection. A server may close a kept connection just as the write arrives, and then
         // nothing tells if the write was done. A handshake costs little.
@@ -294,7 +294,7 @@ impl Client {
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
         while let Err(wait) = self.admit(false, deadline)? {
             if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
-                return Err(Error::Limited { retry_after: wait });
+                return Err(Error::RateLimited { retry_after: wait });
             }
             // A wait of zero would turn this into a busy loop if the clock stood still.
             self.clock.sleep(wait.max(Duration::from_millis(1)));
@@ -324,13 +324,13 @@ impl Client {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
-        if let Some(date) = response.date.as_deref().and_then(retry::seconds_since_1970) {
+        if let Some(date) = response.date.as_deref().and_then(retry::unix_seconds_of_http_date) {
             self.date.store(date, Ordering::Relaxed);
         }
         envelope::read(call.resource, &response, take).map_err(|error| match error {
             // The limiter holds back further calls.
-            Error::Limited { retry_after } => {
-                Error::Limited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
+            Error::RateLimited { retry_after } => {
+                Error::RateLimited { retry_after: self.limiter().block(retry_after, self.clock.now()) }
             }
             error => error,
         })

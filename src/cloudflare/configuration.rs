@@ -8,7 +8,7 @@ use super::error::Error;
 use super::error_class::ApiResource;
 use super::path::path;
 use super::transport::Method;
-use super::tunnel::is_local;
+use super::tunnel::is_locally_managed;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
@@ -25,8 +25,8 @@ pub struct Configuration {
     /// Grows by one with each write of any program; -1 if Cloudflare gives no version. The first write gives 0 or 1.
     pub version: i64,
     /// True if a file beside its cloudflared configures the tunnel; `None` if the configuration does not say. Then
-    /// `Tunnel::is_local` counts. It is the only source for a tunnel that was never configured at Cloudflare.
-    pub is_local: Option<bool>,
+    /// `Tunnel::is_locally_managed` counts. It is the only source for a tunnel that was never configured at Cloudflare.
+    pub is_locally_managed: Option<bool>,
     /// The bytes of `config`, because the caller has to keep unknown fields and the order of all fields. `None` for a
     /// tunnel that was never configured.
     pub config: Option<Box<RawValue>>,
@@ -47,7 +47,7 @@ impl From<WireConfiguration> for Configuration {
         Self {
             tunnel: wire.tunnel_id.and_then(|id| TunnelId::parse(&id).ok()),
             version: wire.version.map_or(NEVER_CONFIGURED, i64::from),
-            is_local: wire.source.as_deref().and_then(is_local),
+            is_locally_managed: wire.source.as_deref().and_then(is_locally_managed),
             config: wire.config,
         }
     }
@@ -114,7 +114,7 @@ mod tests {
         );
         let fixture = Fixture::new([success(&result), success(&result)]);
         let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
-        assert_eq!((read.version, read.is_local), (7, Some(false)));
+        assert_eq!((read.version, read.is_locally_managed), (7, Some(false)));
         let config = read.config.unwrap();
         assert_eq!(config.get(), CONFIG);
         let written =
@@ -136,7 +136,7 @@ mod tests {
         ] {
             let fixture = Fixture::new([success(&format!(r#"{{"version":1,"source":{source}}}"#))]);
             let read = fixture.client.configuration(&account(), &id(), fixture.deadline()).unwrap();
-            assert_eq!(read.is_local, expected, "{source}");
+            assert_eq!(read.is_locally_managed, expected, "{source}");
         }
     }
 

@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::{self, ApiRejection, Cause, Error};
-use super::error_class::{ApiResource, sorted};
+use super::error::{self, Cause, Error, ErrorAnswer};
+use super::error_class::{ApiResource, classify};
 use super::retry;
 use super::transport::{Response, TransportError, TransportErrorKind};
 use crate::limits::ERROR_CHAIN_MAX_CAUSES;
@@ -81,17 +81,17 @@ pub(super) fn read(
                 "the answer ends in the middle",
             )));
         }
-        Err(_) => return Err(refuse(resource, response, &[])),
+        Err(_) => return Err(error_of(resource, response, &[])),
     };
     if !envelope.success || !is_success {
-        return Err(refuse(resource, response, &envelope.errors.unwrap_or_default()));
+        return Err(error_of(resource, response, &envelope.errors.unwrap_or_default()));
     }
     let result = envelope.result.map_or("null", RawValue::get);
     take(result).map_err(|error| Error::Unreadable(error::shown(&error.to_string())))?;
     Ok(envelope.result_info)
 }
 
-fn refuse(resource: ApiResource, response: &Response, errors: &[&RawValue]) -> Error {
+fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) -> Error {
     let Response { status, retry_after, date, .. } = response;
     let mut causes = Vec::new();
     for problem in errors {
@@ -105,9 +105,9 @@ fn refuse(resource: ApiResource, response: &Response, errors: &[&RawValue]) -> E
     let first = causes.next();
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
     let (chain, permission) = (causes.collect(), resource.permission());
-    let rejection = ApiRejection { status: *status, code, message, chain, permission };
+    let rejection = ErrorAnswer { status: *status, code, message, chain, permission };
     let pause = retry_after.as_deref().and_then(|value| retry::retry_after(value, date.as_deref()));
-    sorted(resource, rejection, pause)
+    classify(resource, rejection, pause)
 }
 
 /// Flattens an error and its chain; the error itself is first. An error is an object in the API's description, and a
@@ -150,7 +150,7 @@ mod tests {
         Ok(result)
     }
 
-    fn refusal_of(status: u16, body: &str) -> ApiRejection {
+    fn rejection_of(status: u16, body: &str) -> ErrorAnswer {
         match read(status, body) {
             Err(Error::Rejected(rejection) | Error::Intercepted(rejection)) => rejection,
             other => panic!("{body} gave {other:?}"),
@@ -196,7 +196,7 @@ mod tests {
             (r#"null"#, None, "no answer of Cloudflare's API"),
         ] {
             let rejection =
-                refusal_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
+                rejection_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
             assert_eq!((rejection.code, &*rejection.message), (code, message), "{errors}");
         }
     }
@@ -204,7 +204,7 @@ mod tests {
     /// From terraform-provider-cloudflare#3217.
     #[test]
     fn the_chain_of_an_error_and_further_errors_follow_it() {
-        let rejection = refusal_of(
+        let rejection = rejection_of(
             400,
             r#"{"success":false,"errors":[
                 {"code":1004,"message":"DNS Validation Error","error_chain":[{"code":9300,"message":"1 tags, exceeding the quota of 0."}]},
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_chain_without_an_end_is_read_to_a_depth() {
         let deep = r#"{"code":1004,"error_chain":["#.repeat(10_000) + &"]}".repeat(10_000);
-        let rejection = refusal_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
+        let rejection = rejection_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
         assert_eq!((rejection.code, rejection.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
     }
 
@@ -226,13 +226,13 @@ mod tests {
     fn texts_are_redacted_then_cut_and_causes_are_counted() {
         // The cut would fall into the token.
         let padding = "x".repeat(ERROR_TEXT_MAX_CHARS - 5);
-        let rejection = refusal_of(
+        let rejection = rejection_of(
             400,
             &format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{padding}{TOKEN}"}}]}}"#),
         );
         assert!(rejection.message.ends_with("[reda…"), "{}", rejection.message);
         let many = vec![r#"{"message":"x"}"#; 100].join(",");
-        let rejection = refusal_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
+        let rejection = rejection_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
         assert_eq!(rejection.chain.len(), ERROR_CHAIN_MAX_CAUSES);
     }
 
@@ -246,7 +246,7 @@ mod tests {
                 assert!(matches!(read(status, body), Err(Error::Intercepted(_))), "{status} {body}");
             }
             assert!(
-                matches!(read(429, body), Err(Error::Limited { retry_after }) if retry_after.as_secs() == 60),
+                matches!(read(429, body), Err(Error::RateLimited { retry_after }) if retry_after.as_secs() == 60),
                 "{body}"
             );
         }

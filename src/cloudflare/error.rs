@@ -11,13 +11,13 @@ use crate::model::text::cut;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.
-    Rejected(ApiRejection),
+    Rejected(ErrorAnswer),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
-    Credentials(ApiRejection),
+    Credentials(ErrorAnswer),
     /// Something that the path or the request names does not exist.
-    NotFound(ApiRejection),
+    NotFound(ErrorAnswer),
     /// The rate limit is used up. This call did nothing, and nothing will be sent before `retry_after` is over.
-    Limited {
+    RateLimited {
         /// The time from now.
         retry_after: Duration,
     },
@@ -27,11 +27,11 @@ pub enum Error {
     /// again before the next write.
     Unanswered(TransportError),
     /// Cloudflare failed on the request. A write may have been done, so read again before the next write.
-    Failed(ApiRejection),
+    Failed(ErrorAnswer),
     /// Something on the way answered in Cloudflare's place, such as a proxy, a login page or a firewall. Its answer
     /// says nothing about the request. Usually the request was not passed on. But a proxy that holds back Cloudflare's
     /// answer looks the same, so a write may have been done.
-    Intercepted(ApiRejection),
+    Intercepted(ErrorAnswer),
     /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,
     /// The answer does not match the API's description. A write may have been done.
@@ -46,7 +46,7 @@ impl Error {
             Self::Rejected(_)
             | Self::Credentials(_)
             | Self::NotFound(_)
-            | Self::Limited { .. }
+            | Self::RateLimited { .. }
             | Self::Unreachable(_)
             | Self::OutOfTime => false,
         }
@@ -55,7 +55,7 @@ impl Error {
     /// True if the same call may succeed later without any change.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Limited { .. } | Self::Failed(_) | Self::OutOfTime => true,
+            Self::RateLimited { .. } | Self::Failed(_) | Self::OutOfTime => true,
             Self::Unreachable(error) | Self::Unanswered(error) => !error.is_permanent(),
             Self::Rejected(_)
             | Self::Credentials(_)
@@ -100,7 +100,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::NotFound(rejection) => write!(formatter, "not found: {rejection}"),
-            Self::Limited { retry_after } => {
+            Self::RateLimited { retry_after } => {
                 // Rounded up, because a second too early would be limited again.
                 let seconds = retry_after.as_millis().div_ceil(1000);
                 write!(formatter, "rate limit used up, nothing is sent for {seconds} s")
@@ -119,7 +119,7 @@ impl fmt::Display for Error {
 
 /// The content of an answer without a result. Its texts are cut and contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiRejection {
+pub struct ErrorAnswer {
     /// The HTTP status, which often does not match the error.
     pub status: u16,
     /// Cloudflare's number for the first error. The same number means different things in different services.
@@ -138,7 +138,7 @@ pub struct Cause {
     pub message: Box<str>,
 }
 
-impl ApiRejection {
+impl ErrorAnswer {
     /// Every code, beginning with that of the first error.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
@@ -174,7 +174,7 @@ impl ApiRejection {
     }
 }
 
-impl fmt::Display for ApiRejection {
+impl fmt::Display for ErrorAnswer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "HTTP {}", self.status)?;
         if let Some(code) = self.code {
@@ -201,14 +201,14 @@ pub(super) fn shown(text: &str) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn rejection(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
-        ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
+    fn rejection(status: u16, code: Option<u32>, message: &str) -> ErrorAnswer {
+        ErrorAnswer { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
     #[test]
     fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {
-        let error = Error::Rejected(ApiRejection {
+        let error = Error::Rejected(ErrorAnswer {
             status: 400,
             code: Some(1004),
             message: "DNS Validation Error".into(),
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_time_without_calls_is_rounded_up() {
-        let error = Error::Limited { retry_after: Duration::from_millis(1001) };
+        let error = Error::RateLimited { retry_after: Duration::from_millis(1001) };
         assert_eq!(error.to_string(), "rate limit used up, nothing is sent for 2 s");
     }
 

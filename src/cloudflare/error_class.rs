@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::{ApiRejection, Error};
+use super::error::{Error, ErrorAnswer};
 use crate::labels::labels;
 
 /// The subject of a call, because the same code means different things for different subjects.
@@ -66,10 +66,14 @@ const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 /// Sorts a rejection by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
 /// A code counts more than the HTTP status, because authentication errors have the status 400, and throttling even 200.
 /// An answer without a code is not from Cloudflare, but from a proxy, a login page or a firewall.
-pub(super) fn sorted(resource: ApiResource, rejection: ApiRejection, retry_after: Option<Duration>) -> Error {
+pub(super) fn classify(
+    resource: ApiResource,
+    rejection: ErrorAnswer,
+    retry_after: Option<Duration>,
+) -> Error {
     // The rate limit has the code 971, and 10429 in the newer services.
     if rejection.status == 429 || rejection.codes().any(|code| matches!(code, 971 | 10429)) {
-        return Error::Limited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
+        return Error::RateLimited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
     let message = rejection.message.to_ascii_lowercase();
     match rejection.code {
@@ -119,14 +123,14 @@ mod tests {
     use crate::cloudflare::error::Cause;
 
     /// The error that a rejection is.
-    type Sorted = fn(ApiRejection) -> Error;
+    type Sorted = fn(ErrorAnswer) -> Error;
 
-    fn limited(_: ApiRejection) -> Error {
-        Error::Limited { retry_after: RATE_LIMIT_PAUSE_DEFAULT }
+    fn limited(_: ErrorAnswer) -> Error {
+        Error::RateLimited { retry_after: RATE_LIMIT_PAUSE_DEFAULT }
     }
 
-    fn rejection(status: u16, code: Option<u32>, message: &str) -> ApiRejection {
-        ApiRejection { status, code, message: message.into(), chain: Vec::new(), permission: "" }
+    fn rejection(status: u16, code: Option<u32>, message: &str) -> ErrorAnswer {
+        ErrorAnswer { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// The codes and statuses that clients in use have met.
@@ -234,7 +238,7 @@ mod tests {
         ];
         for (label, resource, status, code, message, expected) in cases {
             let rejection = rejection(*status, Some(*code), message);
-            assert_eq!(sorted(*resource, rejection.clone(), None), expected(rejection), "{label}");
+            assert_eq!(classify(*resource, rejection.clone(), None), expected(rejection), "{label}");
         }
     }
 
@@ -262,7 +266,7 @@ mod tests {
         for (status, expected) in cases {
             let rejection = rejection(*status, None, "");
             assert_eq!(
-                sorted(ApiResource::Records, rejection.clone(), None),
+                classify(ApiResource::Records, rejection.clone(), None),
                 expected(rejection),
                 "HTTP {status}"
             );
@@ -274,7 +278,7 @@ mod tests {
         let mut rejection = rejection(400, Some(1004), "DNS Validation Error");
         rejection.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
         let retry_after = Duration::from_secs(7);
-        let error = sorted(ApiResource::Records, rejection, Some(retry_after));
-        assert_eq!(error, Error::Limited { retry_after });
+        let error = classify(ApiResource::Records, rejection, Some(retry_after));
+        assert_eq!(error, Error::RateLimited { retry_after });
     }
 }

@@ -32,19 +32,19 @@ type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 /// The addresses of one name: a client only ever connects to the API, or else only to a proxy. Clones share them.
 #[derive(Clone)]
 pub(super) struct CachingResolver {
-    name: Arc<(Mutex<Name>, Condvar)>,
+    name: Arc<(Mutex<CachedAddresses>, Condvar)>,
     lookup: Arc<Lookup>,
     clock: Arc<dyn Clock>,
 }
 
 #[derive(Default)]
-struct Name {
+struct CachedAddresses {
     /// In the order in which they are tried.
     addresses: Vec<IpAddr>,
     found_at: Option<Instant>,
     /// The time at which the last lookup began; `None` if the next call begins one.
     asked_at: Option<Instant>,
-    is_asking: bool,
+    is_looking_up: bool,
     failure: String,
 }
 
@@ -68,7 +68,7 @@ impl CachingResolver {
 
     /// Notes that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
     /// `None` stands for a call that began before any address was known. The next call looks the name up again.
-    pub(super) fn give_up(&self, front: Option<IpAddr>) {
+    pub(super) fn demote(&self, front: Option<IpAddr>) {
         let mut name = lock(&self.name.0);
         name.asked_at = None;
         if name.addresses.first().is_some_and(|first| front.is_none_or(|front| front == *first)) {
@@ -77,25 +77,25 @@ impl CachingResolver {
     }
 
     /// The addresses, in the order in which they are to be tried.
-    fn addresses(&self, host: &str, patience: Duration) -> io::Result<Vec<IpAddr>> {
+    fn addresses(&self, host: &str, timeout: Duration) -> io::Result<Vec<IpAddr>> {
         let now = self.clock.now();
         let is_younger =
             |at: Option<Instant>, age| at.is_some_and(|at| now.saturating_duration_since(at) < age);
         let (mutex, changed) = &*self.name;
         let mut name = lock(mutex);
-        if !name.is_asking && !is_younger(name.asked_at, LOOKUP_PERIOD) {
+        if !name.is_looking_up && !is_younger(name.asked_at, LOOKUP_PERIOD) {
             match self.look_up(host.into()) {
-                Ok(()) => (name.is_asking, name.asked_at) = (true, Some(now)),
+                Ok(()) => (name.is_looking_up, name.asked_at) = (true, Some(now)),
                 Err(error) => name.failure = error.to_string(),
             }
         }
         if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
-            name = wait_while(changed, name, patience, |name| name.is_asking);
+            name = wait_while(changed, name, timeout, |name| name.is_looking_up);
             if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
-                let problem = if name.is_asking { "timed out" } else { &name.failure };
+                let problem = if name.is_looking_up { "timed out" } else { &name.failure };
                 // No other error has this kind, so it is recognized as a failed lookup.
                 let error = io::Error::new(io::ErrorKind::NotFound, format!("{host}: {problem}"));
-                if !name.is_asking {
+                if !name.is_looking_up {
                     name.asked_at = None;
                 }
                 return Err(error);
@@ -109,10 +109,10 @@ impl CachingResolver {
         thread::Builder::new().name("resolve".into()).spawn(move || {
             let outcome = look_up(&*lookup, &host);
             let mut known = lock(&name.0);
-            known.is_asking = false;
+            known.is_looking_up = false;
             match outcome {
                 Ok(found) => {
-                    known.addresses = in_turn(found, known.addresses.first().copied());
+                    known.addresses = interleaved(found, known.addresses.first().copied());
                     known.found_at = Some(clock.now());
                     known.failure.clear();
                 }
@@ -132,7 +132,7 @@ impl CachingResolver {
 /// Orders addresses so that the families alternate (RFC 8305, section 4). The earlier first address stays first if
 /// the lookup found it again, and its family begins. At the first lookup IPv4 begins, because an IPv6 route whose
 /// packets vanish then costs nothing.
-fn in_turn(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
+fn interleaved(found: Vec<IpAddr>, front: Option<IpAddr>) -> Vec<IpAddr> {
     let begins = |address: &IpAddr| address.is_ipv4() == front.is_none_or(|front| front.is_ipv4());
     let (mut first, second): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(begins);
     if let Some(index) = first.iter().position(|address| Some(*address) == front) {

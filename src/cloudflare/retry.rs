@@ -20,7 +20,7 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration) -> Option<
     }
     let pause = match error {
         // The limiter delays the next call, or fails it if the delay would be too long.
-        Error::Limited { .. } => Duration::ZERO,
+        Error::RateLimited { .. } => Duration::ZERO,
         // Usually the server has just closed a kept connection.
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
         _ => RETRY_PAUSE_FIRST * 2_u32.pow(retries),
@@ -38,14 +38,14 @@ pub(super) fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
             value.parse().map_or(RATE_LIMIT_PAUSE_MAX, Duration::from_secs).min(RATE_LIMIT_PAUSE_MAX),
         );
     }
-    let until = seconds_since_1970(value)?;
-    let now = seconds_since_1970(date?)?;
+    let until = unix_seconds_of_http_date(value)?;
+    let now = unix_seconds_of_http_date(date?)?;
     let seconds = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
     Some(Duration::from_secs(seconds).min(RATE_LIMIT_PAUSE_MAX))
 }
 
 /// Reads `Sun, 06 Nov 1994 08:49:37 GMT`, the only form of date that HTTP still lets servers write.
-pub(super) fn seconds_since_1970(text: &str) -> Option<i64> {
+pub(super) fn unix_seconds_of_http_date(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (_, date) = text.trim().split_once(", ")?;
@@ -101,7 +101,7 @@ mod tests {
             ("Sun, 00 Nov 1994 08:49:37 GMT", None),
             ("Sun, 06 Nov 99999999999999999999 08:49:37 GMT", None),
         ] {
-            assert_eq!(seconds_since_1970(text), expected, "{text}");
+            assert_eq!(unix_seconds_of_http_date(text), expected, "{text}");
         }
     }
 }

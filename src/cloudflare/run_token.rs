@@ -10,7 +10,7 @@ use crate::secret::Secret;
 
 /// A tunnel's run token. It holds the tunnel's secret, so it is never shown.
 #[derive(Debug)]
-pub struct RunToken {
+pub struct TunnelToken {
     text: Secret,
     account: Box<str>,
     tunnel: TunnelId,
@@ -26,7 +26,7 @@ struct WireRunToken {
     secret: Box<str>,
 }
 
-impl RunToken {
+impl TunnelToken {
     /// Reads a token as cloudflared does. `None` if it names no account and tunnel, or has no secret. An error would
     /// repeat text that may nevertheless be a secret.
     pub fn parse(text: &str) -> Option<Self> {
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_token_tells_its_account_and_its_tunnel() {
         let text = token(&format!(r#"{{"a":"{ACCOUNT}","t":"{TUNNEL}","s":"{SECRET}","e":"fed"}}"#));
-        let read = RunToken::parse(&format!("{text}\n")).unwrap();
+        let read = TunnelToken::parse(&format!("{text}\n")).unwrap();
         let (account, tunnel) = (AccountId::new(ACCOUNT), TunnelId::parse(TUNNEL).unwrap());
         let other = TunnelId::parse("00000000-0000-4000-8000-000000000000").unwrap();
         assert!(read.is_for(&account, &tunnel));
@@ -88,7 +88,7 @@ mod tests {
             ("an empty secret", token(&format!(r#"{{"a":"a","t":"{TUNNEL}","s":""}}"#))),
             ("a secret that is no base64", token(&format!(r#"{{"a":"a","t":"{TUNNEL}","s":"?"}}"#))),
         ] {
-            assert!(RunToken::parse(&text).is_none(), "{label}");
+            assert!(TunnelToken::parse(&text).is_none(), "{label}");
         }
     }
 }

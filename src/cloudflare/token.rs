@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::client::Client;
-use super::error::{ApiRejection, Error};
+use super::error::{Error, ErrorAnswer};
 use super::error_class::ApiResource;
 use super::path::path;
 use super::settings::Credentials;
@@ -25,11 +25,11 @@ macro_rules! token_form {
 
 /// The URL of the dashboard's form for a token, with this program's permissions filled in: the keys and levels of
 /// `/fundamentals/api/how-to/account-owned-token-template/`. `argotunnel` is the tunnels' permission under each of its
-/// names. The URL is the end of [`MAKE_TOKEN`], so that the binary contains it once.
-pub const TOKEN_FORM: &str = MAKE_TOKEN.split_at(MAKE_TOKEN.len() - token_form!("").len()).1;
+/// names. The URL is the end of [`CREATE_TOKEN`], so that the binary contains it once.
+pub const TOKEN_FORM: &str = CREATE_TOKEN.split_at(CREATE_TOKEN.len() - token_form!("").len()).1;
 
 /// The remedy for a missing or refused token.
-pub const MAKE_TOKEN: &str = concat!(
+pub const CREATE_TOKEN: &str = concat!(
     "make a token with Zone Read and DNS Edit for the zones and Cloudflare Tunnel Edit (or Argo Tunnel (Legacy)) for the \
      account, for CF_API_TOKEN or CF_API_TOKEN_FILE; an account's own needs CF_ACCOUNT_ID too; a form with all three: ",
     token_form!("")
@@ -85,7 +85,7 @@ impl Client {
             "expired" => "the token has expired",
             _ => "the token is not active",
         };
-        Err(Error::Credentials(ApiRejection {
+        Err(Error::Credentials(ErrorAnswer {
             status: 200,
             code: None,
             message: message.into(),

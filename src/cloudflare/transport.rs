@@ -1,10 +1,10 @@
 //! Sends HTTP requests. Only this folder and the resolver know ureq.
 
+mod answer_permits;
 mod base_url;
 mod crypto;
 mod failure;
 pub(super) mod proxy;
-mod seats;
 mod tls;
 mod trust;
 
@@ -18,14 +18,14 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::seats::{Seat, Seats};
+use self::answer_permits::{AnswerPermit, AnswerPermits};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
 use super::settings::{ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
-    ANSWER_MAX_BYTES, ANSWERS_HELD_MAX, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, PARALLEL_READS,
-    RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
+    ANSWERS_HELD_MAX, API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE,
+    PARALLEL_READS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
 pub use self::base_url::BaseUrl;
@@ -33,7 +33,7 @@ pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::Proxy;
 pub(super) use ureq::http::Method;
 
-/// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` seats: some 150 records.
+/// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` permits: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 
 /// The buffer per connection and direction, and so the largest head of an answer; Cloudflare's have about 1 KiB. ureq's
@@ -62,8 +62,8 @@ pub(super) struct Response {
     pub(super) rate_limit: Option<String>,
     /// The decompressed body. It is cut if the connection ended early and the status reports a failure anyway.
     pub(super) body: Vec<u8>,
-    /// The seat of a large body: until it is dropped, few other large bodies are read.
-    pub(super) seat: Option<Arc<Seat>>,
+    /// The permit of a large body: until it is dropped, few other large bodies are read.
+    pub(super) permit: Option<Arc<AnswerPermit>>,
 }
 
 pub(super) trait Transport: fmt::Debug + Send + Sync {
@@ -76,7 +76,7 @@ pub(super) struct HttpTransport {
     base: Box<str>,
     agent: Agent,
     resolver: CachingResolver,
-    seats: Arc<Seats>,
+    permits: Arc<AnswerPermits>,
     clock: Arc<dyn Clock>,
 }
 
@@ -94,16 +94,16 @@ impl HttpTransport {
         let roots = trust::roots(settings.ca_file.as_deref())?;
         let tls = TlsConnector::new(roots, resolver.clone());
         let agent = agent(&base, settings, tls, resolver.clone());
-        let seats = Seats::new(ANSWERS_HELD_MAX);
-        Ok(Self { base: base.text, agent, resolver, seats, clock })
+        let permits = AnswerPermits::new(ANSWERS_HELD_MAX);
+        Ok(Self { base: base.text, agent, resolver, permits, clock })
     }
 
     fn send_once(&self, request: &Request<'_>) -> Result<Response, TransportError> {
         let mut body = request.body.map(|rest| ObservedBody { rest, begun: false });
         let deadline = Deadline::after(&*self.clock, request.timeout);
-        let take_seat = || self.seats.take(deadline.remaining(&*self.clock));
+        let take_permit = || self.permits.take(deadline.remaining(&*self.clock));
         let outcome = exchange(&self.agent, &self.base, request, body.as_mut())
-            .and_then(|answer| receive(answer, &take_seat));
+            .and_then(|answer| receive(answer, &take_permit));
         // No server acts on a write whose body it has not seen. A read changes nothing at Cloudflare, so it simply
         // counts as sent once it had a connection.
         let body_begun = body.map(|body| body.begun);
@@ -129,7 +129,7 @@ impl Transport for HttpTransport {
             && (!error.was_sent || error.kind == TransportErrorKind::TimedOut)
         {
             // The API may have moved, or this address accepts connections and then stays silent.
-            self.resolver.give_up(front);
+            self.resolver.demote(front);
         }
         outcome
     }
@@ -223,7 +223,7 @@ fn authorize(
 
 fn receive(
     mut answer: http::Response<ureq::Body>,
-    take_seat: &dyn Fn() -> Option<Seat>,
+    take_permit: &dyn Fn() -> Option<AnswerPermit>,
 ) -> Result<Response, ureq::Error> {
     let header = |headers: &HeaderMap, name: HeaderName| {
         headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -234,20 +234,20 @@ fn receive(
         date: header(answer.headers(), DATE),
         rate_limit: header(answer.headers(), HeaderName::from_static("ratelimit")),
         body: Vec::new(),
-        seat: None,
+        permit: None,
     };
     // ureq's own limit counts compressed bytes.
     let mut reader = answer.body_mut().as_reader().take(ANSWER_SMALL_BYTES);
     let mut outcome = reader.read_to_end(&mut response.body);
     if outcome.is_ok() && reader.limit() == 0 {
-        response.seat = Some(Arc::new(take_seat().ok_or(ureq::Error::Timeout(Timeout::RecvBody))?));
-        reader.set_limit(ANSWER_MAX_BYTES + 1 - ANSWER_SMALL_BYTES);
+        response.permit = Some(Arc::new(take_permit().ok_or(ureq::Error::Timeout(Timeout::RecvBody))?));
+        reader.set_limit(API_RESPONSE_MAX_BYTES + 1 - ANSWER_SMALL_BYTES);
         outcome = reader.read_to_end(&mut response.body);
     }
     let is_whole = reader.limit() > 0;
     let is_failure = answer.status().is_client_error() || answer.status().is_server_error();
     match outcome {
-        Ok(_) if !is_whole => Err(ureq::Error::BodyExceedsLimit(ANSWER_MAX_BYTES)),
+        Ok(_) if !is_whole => Err(ureq::Error::BodyExceedsLimit(API_RESPONSE_MAX_BYTES)),
         Ok(_) => Ok(response),
         // The status is enough then; above all, a 429 must not be lost.
         Err(_) if is_failure => Ok(response),

@@ -7,7 +7,7 @@ use super::client::Client;
 use super::error::Error;
 use super::error_class::ApiResource;
 use super::path::path;
-use super::run_token::RunToken;
+use super::run_token::TunnelToken;
 use super::transport::Method;
 use crate::clock::Deadline;
 use crate::model::AccountId;
@@ -27,14 +27,14 @@ pub struct Tunnel {
     /// The name, unique among the account's tunnels that are not deleted.
     pub name: Box<str>,
     /// True if a file beside each cloudflared configures it. A write through the API replaces the file for good.
-    pub is_local: bool,
+    pub is_locally_managed: bool,
     /// True if it was deleted; Cloudflare still returns it.
     pub deleted: bool,
 }
 
 /// True if the API's word for the source of a tunnel's configuration means a file beside each cloudflared; `None` if
 /// the word is not known.
-pub(super) fn is_local(source: &str) -> Option<bool> {
+pub(super) fn is_locally_managed(source: &str) -> Option<bool> {
     match source {
         "local" => Some(true),
         "cloudflare" => Some(false),
@@ -80,7 +80,7 @@ impl TryFrom<WireTunnel> for Tunnel {
             id: TunnelId::parse(&wire.id)?,
             name: wire.name,
             // `config_src` was seen as null for local tunnels; `remote_config` is its older form.
-            is_local: is_local(&wire.config_src).unwrap_or(!wire.remote_config),
+            is_locally_managed: is_locally_managed(&wire.config_src).unwrap_or(!wire.remote_config),
             deleted: wire.deleted_at.is_some_and(|instant| !instant.is_empty()),
         })
     }
@@ -98,8 +98,8 @@ impl Client {
             deadline,
         )?;
         tunnels.retain(|tunnel| !tunnel.deleted);
-        // If a tunnel is listed twice, the entry with `is_local` counts, to be careful.
-        tunnels.sort_unstable_by(|a, b| (&a.id, !a.is_local).cmp(&(&b.id, !b.is_local)));
+        // If a tunnel is listed twice, the entry with `is_locally_managed` counts, to be careful.
+        tunnels.sort_unstable_by(|a, b| (&a.id, !a.is_locally_managed).cmp(&(&b.id, !b.is_locally_managed)));
         tunnels.dedup_by(|a, b| a.id == b.id);
         Ok(tunnels)
     }
@@ -144,11 +144,11 @@ impl Client {
         account: &AccountId,
         id: &TunnelId,
         deadline: Deadline,
-    ) -> Result<RunToken, Error> {
+    ) -> Result<TunnelToken, Error> {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str(), "token"]);
         let text: Box<str> =
             self.read(ApiResource::Tunnels, &path, deadline).map_err(Error::without_message)?;
-        let problem = match RunToken::parse(&text) {
+        let problem = match TunnelToken::parse(&text) {
             Some(token) if token.is_for(account, id) => return Ok(token),
             Some(_) => "the run token is for another tunnel",
             None => "the tunnel's run token does not have the form that cloudflared reads",
@@ -200,10 +200,10 @@ mod tests {
             ]"#
         ))]);
         let tunnels = fixture.client.tunnels(&account(), fixture.deadline()).unwrap();
-        let tunnel = |id: &str, name: &str, is_local| Tunnel {
+        let tunnel = |id: &str, name: &str, is_locally_managed| Tunnel {
             id: TunnelId::parse(id).unwrap(),
             name: name.into(),
-            is_local,
+            is_locally_managed,
             deleted: false,
         };
         assert_eq!(tunnels, [tunnel(OTHER, "old", true), tunnel(ID, "shop", false)]);
@@ -222,7 +222,7 @@ mod tests {
         ] {
             let fixture = Fixture::new([success(&format!(r#"{{"id":"{ID}","name":"shop",{fields}}}"#))]);
             let tunnel = fixture.client.tunnel(&account(), &id(), fixture.deadline()).unwrap().unwrap();
-            assert_eq!(tunnel.is_local, expected, "{fields}");
+            assert_eq!(tunnel.is_locally_managed, expected, "{fields}");
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
             r#"{{"id":"{ID}","name":"a \"b\"","config_src":"cloudflare","token":"eyJ","credentials_file":{{"TunnelSecret":"s"}}}}"#
         ))]);
         let made = fixture.client.create_tunnel(&account(), "a \"b\"", fixture.deadline()).unwrap();
-        assert_eq!((made.id, &*made.name, made.is_local), (id(), "a \"b\"", false));
+        assert_eq!((made.id, &*made.name, made.is_locally_managed), (id(), "a \"b\"", false));
         let sent = fixture.script.sent();
         assert_eq!(sent[0].method, Method::POST);
         assert_eq!(sent[0].path, "/accounts/a1/cfd_tunnel");

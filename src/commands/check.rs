@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finding::{Finding, Status};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
-    AccessScope, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
+    AccountOrZone, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
 use crate::config::Config;
 use crate::ingress::Document;
@@ -18,7 +18,7 @@ use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missin
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wish::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
-use crate::reconcile::records::{idle_state, surprises};
+use crate::reconcile::records::{inactive_state, unusual_settings};
 use crate::reconcile::stamp::Stamp;
 
 /// A token that expires within this time causes a warning, because a new token may have to be requested.
@@ -138,7 +138,7 @@ impl Check<'_> {
     fn account(&mut self, zones: Option<&[Zone]>) -> Option<AccountId> {
         let settings = &self.config.provider;
         if let Some(account) = &settings.account {
-            let in_scope = || zones.into_iter().flatten().filter(|zone| settings.takes(zone));
+            let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
                 _ if is_theirs => self.note(Status::Ok, "account", account.to_string(), ""),
@@ -160,7 +160,7 @@ impl Check<'_> {
             Ok(account) => {
                 self.note(Status::Ok, "account", format!("{account}, the one of all zones"), "");
             }
-            Err(_) if !zones?.iter().any(|zone| settings.takes(zone)) => {
+            Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
                 self.note(Status::Untried, "account", "no zone tells which one it is", "");
             }
             Err(problem) => {
@@ -189,11 +189,11 @@ impl Check<'_> {
     }
 
     fn tunnel(&mut self, account: &AccountId, tunnel: &Tunnel) {
-        let Tunnel { id, name, is_local, deleted: _ } = tunnel;
+        let Tunnel { id, name, is_locally_managed, deleted: _ } = tunnel;
         self.calls += 1;
         let configuration = self.client.configuration(account, id, self.deadline);
-        let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_local);
-        self.config_source(tunnel, told.unwrap_or(*is_local));
+        let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_locally_managed);
+        self.config_source(tunnel, told.unwrap_or(*is_locally_managed));
         self.run_token(account, tunnel);
 
         let what = format!("configuration of {name}");
@@ -209,7 +209,7 @@ impl Check<'_> {
         };
         let rules = document.rules().len();
         self.note(Status::Ok, &what, format!("version {version}, {rules} rules"), "");
-        for surprise in surprises(&document) {
+        for surprise in unusual_settings(&document) {
             self.note(Status::Warning, &what, surprise, "");
         }
 
@@ -250,8 +250,8 @@ impl Check<'_> {
         }
     }
 
-    fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_local: bool) {
-        let (status, source, remedy) = match (is_local, self.config.provider.allow_local_config) {
+    fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_locally_managed: bool) {
+        let (status, source, remedy) = match (is_locally_managed, self.config.provider.allow_local_config) {
             (false, _) => (Status::Ok, "configured at Cloudflare", ""),
             (true, true) => (
                 Status::Warning,
@@ -274,7 +274,7 @@ impl Check<'_> {
             let found = "is in ZONE_ID_FILTER, and not seen";
             self.note(Status::Warning, &format!("zone {id}"), found, ZONE_READ);
         }
-        if !zones.iter().any(|zone| settings.takes(zone)) {
+        if !zones.iter().any(|zone| settings.includes_zone(zone)) {
             let names: Vec<&str> =
                 zones.iter().map(|zone| &*zone.name).take(limits::NAMES_SHOWN_MAX).collect();
             let (found, remedy) = match zones.len() {
@@ -292,7 +292,7 @@ impl Check<'_> {
     /// Returns the owner of each stamp that was found.
     fn zones(&mut self, zones: &[Zone], account: Option<&AccountId>) -> Vec<Box<str>> {
         let mut owners = Vec::new();
-        for zone in zones.iter().filter(|zone| self.config.provider.takes(zone)) {
+        for zone in zones.iter().filter(|zone| self.config.provider.includes_zone(zone)) {
             if account.is_some_and(|account| !is_of_account(zone, account)) {
                 let found =
                     format!("belongs to account {}: no record in it can lead to the tunnels", zone.account);
@@ -310,7 +310,7 @@ impl Check<'_> {
             ZonePlan::Free => "free",
             ZonePlan::Paid => "paid",
         };
-        match idle_state(zone) {
+        match inactive_state(zone) {
             None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),
             Some(state) => {
                 let found = format!(
@@ -343,7 +343,7 @@ impl Check<'_> {
         let (missing, asks) =
             if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for it yet: ") };
         let team = self.client.access_team(account, self.deadline);
-        match (team, self.client.access_applications(AccessScope::Account(account), self.deadline)) {
+        match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
                 self.note(Status::Ok, "Access", found, "");
@@ -371,13 +371,13 @@ impl Check<'_> {
         self.calls += 3 * usize::from(is_asked);
         self.policies(account);
         let OperatorSettings { access_guard, .. } = &self.config.provider.operator;
-        let served = zones
-            .iter()
-            .filter(|zone| *access_guard && self.config.provider.takes(zone) && is_of_account(zone, account));
+        let served = zones.iter().filter(|zone| {
+            *access_guard && self.config.provider.includes_zone(zone) && is_of_account(zone, account)
+        });
         for zone in served {
             self.calls += 1;
             let what = format!("Access applications of {}", zone.name);
-            match self.client.access_applications(AccessScope::Zone(&zone.id), self.deadline) {
+            match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
                 Ok(applications) => self.note(Status::Ok, &what, applications.len().to_string(), ""),
                 Err(error) => self.failed(&what, &error, ZONE_APPLICATIONS_READ),
             }

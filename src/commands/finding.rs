@@ -65,9 +65,9 @@ impl Finding {
 
 /// The text below the rows, or the JSON document, which replaces the rows.
 pub(super) fn report(findings: &[Finding], layout: Layout, links: &[String]) -> Report {
-    let is_well = findings.iter().all(|finding| finding.status != Status::Failed);
+    let is_success = findings.iter().all(|finding| finding.status != Status::Failed);
     if layout == Layout::Json {
-        return Report::json(&Document { ok: is_well, checks: findings }, is_well);
+        return Report::json(&Document { ok: is_success, checks: findings }, is_success);
     }
-    Report { text: table::footnotes(links), is_well }
+    Report { text: table::footnotes(links), is_success }
 }

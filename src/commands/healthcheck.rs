@@ -10,7 +10,7 @@ use crate::model::text::quoted;
 use crate::observe::status::HOST;
 
 /// The most bytes of an answer that are read. No answer is this large.
-const ANSWER_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const STATUS_RESPONSE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Asks `/healthz`.
 pub fn healthcheck(address: SocketAddr) -> Result<(), String> {
@@ -39,7 +39,7 @@ fn answer(address: SocketAddr, path: &str, timeout: Duration) -> io::Result<Stri
     let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(ANSWER_MAX_BYTES).read_to_end(&mut answer)?;
+    stream.take(STATUS_RESPONSE_MAX_BYTES).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     if answer.starts_with("HTTP/1.1 200") {
         return Ok(answer);

@@ -69,7 +69,7 @@ pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
         let name = object_name(&hostname, &paths);
         text += &format!("---\n{KIND}metadata: {{\"name\":\"{name}\"{place}}}\nspec:\n  endpoints:\n{items}");
     }
-    Report { text: in_yaml(&text), is_well: true }
+    Report { text: in_yaml(&text), is_success: true }
 }
 
 /// Escapes the characters from U+007F to U+FFFF, because YAML takes some of them for line ends and JSON does not. The
@@ -123,9 +123,10 @@ pub(super) fn report(entries: &[Entry], json: bool) -> Report {
     if json {
         return Report::json(&Document { entries }, true);
     }
-    let is_known = entries.iter().any(|entry| !entry.protected_by.is_empty());
-    let header = HEADER.into_iter().chain(is_known.then_some(PROTECTED_BY)).map(str::to_owned).collect();
-    let rows = entries.iter().map(|entry| cells(entry, is_known));
+    let shows_protection = entries.iter().any(|entry| !entry.protected_by.is_empty());
+    let header =
+        HEADER.into_iter().chain(shows_protection.then_some(PROTECTED_BY)).map(str::to_owned).collect();
+    let rows = entries.iter().map(|entry| cells(entry, shows_protection));
     Report::table(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), true)
 }
 

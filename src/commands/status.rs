@@ -64,7 +64,7 @@ fn report(status: &Status, now: i64, layout: Layout) -> Report {
         text += &format!("and {more} more\n");
     }
     text += &table::footnotes(&links);
-    Report { text, is_well: *ok }
+    Report { text, is_success: *ok }
 }
 
 fn cells(row: &Row, now: i64) -> Vec<String> {
@@ -108,16 +108,16 @@ mod tests {
             more: 3,
             ..Status::default()
         };
-        let Report { text, is_well } = report(&status, 7_300, Layout::Lines);
+        let Report { text, is_success } = report(&status, 7_300, Layout::Lines);
         let expected = "last loop 10s ago: 2 wanted, 1 published, 1 refused, 0 waiting, 0 without a service\n\
             HOSTNAME          PATH   OBJECT  STATE                        SINCE   WHAT\n\
             held.example.com  ^/api  -       held by others: record_held  2h ago  the name has a record\\u{1b}[2J\n\
             web.example.com   -      -       published                    -       -\n\
             and 3 more\n";
-        assert_eq!((&*text, is_well), (expected, false));
-        let Report { text, is_well } = report(&status, 7_300, Layout::Json);
+        assert_eq!((&*text, is_success), (expected, false));
+        let Report { text, is_success } = report(&status, 7_300, Layout::Json);
         assert_eq!(json::from_str::<Status>(&text).ok().as_ref(), Some(&status));
-        assert!(!is_well);
+        assert!(!is_success);
     }
 
     #[test]

@@ -12,9 +12,9 @@ use miniserde::Serialize;
 
 use super::Report;
 use crate::clock::{Clock, Deadline};
-use crate::cloudflare::{Client, Error, RunToken, Tunnel, is_name_taken};
+use crate::cloudflare::{Client, Error, Tunnel, TunnelToken, is_name_taken};
 use crate::model::AccountId;
-use crate::provider::{ProviderSettings, Unresolved, check_may_be_made, find_tunnel, shared_account};
+use crate::provider::{ProviderSettings, Unresolved, check_may_be_created, find_tunnel, shared_account};
 use crate::regular_file;
 
 /// The time to wait for Cloudflare to show a tunnel that was just made, or may have been just made.
@@ -79,7 +79,7 @@ pub(super) fn tunnel(
         None if settings.dry_run => {
             return Ok(Err(format!("DRY_RUN is set, so the tunnel {wanted:?} is not made")));
         }
-        None => search.make()?,
+        None => search.create()?,
     };
     if let Some(path) = token_file {
         let token = search.run_token(&tunnel)?;
@@ -106,7 +106,7 @@ fn check_replaceable(path: &Path) -> Result<(), String> {
         Err(error) => return Err(unwritable(path, &error)),
     };
     let text = String::from_utf8_lossy(&contents);
-    if text.trim().is_empty() || RunToken::parse(&text).is_some() {
+    if text.trim().is_empty() || TunnelToken::parse(&text).is_some() {
         return Ok(());
     }
     Err(format!(
@@ -133,14 +133,14 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
 fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> {
     match find_tunnel(present, wanted)? {
         Some(tunnel) => suitable(tunnel.clone()).map(Some),
-        None => check_may_be_made(present, wanted).map(|()| None),
+        None => check_may_be_created(present, wanted).map(|()| None),
     }
 }
 
 /// Refuses a tunnel that a file beside its cloudflared configures. A cloudflared with the run token would take its
 /// rules from Cloudflare, where such a tunnel has none, and would get a share of the visitors.
 fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
-    if !tunnel.is_local {
+    if !tunnel.is_locally_managed {
         return Ok(tunnel);
     }
     Err(format!(
@@ -161,12 +161,12 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Makes the missing tunnel. The flag is true if Cloudflare confirmed that this call made it.
-    fn make(&self) -> Result<(Tunnel, bool), String> {
+    fn create(&self) -> Result<(Tunnel, bool), String> {
         let answer = self.client.create_tunnel(&self.account, self.wanted, self.deadline);
         if let Ok(tunnel) = &answer
             && *tunnel.name == *self.wanted
             && !tunnel.deleted
-            && !tunnel.is_local
+            && !tunnel.is_locally_managed
         {
             return Ok((tunnel.clone(), true));
         }
@@ -198,7 +198,7 @@ impl Search<'_> {
     }
 
     /// Reads the run token. If the tunnel is unknown, it looks again, because the tunnel may have been made just now.
-    fn run_token(&self, tunnel: &Tunnel) -> Result<RunToken, String> {
+    fn run_token(&self, tunnel: &Tunnel) -> Result<TunnelToken, String> {
         let Tunnel { id, name, .. } = tunnel;
         let mut last = None;
         let token = self.until_there(|| match self.client.run_token(&self.account, id, self.deadline) {
@@ -222,13 +222,13 @@ impl Search<'_> {
 
     /// Calls `look` at growing intervals until it finds something, or `NEW_TUNNEL_TIMEOUT` or the deadline is over.
     fn until_there<T, E>(&self, mut look: impl FnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
-        let patience = Deadline::after(self.clock, NEW_TUNNEL_TIMEOUT);
+        let search_deadline = Deadline::after(self.clock, NEW_TUNNEL_TIMEOUT);
         let mut pause = NEW_TUNNEL_PAUSE;
         loop {
             if let Some(found) = look()? {
                 return Ok(Some(found));
             }
-            let left = patience.remaining(self.clock).min(self.deadline.remaining(self.clock));
+            let left = search_deadline.remaining(self.clock).min(self.deadline.remaining(self.clock));
             if pause > left {
                 return Ok(None);
             }
@@ -245,8 +245,8 @@ mod tests {
 
     const ID: &str = "6ff42ae2-765d-4adf-8112-31c55c1551ef";
 
-    fn tunnel(name: &str, is_local: bool, deleted: bool) -> Tunnel {
-        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), is_local, deleted }
+    fn tunnel(name: &str, is_locally_managed: bool, deleted: bool) -> Tunnel {
+        Tunnel { id: TunnelId::parse(ID).unwrap(), name: name.into(), is_locally_managed, deleted }
     }
 
     #[test]

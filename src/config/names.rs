@@ -72,7 +72,7 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = nearest(&folded, known, edits_max);
-    let is_limit = |setting: &Setting| setting.kind == Kind::Limit && Some(setting.variable) == nearest;
+    let is_limit = |setting: &Setting| setting.kind == Kind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting of this program", quoted(name));
     match nearest {
         Some(meant) if SETTINGS.iter().any(is_limit) => Some((
@@ -195,7 +195,7 @@ mod tests {
         let limits: Vec<&str> = limits.split('`').skip(1).step_by(2).collect();
         let mut known: Vec<&str> = SETTINGS
             .iter()
-            .filter(|setting| setting.kind == Kind::Limit)
+            .filter(|setting| setting.kind == Kind::Restriction)
             .map(|setting| setting.variable)
             .collect();
         known.sort_unstable();

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::Variables;
 use crate::cloudflare::{BaseUrl, Proxy};
-use crate::model::domain_filter::takes;
+use crate::model::domain_filter::entry_matches;
 
 /// The variables for each scheme of the API's address; the first one that is set counts. A proxy for `http` does not
 /// apply to `https`.
@@ -38,12 +38,12 @@ fn excepts(list: &str, target: &BaseUrl) -> bool {
     // Go separates entries by commas only, curl also by blanks.
     list.to_ascii_lowercase()
         .split(|separator: char| separator == ',' || separator.is_whitespace())
-        .any(|entry| is_meant(entry, host, target.port))
+        .any(|entry| entry_matches_host(entry, host, target.port))
 }
 
 /// True if an entry of `NO_PROXY` matches this host. A name matches itself and all names below it, after a leading
 /// dot only those below. An entry may have a port. A network matches nothing, as the API hardly has a bare address.
-fn is_meant(entry: &str, host: &str, port: u16) -> bool {
+fn entry_matches_host(entry: &str, host: &str, port: u16) -> bool {
     let name = match entry.rsplit_once(':') {
         Some((name, of_port)) if of_port.parse() == Ok(port) => name,
         Some(_) => return false,
@@ -52,7 +52,7 @@ fn is_meant(entry: &str, host: &str, port: u16) -> bool {
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     let name = name.trim_end_matches('.');
     let is_address = host.parse::<IpAddr>().is_ok();
-    entry == "*" || !name.is_empty() && (name == host || !is_address && takes(name, host))
+    entry == "*" || !name.is_empty() && (name == host || !is_address && entry_matches(name, host))
 }
 
 #[cfg(test)]

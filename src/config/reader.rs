@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
                 None => {
                     self.given.insert(variable, (alias, text));
                 }
-                Some(own) if *kind == Kind::Limit && self.text(own) != Some(text) => {
+                Some(own) if *kind == Kind::Restriction && self.text(own) != Some(text) => {
                     self.mistake(own, format_args!("and {alias} differ; keep {own}"));
                 }
                 Some(own) => self.warnings.push(format!("{alias} is ignored beside {own}")),

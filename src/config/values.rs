@@ -9,8 +9,8 @@ use regex_lite::Regex;
 
 use super::proxy;
 use super::reader::Reader;
-use crate::cloudflare::{self, BaseUrl, Credentials, MAKE_TOKEN, Proxy};
-use crate::ingress::origin_option::{BadOption, check_absolute};
+use crate::cloudflare::{self, BaseUrl, CREATE_TOKEN, Credentials, Proxy};
+use crate::ingress::origin_option::{InvalidProperty, check_absolute};
 use crate::ingress::{OriginOption, OriginRequest, PathPattern, Service};
 use crate::limits;
 use crate::model::domain_filter::DomainFilter;
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         });
         let mut given = given.into_iter().flatten();
         let Some((variable, text)) = given.next() else {
-            self.mistake("CF_API_TOKEN", format_args!("is missing: {MAKE_TOKEN}"));
+            self.mistake("CF_API_TOKEN", format_args!("is missing: {CREATE_TOKEN}"));
             return None;
         };
         if let Some((other, _)) = given.next() {
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
     pub(super) fn origin_defaults(&mut self) -> OriginRequest {
         let text_of = |property: &str| self.text(OriginOption::of(property)?.setting());
         OriginRequest::read(&text_of, &OriginRequest::default()).unwrap_or_else(|bad| {
-            for BadOption { property, problem } in bad {
+            for InvalidProperty { property, problem } in bad {
                 let setting = OriginOption::of(property).map_or(property, OriginOption::setting);
                 self.mistake(setting, one_line(&problem, limits::ERROR_TEXT_MAX_CHARS));
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::origin_option::BadOption;
+use super::origin_option::InvalidProperty;
 use super::origin_option::parse_flag;
 use crate::model::access::TeamName;
 use crate::model::endpoint::Property;
@@ -39,7 +39,7 @@ impl AccessCheck {
     }
 
     /// Reads the properties; `None` if they mean the same as an absent field.
-    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<BadOption>> {
+    pub fn read<'t>(text_of: &dyn Fn(&str) -> Option<&'t str>) -> Result<Option<Self>, Vec<InvalidProperty>> {
         let [required, team, tags] = [ACCESS_REQUIRED, ACCESS_TEAM_NAME, ACCESS_AUD_TAG].map(text_of);
         let required = required.map(parse_flag).transpose();
         // cloudflared does not inherit Access from the tunnel's defaults, so `false` alone means the same as no field.
@@ -52,21 +52,27 @@ impl AccessCheck {
             audience_tags: audience_tags.map(Into::into).collect(),
         };
         let mut bad = Vec::new();
-        if required.map_err(|problem| vec![BadOption::new(ACCESS_REQUIRED, problem)])? != Some(true) {
-            bad.push(BadOption::new(ACCESS_REQUIRED, "is not true, and the team and the tags mean nothing"));
+        if required.map_err(|problem| vec![InvalidProperty::new(ACCESS_REQUIRED, problem)])? != Some(true) {
+            bad.push(InvalidProperty::new(
+                ACCESS_REQUIRED,
+                "is not true, and the team and the tags mean nothing",
+            ));
         }
         if team.is_none() {
-            bad.push(BadOption::new(ACCESS_TEAM_NAME, "is missing, and the tags mean nothing without it"));
+            bad.push(InvalidProperty::new(
+                ACCESS_TEAM_NAME,
+                "is missing, and the tags mean nothing without it",
+            ));
         } else if TeamName::parse(&access.team_name).is_none() {
             let problem = format!(
                 "is {:?}; allowed is the first label of the team's domain, in lower case: for \
                  my-team.cloudflareaccess.com it is my-team",
                 access.team_name
             );
-            bad.push(BadOption::new(ACCESS_TEAM_NAME, problem));
+            bad.push(InvalidProperty::new(ACCESS_TEAM_NAME, problem));
         }
         if access.audience_tags.is_empty() {
-            bad.push(BadOption::new(
+            bad.push(InvalidProperty::new(
                 ACCESS_AUD_TAG,
                 "names no application, and without one a token means nothing",
             ));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use super::hosts::HostIndex;
-use super::order::{Near, Scope, Slot, insert};
+use super::order::{MarkedRule, Scope, SharingHosts, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::lean::inserted;
@@ -92,7 +92,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
     for (index, edit) in sorted {
-        let present = the_one(&Near::new(&list, &hosts, edit.hostname()), edit.scope());
+        let present = position_of(&SharingHosts::new(&list, &hosts, edit.hostname()), edit.scope());
         match (edit, present) {
             (_, Err(refusal)) => refused.push((index, refusal)),
             (RuleEdit::Remove { .. }, Ok(present)) => {
@@ -119,8 +119,8 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         slot.is_own |= replaced.contains(&position) || slot.is_one_of(&removed);
     }
     puts.retain(|(index, rule, present)| {
-        let near = Near::new(&list, &hosts, &rule.hostname);
-        let covered = check_cover(&near, Scope::wanted(rule), *present);
+        let near = SharingHosts::new(&list, &hosts, &rule.hostname);
+        let covered = check_no_equivalent(&near, Scope::wanted(rule), *present);
         covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
     });
     // After a rule is put or removed, a put that was refused before may be possible.
@@ -155,25 +155,25 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
 }
 
 /// True if the present rule is already as wanted. Then it stays, even if it is not ours.
-fn is_as_wanted(list: &[Slot<'_>], position: usize, wanted: &WantedRule) -> bool {
+fn is_as_wanted(list: &[MarkedRule<'_>], position: usize, wanted: &WantedRule) -> bool {
     list.get(position).is_some_and(|slot| slot.rule.equals_in_every_field(wanted))
 }
 
 /// A document's rules, each marked as ours or not.
 #[derive(Clone, Debug)]
 pub struct MarkedRules<'a> {
-    list: Vec<Slot<'a>>,
+    list: Vec<MarkedRule<'a>>,
     hosts: HostIndex,
 }
 
 impl<'a> MarkedRules<'a> {
     pub(super) fn new(rules: &'a [Rule], own: &dyn Fn(&Rule) -> bool) -> Self {
-        let slot = |rule| Slot { rule: Cow::Borrowed(rule), is_own: own(rule) };
+        let slot = |rule| MarkedRule { rule: Cow::Borrowed(rule), is_own: own(rule) };
         Self { list: rules.iter().map(slot).collect(), hosts: HostIndex::of(rules) }
     }
 
     /// The same, with the rules for which `own` is true marked as ours as well.
-    pub fn and(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
+    pub fn with_own(&self, own: &dyn Fn(&Rule) -> bool) -> Self {
         let mut marked_rules = self.clone();
         marked_rules.list.iter_mut().for_each(|slot| slot.is_own |= own(&slot.rule));
         marked_rules
@@ -184,17 +184,19 @@ impl<'a> MarkedRules<'a> {
     /// hostname is spelled so that it matches nothing. False if the put would be refused, or if we have no such rule.
     pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
-        let Ok(Some(present)) = the_one(&near, scope) else { return false };
+        let Ok(Some(present)) = position_of(&near, scope) else { return false };
         let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
         let is_live = scope.is_covered_by(&slot.rule);
         (!is_live || near.is_misplaced(present, scope))
-            && check_cover(&near, scope, Some(present)).and_then(|()| check_logins(&near, scope)).is_ok()
+            && check_no_equivalent(&near, scope, Some(present))
+                .and_then(|()| check_logins(&near, scope))
+                .is_ok()
     }
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::is_shadowed`] is false.
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
-        let present = the_one(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
+        let present = position_of(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
         if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
             return Some("its hostname gets another spelling and so more requests".to_owned());
         }
@@ -209,8 +211,8 @@ impl<'a> MarkedRules<'a> {
     /// the same requests, or a rule that requires a login would lose requests.
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
-        let present = the_one(&near, scope);
-        let covered = present.and_then(|present| check_cover(&near, scope, present));
+        let present = position_of(&near, scope);
+        let covered = present.and_then(|present| check_no_equivalent(&near, scope, present));
         covered.and_then(|()| check_logins(&near, scope)).err()
     }
 
@@ -228,13 +230,13 @@ impl<'a> MarkedRules<'a> {
         near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
     }
 
-    fn near(&self, hostname: &Hostname) -> Near<'_, 'a> {
-        Near::new(&self.list, &self.hosts, hostname)
+    fn near(&self, hostname: &Hostname) -> SharingHosts<'_, 'a> {
+        SharingHosts::new(&self.list, &self.hosts, hostname)
     }
 }
 
 /// The position of the rule for `scope`, if there is one. Several such rules are refused.
-fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
+fn position_of(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(position, _)| position).collect();
     match found[..] {
@@ -252,9 +254,14 @@ fn the_one(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, Strin
 
 /// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
-fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) -> Result<(), String> {
-    let is_live =
-        |(position, slot): &(usize, &Slot<'_>)| Some(*position) == present && scope.is_covered_by(&slot.rule);
+fn check_no_equivalent(
+    near: &SharingHosts<'_, '_>,
+    scope: Scope<'_>,
+    present: Option<usize>,
+) -> Result<(), String> {
+    let is_live = |(position, slot): &(usize, &MarkedRule<'_>)| {
+        Some(*position) == present && scope.is_covered_by(&slot.rule)
+    };
     let end = near.slots().find(is_live).map_or(usize::MAX, |(position, _)| position);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
@@ -268,7 +275,7 @@ fn check_cover(near: &Near<'_, '_>, scope: Scope<'_>, present: Option<usize>) ->
 
 /// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
 /// of the same hostname may be changed or removed in the same request.
-fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
+fn check_logins(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
@@ -283,29 +290,29 @@ fn check_logins(near: &Near<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
 
 /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes anything.
 /// `hosts` is the index of `list`.
-fn put(list: &mut Vec<Slot<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
+fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
-    let near = Near::new(list, hosts, hostname);
+    let near = SharingHosts::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
     check_logins(&near, scope)?;
     let (rule, end, near) = match present {
         None => (Cow::Owned(Rule::wanted(wanted)), usize::MAX, near),
-        Some((present, Slot { rule, is_own: _ })) => {
+        Some((present, MarkedRule { rule, is_own: _ })) => {
             let (is_live, is_equal) = (scope.is_covered_by(rule), rule.equals(wanted));
             let stays = is_live && !near.is_misplaced(present, scope);
             let rule = if is_equal { rule.clone() } else { Cow::Owned(rule.with(wanted)) };
             if stays {
-                list.splice(present..=present, [Slot { rule, is_own: true }]);
+                list.splice(present..=present, [MarkedRule { rule, is_own: true }]);
                 return Ok(!is_equal);
             }
             list.remove(present);
             hosts.remove(present);
             // With its corrected hostname, the rule matches requests that it did not match before, so it is placed like
             // a new rule.
-            (rule, if is_live { present } else { usize::MAX }, Near::new(list, hosts, hostname))
+            (rule, if is_live { present } else { usize::MAX }, SharingHosts::new(list, hosts, hostname))
         }
     };
-    let slot = Slot { rule, is_own: true };
+    let slot = MarkedRule { rule, is_own: true };
     let (position, moved) = near.position(end.min(list.len()), scope);
     if moved.is_empty() {
         list.insert(position, slot);

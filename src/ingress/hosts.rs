@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::Rule;
 use crate::lean::push_lean;
-use crate::model::hostname::{HostScope, Hostname};
+use crate::model::hostname::{HostPattern, Hostname};
 
 /// The positions of rules in their list, by hostname.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl HostIndex {
 
     /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
-        let HostScope::Exact(hostname) = HostScope::of(hostname) else {
+        let HostPattern::Exact(hostname) = HostPattern::of(hostname) else {
             return (0..self.positions.iter().flatten().count()).collect();
         };
         let exact = self.exact.get(hostname).map(Vec::as_slice).unwrap_or_default();
@@ -55,9 +55,9 @@ impl HostIndex {
     }
 
     fn add(&mut self, position: usize, folded: &str) {
-        let numbers = match HostScope::of(folded) {
-            HostScope::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
-            HostScope::All | HostScope::Suffix(_) => &mut self.wide,
+        let numbers = match HostPattern::of(folded) {
+            HostPattern::Exact(hostname) => self.exact.entry(hostname.into()).or_default(),
+            HostPattern::All | HostPattern::Suffix(_) => &mut self.wide,
         };
         push_lean(numbers, self.positions.len());
         self.positions.push(Some(position));

@@ -27,11 +27,11 @@ use std::collections::BTreeSet;
 use super::hosts::HostIndex;
 use super::path::shape::{self, PathRank};
 use super::rule::{Rule, WantedRule};
-use crate::model::hostname::{HostScope, Hostname};
+use crate::model::hostname::{HostPattern, Hostname};
 
 /// A rule of the list that is being edited.
 #[derive(Clone, Debug)]
-pub(super) struct Slot<'a> {
+pub(super) struct MarkedRule<'a> {
     pub(super) rule: Cow<'a, Rule>,
     pub(super) is_own: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct Scope<'a> {
     path: Option<&'a str>,
 }
 
-impl Slot<'_> {
+impl MarkedRule<'_> {
     /// True if one of the scopes is the hostname and path of the rule.
     pub(super) fn is_one_of(&self, scopes: &BTreeSet<Scope<'_>>) -> bool {
         self.rule.is_readable() && scopes.contains(&Scope::of(&self.rule))
@@ -71,7 +71,7 @@ impl<'a> Scope<'a> {
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
     pub(super) fn is_covered_by(&self, rule: &Rule) -> bool {
-        rule.takes_all(self.hostname, self.path)
+        rule.matches_all(self.hostname, self.path)
     }
 
     /// True if this scope and `rule` match exactly the same requests: in any order, one of the two would get none.
@@ -83,7 +83,7 @@ impl<'a> Scope<'a> {
 
     /// True if the two have a host in common.
     fn shares_hosts_with(self, other: Scope<'_>) -> bool {
-        let includes = |wide: &str, narrow| HostScope::of(wide).includes(narrow);
+        let includes = |wide: &str, narrow| HostPattern::of(wide).includes(narrow);
         includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
     }
 
@@ -94,10 +94,10 @@ impl<'a> Scope<'a> {
 
     /// The key by which our rules are sorted: a smaller key is in front.
     pub(super) fn key(self) -> Key<'a> {
-        let labels = match HostScope::of(self.hostname) {
-            HostScope::Exact(_) => usize::MAX,
-            HostScope::Suffix(suffix) => suffix.split('.').count(),
-            HostScope::All => 0,
+        let labels = match HostPattern::of(self.hostname) {
+            HostPattern::Exact(_) => usize::MAX,
+            HostPattern::Suffix(suffix) => suffix.split('.').count(),
+            HostPattern::All => 0,
         };
         (Reverse(labels), shape::rank(self.path), self)
     }
@@ -108,24 +108,24 @@ pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 
 /// The rules of a list that may share hosts with a hostname.
 #[derive(Clone, Debug)]
-pub(super) struct Near<'l, 'a> {
-    list: &'l [Slot<'a>],
+pub(super) struct SharingHosts<'l, 'a> {
+    list: &'l [MarkedRule<'a>],
     /// Ascending.
     positions: Vec<usize>,
 }
 
-impl<'l, 'a> Near<'l, 'a> {
-    pub(super) fn new(list: &'l [Slot<'a>], hosts: &HostIndex, hostname: &Hostname) -> Self {
+impl<'l, 'a> SharingHosts<'l, 'a> {
+    pub(super) fn new(list: &'l [MarkedRule<'a>], hosts: &HostIndex, hostname: &Hostname) -> Self {
         Self { list, positions: hosts.near(hostname.as_str()) }
     }
 
     /// The rules, each with its position.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &'l MarkedRule<'a>)> {
         self.positions.iter().filter_map(|position| Some((*position, self.list.get(*position)?)))
     }
 
     /// The rules in front of `end`.
-    pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l Slot<'a>)> {
+    pub(super) fn front(&self, end: usize) -> impl Iterator<Item = (usize, &'l MarkedRule<'a>)> {
         self.slots().take_while(move |(position, _)| *position < end)
     }
 
@@ -149,7 +149,7 @@ impl<'l, 'a> Near<'l, 'a> {
         let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
         // In front of our wider rule that covers it, the new rule takes requests only from that rule. A moved rule may
         // take others.
-        let is_such = |slot: &Slot<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
+        let is_such = |slot: &MarkedRule<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
         let own = self.front(end).find(|(_, slot)| is_such(slot));
         let placed = own.map(|(position, _)| self.position_behind_foreign(position, scope));
         // A rule of ours that moves to the front must not take requests of a foreign rule that it passes.
@@ -161,7 +161,7 @@ impl<'l, 'a> Near<'l, 'a> {
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
     /// of it.
     pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
-        let is_wider = |slot: &Slot<'_>| slot.is_own && Scope::of(&slot.rule).key() > scope.key();
+        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && Scope::of(&slot.rule).key() > scope.key();
         if !self.slots().any(|(_, slot)| is_wider(slot)) {
             return Vec::new();
         }
@@ -189,7 +189,7 @@ impl<'l, 'a> Near<'l, 'a> {
     /// If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
     fn position_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
-        let is_wider = |slot: &Slot<'_>| Scope::of(&slot.rule).key() > key;
+        let is_wider = |slot: &MarkedRule<'_>| Scope::of(&slot.rule).key() > key;
         // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
         let mut position = end;
         for (index, slot) in self.front(end) {
@@ -199,8 +199,8 @@ impl<'l, 'a> Near<'l, 'a> {
             }
         }
         // To sort the list, the new rule is placed in front of our wider rules there that share no request with it.
-        let is_other = |slot: &Slot<'_>| !scope.may_share_with(Scope::of(&slot.rule));
-        let passes = |slot: &Slot<'_>| slot.is_own && is_wider(slot) && is_other(slot);
+        let is_other = |slot: &MarkedRule<'_>| !scope.may_share_with(Scope::of(&slot.rule));
+        let passes = |slot: &MarkedRule<'_>| slot.is_own && is_wider(slot) && is_other(slot);
         let behind = self.list.iter().take(position).rev().take_while(|slot| passes(slot));
         position -= behind.count();
         let mut moved = self.ours(position, scope, Ordering::Greater);
@@ -242,7 +242,12 @@ impl<'l, 'a> Near<'l, 'a> {
 }
 
 /// Inserts `slot`, a rule of ours, at `position`, and moves our rules at the positions `moved` there too.
-pub(super) fn insert<'a>(list: &mut Vec<Slot<'a>>, position: usize, slot: Slot<'a>, moved: &[usize]) {
+pub(super) fn insert<'a>(
+    list: &mut Vec<MarkedRule<'a>>,
+    position: usize,
+    slot: MarkedRule<'a>,
+    moved: &[usize],
+) {
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
     group.push((position, slot));

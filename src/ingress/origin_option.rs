@@ -19,7 +19,7 @@ const COUNT_MAX: u64 = i32::MAX as u64;
 const DURATION_MAX_SECONDS: u64 = i64::MAX as u64 / 1_000_000_000;
 
 macro_rules! origin_options {
-    ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal, $otherwise:literal;)+) => {
+    ($($option:ident: $kind:ident, $name:literal, $setting:literal, $field:literal, $cloudflared_default:literal;)+) => {
         /// An option of a rule. Options are ordered as Cloudflare orders them, and written in that order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum OriginOption {
@@ -36,7 +36,7 @@ macro_rules! origin_options {
                         property: concat!("webhook/origin-", $name),
                         setting: concat!("ORIGIN_", $setting),
                         field: $field,
-                        otherwise: $otherwise,
+                        cloudflared_default: $cloudflared_default,
                     },)+
                 }
             }
@@ -72,7 +72,7 @@ struct Row {
     setting: &'static str,
     field: &'static str,
     /// cloudflared's default (`ingress/config.go`), written as in an annotation; empty if there is none.
-    otherwise: &'static str,
+    cloudflared_default: &'static str,
 }
 
 /// The type of an option's value.
@@ -111,14 +111,14 @@ struct IpRule {
 
 /// A property that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadOption {
+pub struct InvalidProperty {
     /// The full property name.
     pub property: &'static str,
     /// The problem, and the allowed values.
     pub problem: String,
 }
 
-impl BadOption {
+impl InvalidProperty {
     pub(super) fn new(property: &'static str, problem: impl Into<String>) -> Self {
         Self { property, problem: problem.into() }
     }
@@ -145,8 +145,8 @@ impl OriginOption {
     }
 
     /// cloudflared's default if neither the rule nor its tunnel sets the option; empty if there is none.
-    pub(super) const fn otherwise(self) -> &'static str {
-        self.row().otherwise
+    pub(super) const fn cloudflared_default(self) -> &'static str {
+        self.row().cloudflared_default
     }
 
     /// The option that a property sets.

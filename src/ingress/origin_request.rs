@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::access::{self, AccessCheck};
-use super::origin_option::{BadOption, OriginOption, OriginValue};
+use super::origin_option::{InvalidProperty, OriginOption, OriginValue};
 use super::raw_object::{RawObject, raw};
 use crate::model::endpoint::Property;
 
@@ -33,7 +33,7 @@ impl OriginRequest {
     pub fn read<'t>(
         text_of: &dyn Fn(&str) -> Option<&'t str>,
         defaults: &Self,
-    ) -> Result<Self, Vec<BadOption>> {
+    ) -> Result<Self, Vec<InvalidProperty>> {
         let (mut read, mut bad) = (Self::default(), Vec::new());
         for option in OriginOption::all() {
             let default = defaults.value(option);
@@ -42,8 +42,8 @@ impl OriginRequest {
                 Some(Ok(Some(value))) => read.options.push(value),
                 Some(Ok(None)) if default.is_none() => {}
                 // A rule cannot express an empty list, so the default would apply and allow more.
-                Some(Ok(None)) => bad.push(BadOption::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
-                Some(Err(problem)) => bad.push(BadOption::new(option.property(), problem)),
+                Some(Ok(None)) => bad.push(InvalidProperty::new(option.property(), NOTHING_BESIDE_A_DEFAULT)),
+                Some(Err(problem)) => bad.push(InvalidProperty::new(option.property(), problem)),
             }
         }
         match AccessCheck::read(text_of) {
@@ -137,7 +137,7 @@ pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Prop
     let text_of = |option: OriginOption| {
         // cloudflared reads `ipRules` only from the rule, not from the tunnel.
         let inherited = || text_in(tunnel, option).filter(|_| option != OriginOption::IpRules);
-        text_in(origin, option).or_else(inherited).unwrap_or_else(|| option.otherwise().to_owned())
+        text_in(origin, option).or_else(inherited).unwrap_or_else(|| option.cloudflared_default().to_owned())
     };
     let options = OriginOption::all().map(|option| Property::new(option.property(), text_of(option)));
     options.chain(access_in(origin).iter().flat_map(AccessCheck::properties)).collect()
@@ -188,12 +188,15 @@ mod tests {
     const CA_POOL: &str = OriginOption::CaPool.property();
     const IP_RULES: &str = OriginOption::IpRules.property();
 
-    fn read_all(said: &[(&str, &str)], defaults: &OriginRequest) -> Result<OriginRequest, Vec<BadOption>> {
+    fn read_all(
+        said: &[(&str, &str)],
+        defaults: &OriginRequest,
+    ) -> Result<OriginRequest, Vec<InvalidProperty>> {
         let text_of = |wanted: &str| said.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
         OriginRequest::read(&text_of, defaults)
     }
 
-    fn read_one(name: &str, value: &str) -> Result<OriginRequest, Vec<BadOption>> {
+    fn read_one(name: &str, value: &str) -> Result<OriginRequest, Vec<InvalidProperty>> {
         read_all(&[(name, value)], &OriginRequest::default())
     }
 
@@ -313,7 +316,7 @@ mod tests {
         let defaults = wanted(&[(IP_RULES, r#"[{"prefix":"10.0.0.0/8","ports":[],"allow":true}]"#)]);
         assert_eq!(
             read_all(&[(IP_RULES, "[]")], &defaults),
-            Err(vec![BadOption::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
+            Err(vec![InvalidProperty::new(IP_RULES, NOTHING_BESIDE_A_DEFAULT)])
         );
         let own = r#"[{"allow":true,"ports":[],"prefix":"192.0.2.0/24"}]"#;
         let own_rules = read_all(&[(IP_RULES, own)], &defaults).map(|read| read.properties());

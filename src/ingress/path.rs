@@ -96,7 +96,7 @@ impl PathPattern {
     /// True if the expression `path` matches every path that `other` matches, as far as their texts tell. Both may be
     /// of foreign rules. Unlike the comparison by which rules are ordered, this also proves that an expression which
     /// begins below a prefix matches only paths below it.
-    pub fn takes_all_of(path: Option<&str>, other: Option<&str>) -> bool {
+    pub fn matches_all_of(path: Option<&str>, other: Option<&str>) -> bool {
         let begins_within = || path.zip(other).is_some_and(|(path, other)| shape::begins_within(path, other));
         shape::covers(path, other) || begins_within()
     }

@@ -8,7 +8,7 @@ use super::path::{PathPattern, shape};
 use super::raw_object::{RawObject, from_json, raw, text};
 use super::service::Service;
 use crate::model::endpoint::Property;
-use crate::model::hostname::{HostScope, Hostname, fold};
+use crate::model::hostname::{HostPattern, Hostname, fold};
 
 /// The fields of a rule.
 const RULE_FIELDS: [&str; 4] = ["hostname", "path", "service", "originRequest"];
@@ -108,17 +108,17 @@ impl Rule {
 
     /// True if the rule matches every request for the hostname and the path, as far as the texts tell. The hostname may
     /// be a wildcard.
-    pub fn takes_all(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.takes_host(hostname) && shape::covers(self.path(), path)
+    pub fn matches_all(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.matches_host(hostname) && shape::covers(self.path(), path)
     }
 
     /// True if the rule matches the hostname and, as far as the texts tell, may match a request for the path.
-    pub fn may_take(&self, hostname: &str, path: Option<&str>) -> bool {
-        self.takes_host(hostname) && shape::may_share(self.path(), path)
+    pub fn may_match(&self, hostname: &str, path: Option<&str>) -> bool {
+        self.matches_host(hostname) && shape::may_share(self.path(), path)
     }
 
-    fn takes_host(&self, hostname: &str) -> bool {
-        self.is_readable && HostScope::of(&self.hostname).includes(hostname)
+    fn matches_host(&self, hostname: &str) -> bool {
+        self.is_readable && HostPattern::of(&self.hostname).includes(hostname)
     }
 
     /// True if writing `wanted` onto the rule would change nothing: its hostname is written as wanted, and its service

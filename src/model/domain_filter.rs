@@ -52,8 +52,9 @@ impl DomainFilter {
         match self {
             Self::Lists { include, exclude } => {
                 let name = hostname::normalize(name);
-                let one_takes = |filters: &[Box<str>]| filters.iter().any(|filter| takes(filter, &name));
-                (include.is_empty() || one_takes(include)) && !one_takes(exclude)
+                let one_matches =
+                    |filters: &[Box<str>]| filters.iter().any(|filter| entry_matches(filter, &name));
+                (include.is_empty() || one_matches(include)) && !one_matches(exclude)
             }
             Self::Expressions { include, exclude } => {
                 let name = to_unicode(&hostname::normalize(name));
@@ -64,7 +65,7 @@ impl DomainFilter {
     }
 
     /// True if every name below `domain` is surely served. Expressions cannot tell, so they give false.
-    pub fn takes_all_below(&self, domain: &str) -> bool {
+    pub fn matches_all_below(&self, domain: &str) -> bool {
         let Self::Lists { include, exclude } = self else { return false };
         let is_included = include.is_empty() || include.iter().any(|filter| is_within(domain, bare(filter)));
         is_included && !exclude.iter().any(|filter| touches(filter, domain))
@@ -77,7 +78,7 @@ impl DomainFilter {
         };
         let zone = hostname::normalize(zone);
         let is_included = include.is_empty() || include.iter().any(|filter| touches(filter, &zone));
-        is_included && !exclude.iter().any(|filter| takes(filter, &zone))
+        is_included && !exclude.iter().any(|filter| entry_matches(filter, &zone))
     }
 
     /// The body of the answer to `GET /`. ExternalDNS reads an empty list or `null` like an absent member.
@@ -103,7 +104,7 @@ fn touches(filter: &str, domain: &str) -> bool {
 }
 
 /// True if an entry of a list matches a name. Both are normalized.
-pub fn takes(filter: &str, name: &str) -> bool {
+pub fn entry_matches(filter: &str, name: &str) -> bool {
     match filter.strip_prefix('.') {
         Some(domain) => is_below(name, domain),
         None => is_within(name, filter),
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn a_name_is_taken_as_external_dns_takes_it() {
         let table = [
-            ("nothing set takes all", DomainFilter::default(), "a.example.com", true),
+            ("nothing set entry_matches all", DomainFilter::default(), "a.example.com", true),
             ("the name itself", DomainFilter::lists(["example.com"], []), "example.com", true),
             ("below it", DomainFilter::lists(["example.com"], []), "*.a.example.com", true),
             ("a mere suffix", DomainFilter::lists(["example.com"], []), "myexample.com", false),
@@ -143,7 +144,7 @@ mod tests {
                 false,
             ),
             (
-                "a leading dot takes what is below",
+                "a leading dot entry_matches what is below",
                 DomainFilter::lists([".example.com"], []),
                 "a.example.com",
                 true,
@@ -162,7 +163,7 @@ mod tests {
             ),
             ("an expression", expressions(r"^.*\.example\.com$", ""), "a.example.com", true),
             ("an expression that excludes", expressions("", "^internal"), "internal.example.com", false),
-            ("only an exclusion takes the rest", expressions("", "^internal"), "a.example.com", true),
+            ("only an exclusion entry_matches the rest", expressions("", "^internal"), "a.example.com", true),
             ("expressions see Unicode", expressions("bücher", ""), "xn--bcher-kva.example", true),
         ];
         for (label, filter, name, expected) in table {

@@ -115,7 +115,7 @@ pub(crate) fn fold(text: &str) -> String {
 
 /// The hosts that cloudflared matches with the hostname of a rule, ours or foreign.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HostScope<'a> {
+pub(crate) enum HostPattern<'a> {
     /// No hostname, or `*`.
     All,
     /// The text after the `*`, with its dot. cloudflared compares it as written, so in upper case or Unicode it matches
@@ -125,7 +125,7 @@ pub(crate) enum HostScope<'a> {
     Exact(&'a str),
 }
 
-impl<'a> HostScope<'a> {
+impl<'a> HostPattern<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         if text.is_empty() || text == "*" {
             Self::All
@@ -357,7 +357,7 @@ mod tests {
             ("x.a.b", "*.a.b", false),
         ] {
             let wide = hostname(wide);
-            assert_eq!(HostScope::of(wide.as_str()).includes(narrow), includes, "{wide:?} {narrow}");
+            assert_eq!(HostPattern::of(wide.as_str()).includes(narrow), includes, "{wide:?} {narrow}");
         }
     }
 
@@ -381,7 +381,7 @@ mod tests {
             ("*.", "app.example.com", false),
         ] {
             assert_eq!(
-                HostScope::of(pattern).includes(hostname(name).as_str()),
+                HostPattern::of(pattern).includes(hostname(name).as_str()),
                 includes,
                 "{pattern} {name}"
             );
@@ -393,7 +393,7 @@ mod tests {
         for pattern in ["-ü.example", "ü-.example"] {
             let form = hostname(&normalize(pattern));
             assert!(form.as_str().starts_with("xn--"), "{form:?}");
-            assert!(!HostScope::of(pattern).includes(form.as_str()), "{pattern} {form:?}");
+            assert!(!HostPattern::of(pattern).includes(form.as_str()), "{pattern} {form:?}");
         }
     }
 

@@ -12,7 +12,7 @@ const NO_ID: &str =
     "a tunnel id is a UUID such as 6ff42ae2-765d-4adf-8112-31c55c1551ef; the tunnel's page shows it";
 
 /// The beginning of ids that no tunnel has, because Cloudflare's ids are random.
-const UNMADE: &str = "00000000-0000-0000-0000-";
+const PLACEHOLDER_PREFIX: &str = "00000000-0000-0000-0000-";
 
 /// The lengths of the groups of hexadecimal digits in a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
@@ -36,13 +36,13 @@ impl TunnelId {
     }
 
     /// The id of a tunnel that a dry run would create.
-    pub(crate) fn unmade(name: &str) -> Self {
-        Self(format!("{UNMADE}{:012x}", fingerprint([name]) >> 16).into())
+    pub(crate) fn placeholder(name: &str) -> Self {
+        Self(format!("{PLACEHOLDER_PREFIX}{:012x}", fingerprint([name]) >> 16).into())
     }
 
     /// True if no tunnel has the id. Then no call is made for it.
-    pub(crate) fn is_unmade(&self) -> bool {
-        self.0.starts_with(UNMADE)
+    pub(crate) fn is_placeholder(&self) -> bool {
+        self.0.starts_with(PLACEHOLDER_PREFIX)
     }
 
     pub fn as_str(&self) -> &str {

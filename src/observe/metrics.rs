@@ -84,7 +84,7 @@ families! {
         "Version of the tunnel's configuration that was last read or written.",
     Unprotected: "gauge" "unprotected" []
         "Published endpoints that Access or their rule does not protect as it has to be, at the last read.",
-    UnneededApplications: "gauge" "left_access_applications" []
+    UnneededApplications: "gauge" "unneeded_access_applications" []
         "Access applications of ours that nothing of ours relies on, at the last read.",
     UnaskedProtections: "gauge" "unasked_protections" []
         "Endpoints that are protected and say nothing of Access, when ExternalDNS asked last.",

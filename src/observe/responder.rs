@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::limits;
 use crate::listener::{self, path_of, reached};
-use crate::observe::status::{is_of_command, is_own};
+use crate::observe::status::{is_of_command, is_same_pod};
 
 /// Open connections of the observation port. One more replaces the oldest.
 const CONNECTIONS_MAX: usize = 64;
@@ -132,16 +132,16 @@ impl Responder {
         while !self.stopping.load(Ordering::Acquire) {
             let arrived = self.accept(&mut connections);
             let now = self.clock.now();
-            let mut moved = arrived;
+            let mut has_progress = arrived;
             connections.retain_mut(|connection| {
-                let turn = connection.take_turn(now, &*self.routes);
-                moved |= turn != Turn::Waiting;
-                turn != Turn::Over
+                let progress = connection.poll(now, &*self.routes);
+                has_progress |= progress != Progress::Blocked;
+                progress != Progress::Closed
             });
             if connections.is_empty() {
                 continue;
             }
-            pause = if moved { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            pause = if has_progress { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             self.clock.sleep(pause);
         }
     }
@@ -194,7 +194,7 @@ impl Responder {
 struct Connection {
     stream: TcpStream,
     /// The peer is in this pod.
-    is_own: bool,
+    is_same_pod: bool,
     phase: Phase,
     /// The end of the current phase.
     until: Instant,
@@ -210,37 +210,42 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Moved,
-    Waiting,
-    Over,
+enum Progress {
+    Made,
+    Blocked,
+    Closed,
 }
 
 impl Connection {
     fn new(stream: TcpStream, peer: IpAddr, now: Instant) -> Self {
-        let is_own = stream.local_addr().is_ok_and(|local| is_own(peer, local.ip()));
-        Self { stream, is_own, phase: Phase::Head(Vec::new()), until: now + limits::OBSERVE_HEAD_TIMEOUT }
-    }
-
-    /// Does everything that is possible without waiting.
-    fn take_turn(&mut self, now: Instant, routes: &Routes) -> Turn {
-        match self.advance(now, routes) {
-            Ok(turn) => turn,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Turn::Moved,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && now < self.until => Turn::Waiting,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.give_up(now),
-            // The client is gone.
-            Err(_) => Turn::Over,
+        let is_same_pod = stream.local_addr().is_ok_and(|local| is_same_pod(peer, local.ip()));
+        Self {
+            stream,
+            is_same_pod,
+            phase: Phase::Head(Vec::new()),
+            until: now + limits::OBSERVE_HEAD_TIMEOUT,
         }
     }
 
-    fn advance(&mut self, now: Instant, routes: &Routes) -> io::Result<Turn> {
+    /// Does everything that is possible without waiting.
+    fn poll(&mut self, now: Instant, routes: &Routes) -> Progress {
+        match self.advance(now, routes) {
+            Ok(progress) => progress,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Progress::Made,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && now < self.until => Progress::Blocked,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.give_up(now),
+            // The client is gone.
+            Err(_) => Progress::Closed,
+        }
+    }
+
+    fn advance(&mut self, now: Instant, routes: &Routes) -> io::Result<Progress> {
         match &mut self.phase {
             Phase::Head(head) => {
                 if receive_head(&mut self.stream, head)? == 0 {
-                    return Ok(Turn::Over);
+                    return Ok(Progress::Closed);
                 }
-                match respond(head, self.is_own, routes) {
+                match respond(head, self.is_same_pod, routes) {
                     Some(answer) => self.answer(now, answer),
                     // A client that sends single bytes gets no more time for the whole head.
                     None if now >= self.until => return Ok(self.give_up(now)),
@@ -254,7 +259,7 @@ impl Connection {
                     self.phase = Phase::Lingering(0);
                     self.until = now + LINGER;
                 } else if now >= self.until {
-                    return Ok(Turn::Over);
+                    return Ok(Progress::Closed);
                 }
             }
             Phase::Lingering(discarded) => {
@@ -262,22 +267,22 @@ impl Connection {
                 let length = self.stream.read(&mut buffer)?;
                 *discarded += length;
                 if length == 0 || *discarded > LINGER_MAX_BYTES || now >= self.until {
-                    return Ok(Turn::Over);
+                    return Ok(Progress::Closed);
                 }
             }
         }
-        Ok(Turn::Moved)
+        Ok(Progress::Made)
     }
 
     /// Ends a phase whose time is over. A client that sent a part of a head is answered 408.
-    fn give_up(&mut self, now: Instant) -> Turn {
+    fn give_up(&mut self, now: Instant) -> Progress {
         match &self.phase {
             Phase::Head(head) if !head.is_empty() => {
                 let answer = plain(408, "the request took too long");
                 self.answer(now, render(&answer, false));
-                Turn::Moved
+                Progress::Made
             }
-            Phase::Head(_) | Phase::Response(..) | Phase::Lingering(_) => Turn::Over,
+            Phase::Head(_) | Phase::Response(..) | Phase::Lingering(_) => Progress::Closed,
         }
     }
 
@@ -298,7 +303,7 @@ fn receive_head(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize>
 }
 
 /// The answer to a head; `None` while the head is incomplete.
-fn respond(head: &[u8], is_own: bool, routes: &Routes) -> Option<Vec<u8>> {
+fn respond(head: &[u8], is_same_pod: bool, routes: &Routes) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let (answer, is_head) = match request.parse(head) {
@@ -308,7 +313,7 @@ fn respond(head: &[u8], is_own: bool, routes: &Routes) -> Option<Vec<u8>> {
         }
         Ok(httparse::Status::Complete(_)) => {
             let method = request.method.unwrap_or_default();
-            let is_command = is_own && is_of_command(request.headers);
+            let is_command = is_same_pod && is_of_command(request.headers);
             let found = find(routes, path_of(request.path.unwrap_or_default()), is_command);
             let is_allowed = ["GET", "HEAD"].contains(&method) || found.status == 404;
             let answer = if is_allowed { found } else { plain(405, "method not allowed") };
@@ -393,12 +398,12 @@ mod tests {
     fn what_is_only_for_the_command_needs_both_its_peer_and_its_headers() {
         let headers = "Host: localhost\r\n";
         let with_origin = "Host: localhost\r\nOrigin: null\r\n";
-        for (is_own, headers, status) in
+        for (is_same_pod, headers, status) in
             [(true, headers, 200), (true, with_origin, 404), (false, headers, 404)]
         {
             let head = format!("GET /status HTTP/1.1\r\n{headers}\r\n");
-            let answer = respond(head.as_bytes(), is_own, &routes).expect("a complete head");
-            assert!(answer.starts_with(format!("HTTP/1.1 {status} ").as_bytes()), "{is_own} {headers}");
+            let answer = respond(head.as_bytes(), is_same_pod, &routes).expect("a complete head");
+            assert!(answer.starts_with(format!("HTTP/1.1 {status} ").as_bytes()), "{is_same_pod} {headers}");
         }
     }
 

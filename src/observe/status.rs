@@ -87,7 +87,7 @@ impl Row {
 
 /// True if the peer is in the network namespace of this process: both addresses are loopback, or they are equal. A
 /// service mesh's proxy in the pod connects from loopback to the pod's address, on behalf of other clients.
-pub fn is_own(peer: IpAddr, local: IpAddr) -> bool {
+pub fn is_same_pod(peer: IpAddr, local: IpAddr) -> bool {
     let (peer, local) = (peer.to_canonical(), local.to_canonical());
     peer == local || (peer.is_loopback() && local.is_loopback())
 }
@@ -155,7 +155,7 @@ mod tests {
             ("0.0.0.0", "10.0.0.7", false),
         ] {
             let address = |text: &str| text.parse().expect("an address");
-            assert_eq!(is_own(address(peer), address(local)), expected, "{peer} to {local}");
+            assert_eq!(is_same_pod(address(peer), address(local)), expected, "{peer} to {local}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::reconcile::adjust::{self, Adjusted, Adjuster};
 use crate::reconcile::canonical::resource_of;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
-use crate::webhook::body::{Arrived, Body};
+use crate::webhook::body::{Body, ReceivedEndpoint};
 
 /// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as not without_service.
 const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
@@ -45,7 +45,7 @@ pub fn adjust(
     let mut adjuster = Adjuster::new(settings, snapshot);
     let mut without_service = WithoutService::default();
     let mut kept = 0;
-    wanted.wanted(&mut |Arrived { list: _, endpoint, is_whole }| {
+    wanted.wanted(&mut |ReceivedEndpoint { list: _, endpoint, is_whole }| {
         if !wanted.has_room(kept, 0) {
             return;
         }

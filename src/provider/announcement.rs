@@ -33,7 +33,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
         "tunnels and zones are managed: use --registry=noop; --registry=txt works too, and its records are not stored"
     );
-    for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_unmade()) {
+    for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
         warn!("DRY_RUN is set, so the tunnel {name:?} is not made: the plan has the id {id} for it");
     }
 }
@@ -59,7 +59,7 @@ fn announce_modes(settings: &ProviderSettings) {
 }
 
 fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettings) {
-    let in_scope = zones.iter().filter(|zone| settings.takes(zone));
+    let in_scope = zones.iter().filter(|zone| settings.includes_zone(zone));
     let (served, others): (Vec<&Zone>, Vec<&Zone>) =
         in_scope.partition(|zone| is_of_account(zone, &resolved.account));
     if !others.is_empty() {

@@ -46,7 +46,7 @@ impl ConnectorWatch {
             });
             return;
         }
-        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_unmade());
+        let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
         let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account);
         let lines: Vec<LogLine> = made.filter_map(look_at).collect();
@@ -56,7 +56,7 @@ impl ConnectorWatch {
     /// Looks at the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
     fn look_at(
         &mut self,
-        ConfiguredTunnel { id, name, is_local: _ }: &ConfiguredTunnel,
+        ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
         awaited: Option<&i64>,
         writer: &Writer,
         account: &AccountId,

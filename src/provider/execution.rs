@@ -18,7 +18,7 @@ use self::ledger::{Ending, Ledger, RunResult};
 use self::records::RecordQuotas;
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
-use crate::cloudflare::{ApiRejection, Error};
+use crate::cloudflare::{Error, ErrorAnswer};
 use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
@@ -58,7 +58,7 @@ enum Answer {
     /// The write is done, or nothing had to be sent.
     Done,
     /// Cloudflare, or a server in between, refused the content.
-    Rejected(ApiRejection),
+    Rejected(ErrorAnswer),
 }
 
 /// The reason why writes end, independent of their content.
@@ -288,7 +288,7 @@ impl<'a> Execution<'a> {
 
     /// The meaning of an error that does not depend on the content of a write.
     fn stop(&self, target: WriteTarget<'a>, error: Error) -> Stop {
-        if matches!(error, Error::OutOfTime | Error::Limited { .. }) {
+        if matches!(error, Error::OutOfTime | Error::RateLimited { .. }) {
             return Stop::Run(error);
         }
         let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
@@ -297,7 +297,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ApiRejection) {
+    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
         let now = self.writer.clock().now();
         if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
@@ -359,6 +359,6 @@ fn undecided() -> Reason {
 }
 
 /// The reason after an answer of another server than Cloudflare's.
-fn in_between(answer: ApiRejection) -> Reason {
+fn in_between(answer: ErrorAnswer) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }

@@ -53,7 +53,7 @@ pub(super) struct ReadConfiguration {
     pub(super) document: Document,
     pub(super) version: i64,
     /// A file beside `cloudflared` configures the tunnel; `None` if the answer does not say.
-    is_local: Option<bool>,
+    is_locally_managed: Option<bool>,
     pub(super) freshness: Freshness,
 }
 
@@ -118,7 +118,7 @@ impl SnapshotReader {
     ) -> Result<Snapshot, ReadError> {
         let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
-            zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.takes(zone));
+            zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.includes_zone(zone));
         let zones = served.iter().map(|zone| Part::Zone(zone));
         let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
         let parts = try_in_parallel(self.settings.parallel_reads, &parts, |part| {
@@ -172,7 +172,7 @@ impl SnapshotReader {
 
     fn tunnel(
         &self,
-        ConfiguredTunnel { id, is_local, .. }: &ConfiguredTunnel,
+        ConfiguredTunnel { id, is_locally_managed, .. }: &ConfiguredTunnel,
         account: &AccountId,
         deadline: Deadline,
     ) -> Result<Answer, ReadError> {
@@ -187,7 +187,8 @@ impl SnapshotReader {
             }
             read => read.map_err(&failed)?,
         };
-        let writable = self.settings.allow_local_config || !read.is_local.unwrap_or(*is_local);
+        let writable =
+            self.settings.allow_local_config || !read.is_locally_managed.unwrap_or(*is_locally_managed);
         let tunnel = TunnelSnapshot::new(read.document, writable, read.version);
         let old = match &read.freshness {
             Freshness::Old(evidence) => Some(old_answer(id.as_str(), &what, evidence)),
@@ -203,15 +204,15 @@ impl SnapshotReader {
         tunnel: &TunnelId,
         deadline: Deadline,
     ) -> Result<ReadConfiguration, Error> {
-        let configuration = match tunnel.is_unmade() {
+        let configuration = match tunnel.is_placeholder() {
             true => Configuration::default(),
             false => self.client.configuration(account, tunnel, deadline)?,
         };
         let document = Document::parse(configuration.config.as_deref())
             .map_err(|problem| Error::Unreadable(problem.into()))?;
         let freshness = self.newest().see(tunnel, &configuration, Some(&document), self.clock.now());
-        let Configuration { version, is_local, .. } = configuration;
-        Ok(ReadConfiguration { document, version, is_local, freshness })
+        let Configuration { version, is_locally_managed, .. } = configuration;
+        Ok(ReadConfiguration { document, version, is_locally_managed, freshness })
     }
 
     /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.

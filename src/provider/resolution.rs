@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
-use crate::cloudflare::{Error, MAKE_TOKEN, Tunnel};
+use crate::cloudflare::{CREATE_TOKEN, Error, Tunnel};
 use crate::lean::inserted;
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
@@ -84,20 +84,20 @@ pub(crate) fn find_tunnels(
 
 /// The tunnel with the wanted name or id. In a dry run, a missing tunnel that can be created has a made-up id.
 fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<ConfiguredTunnel, String> {
-    let (id, name, is_local) = match find_tunnel(present, wanted)? {
-        Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_local),
+    let (id, name, is_locally_managed) = match find_tunnel(present, wanted)? {
+        Some(tunnel) => (tunnel.id.clone(), &*tunnel.name, tunnel.is_locally_managed),
         None if is_dry_run => {
-            check_may_be_made(present, wanted)?;
-            (TunnelId::unmade(wanted), wanted, false)
+            check_may_be_created(present, wanted)?;
+            (TunnelId::placeholder(wanted), wanted, false)
         }
         None => return Err(missing(present, wanted)),
     };
-    Ok(ConfiguredTunnel { id, name: name.into(), is_local })
+    Ok(ConfiguredTunnel { id, name: name.into(), is_locally_managed })
 }
 
 /// The account of all zones within the filters, or the remedy if the zones do not share an account.
 pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Result<AccountId, &'static str> {
-    let wanted = zones.iter().filter(|zone| settings.takes(zone));
+    let wanted = zones.iter().filter(|zone| settings.includes_zone(zone));
     let accounts: BTreeSet<&AccountId> = inserted(wanted.map(|zone| &zone.account));
     let mut accounts = accounts.into_iter();
     match (accounts.next(), accounts.next()) {
@@ -144,7 +144,7 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
 
 /// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, but this program never
 /// deletes a tunnel.
-pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), String> {
+pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
     if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
@@ -175,12 +175,12 @@ pub(crate) fn check_may_be_made(present: &[Tunnel], name: &str) -> Result<(), St
 /// The remedy for an error that prevents a complete start.
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
-        Error::Credentials(_) => MAKE_TOKEN,
+        Error::Credentials(_) => CREATE_TOKEN,
         Error::NotFound(_) | Error::Rejected(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable(_) => {
             REACH_API
         }
-        Error::Limited { .. } => "wait; the limit is shared by everything that the token's user does",
+        Error::RateLimited { .. } => "wait; the limit is shared by everything that the token's user does",
         Error::Failed(_) | Error::OutOfTime => "wait; see https://www.cloudflarestatus.com",
     }
 }
@@ -195,7 +195,7 @@ mod tests {
         let tunnel = |number: usize| Tunnel {
             id: TunnelId::parse(&format!("{number:08}-a4ef-4643-bbbc-4a0ed4fc8415")).expect("an id"),
             name: format!("t{number}").into(),
-            is_local: false,
+            is_locally_managed: false,
             deleted: false,
         };
         (0..count).map(tunnel).collect()
@@ -220,29 +220,29 @@ mod tests {
     #[test]
     fn a_dry_run_goes_on_with_a_tunnel_that_would_be_made_and_with_no_other() {
         let outcome = |wanted: &str, is_dry_run: bool| {
-            configured(&tunnels(2), wanted, is_dry_run).map(|tunnel| tunnel.id.is_unmade())
+            configured(&tunnels(2), wanted, is_dry_run).map(|tunnel| tunnel.id.is_placeholder())
         };
         assert_eq!(outcome("home", true), Ok(true));
         assert_eq!(outcome("t0", true), Ok(false));
         for (wanted, is_dry_run) in
-            [("home", false), ("T0", true), (ID, true), (TunnelId::unmade("home").as_str(), true)]
+            [("home", false), ("T0", true), (ID, true), (TunnelId::placeholder("home").as_str(), true)]
         {
             assert!(outcome(wanted, is_dry_run).is_err(), "{wanted}");
         }
         assert!(configured(&[tunnels(1), tunnels(1)].concat(), "t0", true).is_err());
-        assert_ne!(TunnelId::unmade("home"), TunnelId::unmade("office"));
+        assert_ne!(TunnelId::placeholder("home"), TunnelId::placeholder("office"));
     }
 
     #[test]
     fn no_tunnel_is_made_of_a_name_that_is_a_mistake() {
         assert!(
-            check_may_be_made(&[], "YOUR-CLUSTER")
+            check_may_be_created(&[], "YOUR-CLUSTER")
                 .unwrap_err()
                 .ends_with("looks like a placeholder: choose a name")
         );
         let bare = ID.replace('-', "");
         for name in ["home", "Home 2", "köln-1", "k8s.example.com", "deadbeef", "cafe-face", "x"] {
-            assert_eq!(check_may_be_made(&[], name), Ok(()), "{name}");
+            assert_eq!(check_may_be_created(&[], name), Ok(()), "{name}");
         }
         for name in [
             ID,
@@ -269,7 +269,7 @@ mod tests {
             "a\nb",
             "",
         ] {
-            assert!(check_may_be_made(&[], name).is_err(), "{name:?}");
+            assert!(check_may_be_created(&[], name).is_err(), "{name:?}");
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
         for (unresolved, remedy) in [
             (unfitting("x".to_owned()), "correct the setting"),
             (Error::OutOfTime.into(), "cloudflarestatus.com"),
-            (Error::Limited { retry_after: Default::default() }.into(), "wait; the limit"),
+            (Error::RateLimited { retry_after: Default::default() }.into(), "wait; the limit"),
             (Error::Unreadable("x".into()).into(), "see that the address in CF_API_BASE_URL can be reached"),
         ] {
             assert!(unresolved.remedy.contains(remedy), "{unresolved:?}");

@@ -24,7 +24,7 @@ pub struct ProviderSettings {
 
 impl ProviderSettings {
     /// True if the zone is read: `zone_ids` is empty or has the zone, and the filter may match a name in the zone.
-    pub(crate) fn takes(&self, zone: &Zone) -> bool {
+    pub(crate) fn includes_zone(&self, zone: &Zone) -> bool {
         let is_listed = self.zone_ids.is_empty() || self.zone_ids.contains(&zone.id);
         is_listed && self.operator.filter.may_serve_zone(&zone.name)
     }

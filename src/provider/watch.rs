@@ -99,7 +99,7 @@ impl Provider {
                 return false;
             }
         };
-        let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_unmade());
+        let is_whole = !resolved.settings.tunnels().iter().any(|tunnel| tunnel.id.is_placeholder());
         let is_known = known.is_some_and(|known| known.settings.tunnels() == resolved.settings.tunnels());
         if !is_known || !self.health.is_ready() {
             let zones = reader.zones(Deadline::after(clock, ANNOUNCE_TIMEOUT));

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::ingress::origin_option::BadOption;
+use crate::ingress::origin_option::InvalidProperty;
 use crate::ingress::{Rule, WantedRule};
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
@@ -69,8 +69,8 @@ pub struct Fault {
     pub problem: String,
 }
 
-impl From<BadOption> for Fault {
-    fn from(BadOption { property, problem }: BadOption) -> Self {
+impl From<InvalidProperty> for Fault {
+    fn from(InvalidProperty { property, problem }: InvalidProperty) -> Self {
         Self { subject: property.into(), problem }
     }
 }

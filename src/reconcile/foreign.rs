@@ -39,7 +39,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
             if own.has(tunnel, rule) || rule.is_catch_all() && rule.service().starts_with("http_status:") {
                 continue;
             }
-            let then = owned.and(&|other| std::ptr::eq(other, rule));
+            let then = owned.with_own(&|other| std::ptr::eq(other, rule));
             let mut changes = |endpoint: &Endpoint| {
                 let resource = format!("crd/{namespace}/{}", endpoint.dns_name);
                 let labels = Labels::from_iter([(RESOURCE_LABEL, &*resource)]);

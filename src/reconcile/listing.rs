@@ -194,7 +194,7 @@ impl ForeignEntries<'_> {
                 return None;
             }
             let mut rules = present.document.rules().iter();
-            if !record_only && !rules.any(|rule| takes(rule, &record.name)) {
+            if !record_only && !rules.any(|rule| matches_name(rule, &record.name)) {
                 state = Relation::RecordWithoutRule;
             }
         }
@@ -250,7 +250,7 @@ impl ForeignEntries<'_> {
 }
 
 /// True if the rule takes requests for `name`, or for a name below a wildcard `name`. The catch-all does not count.
-fn takes(rule: &Rule, name: &str) -> bool {
+fn matches_name(rule: &Rule, name: &str) -> bool {
     let hostname = rule.folded_hostname();
     let is_within =
         |name: &str, wildcard: &str| wildcard.strip_prefix("*.").is_some_and(|domain| is_below(name, domain));

@@ -31,7 +31,7 @@ impl Guard<'_> {
         let is_of = |of: &str| of == EVERY_NAMESPACE || of == namespace;
         let entries_of = entries.iter().filter(|entry| is_of(&entry.namespace));
         let domains: Vec<String> = entries_of.map(|entry| entry.domain_of(namespace)).collect();
-        if entries.is_empty() || domains.iter().any(|domain| domain_filter::takes(domain, name)) {
+        if entries.is_empty() || domains.iter().any(|domain| domain_filter::entry_matches(domain, name)) {
             return None;
         }
         Some(match &domains[..] {

@@ -283,7 +283,7 @@ fn reordered(
     hosts.iter().for_each(|(host, _)| adopted.add(&host.hostname, host.adopted_rules.iter().copied()));
     let mut notes = Vec::new();
     for (tunnel, marked_rules) in marked_rules.iter().filter(|_| !hosts.is_empty()) {
-        let marked_rules = marked_rules.and(&|rule| adopted.has(tunnel, rule));
+        let marked_rules = marked_rules.with_own(&|rule| adopted.has(tunnel, rule));
         for (host, hostname) in &hosts {
             let rules =
                 snapshot.tunnels.get(*tunnel).into_iter().flat_map(|present| present.rules_of(hostname));

@@ -169,7 +169,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     let used = snapshot.zones.iter().filter(|zone| snapshot.is_home(zone, &zone.zone.name));
     used.map(|zone| &zone.zone).filter_map(|zone| {
-        let state = idle_state(zone)?;
+        let state = inactive_state(zone)?;
         let text = format!(
             "the zone is {state}: hostnames in it are published, but no visitor reaches them there until it is active"
         );
@@ -178,7 +178,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
 }
 
 /// The state of a zone whose published hostnames no visitor reaches; `None` if the zone is active.
-pub fn idle_state(zone: &Zone) -> Option<&str> {
+pub fn inactive_state(zone: &Zone) -> Option<&str> {
     match &*zone.status {
         _ if zone.paused => Some("paused"),
         ZONE_ACTIVE => None,
@@ -208,12 +208,12 @@ fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
         let local = (!tunnel.writable).then(|| {
             format!("a file beside its cloudflared configures the tunnel, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}")
         });
-        surprises(&tunnel.document).map(str::to_owned).chain(local).map(note)
+        unusual_settings(&tunnel.document).map(str::to_owned).chain(local).map(note)
     })
 }
 
 /// Settings of a whole tunnel that cloudflared does not treat as an operator may expect.
-pub fn surprises(document: &Document) -> impl Iterator<Item = &'static str> {
+pub fn unusual_settings(document: &Document) -> impl Iterator<Item = &'static str> {
     let texts = [(document.asks_for_access(), GLOBAL_ACCESS), (document.is_bastion(), GLOBAL_BASTION)];
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }

@@ -18,7 +18,7 @@ pub struct ConfiguredTunnel {
     pub name: Box<str>,
     /// True if its `cloudflared` had a configuration file when the tunnel was found. For a tunnel that was never
     /// configured at Cloudflare, there is no other sign of such a file.
-    pub is_local: bool,
+    pub is_locally_managed: bool,
 }
 
 impl Settings {

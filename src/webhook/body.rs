@@ -18,7 +18,7 @@ pub struct Body(String);
 
 /// An endpoint of a body.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Arrived {
+pub struct ReceivedEndpoint {
     /// The list that holds it.
     pub list: List,
     pub endpoint: Endpoint,
@@ -75,7 +75,7 @@ impl Body {
     ///
     /// # Errors
     /// When the body is not a list of endpoints.
-    pub fn wanted(&self, each: &mut dyn FnMut(Arrived)) -> Result<(), Failure> {
+    pub fn wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
         read_list(List::Wanted, &self.0, each).map_err(Failure::malformed)
     }
 
@@ -83,7 +83,7 @@ impl Body {
     ///
     /// # Errors
     /// When the body does not hold changes.
-    pub fn changes(&self, each: &mut dyn FnMut(Arrived)) -> Result<(), Failure> {
+    pub fn changes(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
         let Lists { create, update_old, update_new, delete } =
             serde_json::from_str(&self.0).map_err(Failure::malformed)?;
         for (list, text) in [
@@ -100,7 +100,7 @@ impl Body {
 }
 
 /// Hands over the endpoints of a list. `null` counts as an empty list, because Go writes an empty list as `null`.
-fn read_list(list: List, text: &str, each: &mut dyn FnMut(Arrived)) -> Result<(), Error> {
+fn read_list(list: List, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
     let text = text.trim_ascii();
     if text == "null" {
         return Ok(());
@@ -121,19 +121,19 @@ fn read_list(list: List, text: &str, each: &mut dyn FnMut(Arrived)) -> Result<()
 }
 
 /// The endpoint at the beginning of `text`, and the length of its own text.
-fn read_endpoint(list: List, text: &str) -> Result<(Arrived, usize), Error> {
+fn read_endpoint(list: List, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
     // serde would also accept an array of the fields in their order.
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));
     }
     let window = text.get(..text.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
     match read_value(window) {
-        Ok((endpoint, length)) => Ok((Arrived { list, endpoint, is_whole: true }, length)),
+        Ok((endpoint, length)) => Ok((ReceivedEndpoint { list, endpoint, is_whole: true }, length)),
         Err(error) if error.is_eof() && window.len() < text.len() => {
             let (Names { dns_name, record_type, labels }, length) = read_value(text)?;
             let (dns_name, record_type, labels) = (name(dns_name), short(record_type), short(labels));
             let endpoint = Endpoint { dns_name, record_type, labels, ..Endpoint::default() };
-            Ok((Arrived { list, endpoint, is_whole: false }, length))
+            Ok((ReceivedEndpoint { list, endpoint, is_whole: false }, length))
         }
         Err(error) => Err(error),
     }
@@ -172,7 +172,7 @@ mod tests {
     fn changes(text: &str) -> Changes {
         let mut changes = Changes::default();
         let body = Body::new(text.into()).unwrap();
-        let read = body.changes(&mut |Arrived { list, endpoint, is_whole }| {
+        let read = body.changes(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
             assert!(is_whole);
             changes.add(list, endpoint);
         });
@@ -180,7 +180,7 @@ mod tests {
         changes
     }
 
-    fn wanted(text: String) -> Vec<Arrived> {
+    fn wanted(text: String) -> Vec<ReceivedEndpoint> {
         let mut all = Vec::new();
         Body::new(text.into()).unwrap().wanted(&mut |arrived| all.push(arrived)).expect("a list");
         all

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::locks::{lock, wait_while};
 
 #[derive(Default)]
-pub(super) struct Permit {
+pub(super) struct LargeBodyPermit {
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -21,19 +21,19 @@ struct State {
 }
 
 /// Dropping it gives the permit back.
-pub(super) struct Held<'p>(&'p Permit);
+pub(super) struct HeldPermit<'p>(&'p LargeBodyPermit);
 
-impl Permit {
-    /// Takes the permit for a request that arrived at `since`, waiting for it for at most `patience`.
-    pub(super) fn take(&self, since: Instant, patience: Duration) -> Option<Held<'_>> {
+impl LargeBodyPermit {
+    /// Takes the permit for a request that arrived at `since`, waiting for it for at most `timeout`.
+    pub(super) fn take(&self, since: Instant, timeout: Duration) -> Option<HeldPermit<'_>> {
         let is_held = |state: &mut State| state.held_since.is_some();
-        let mut state = wait_while(&self.freed, lock(&self.state), patience, is_held);
+        let mut state = wait_while(&self.freed, lock(&self.state), timeout, is_held);
         if is_held(&mut state) {
             state.is_missed = true;
             return None;
         }
         *state = State { held_since: Some(since), is_missed: false };
-        Some(Held(self))
+        Some(HeldPermit(self))
     }
 
     /// True if a request that arrived before `instant` still holds the permit, and another request failed to get it.
@@ -43,7 +43,7 @@ impl Permit {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldPermit<'_> {
     fn drop(&mut self) {
         *lock(&self.0.state) = State::default();
         self.0.freed.notify_one();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_request_that_waits_gets_the_permit_when_it_is_given_back() {
-        let permit = Permit::default();
+        let permit = LargeBodyPermit::default();
         let first = permit.take(SystemClock.now(), Duration::ZERO);
         assert!(first.is_some());
         thread::scope(|scope| {
@@ -74,7 +74,7 @@ mod tests {
     /// Its client sends half a body, then neither goes on nor closes.
     #[test]
     fn a_permit_that_is_held_for_long_shows_once_another_request_went_without() {
-        let permit = Permit::default();
+        let permit = LargeBodyPermit::default();
         let since = SystemClock.now();
         let (at_once, later) = (since, since + LONG);
         let held = permit.take(since, Duration::ZERO);

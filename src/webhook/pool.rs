@@ -18,7 +18,7 @@ pub(super) struct Pool<J> {
     /// A job is waiting, or the pool stops.
     job: Condvar,
     /// A job was taken, is done, or waits for its client.
-    moved: Condvar,
+    changed: Condvar,
 }
 
 struct State<J> {
@@ -26,7 +26,7 @@ struct State<J> {
     /// Workers without a job.
     idle: usize,
     /// Jobs that a worker handles, and that do not wait for a client.
-    in_hand: usize,
+    running: usize,
     is_stopping: bool,
 }
 
@@ -35,14 +35,14 @@ struct Waiting<'p, J>(&'p Pool<J>);
 
 impl<J> Pool<J> {
     pub(super) fn new() -> Self {
-        let state = State { queue: VecDeque::new(), idle: 0, in_hand: 0, is_stopping: false };
-        Self { state: Mutex::new(state), job: Condvar::new(), moved: Condvar::new() }
+        let state = State { queue: VecDeque::new(), idle: 0, running: 0, is_stopping: false };
+        Self { state: Mutex::new(state), job: Condvar::new(), changed: Condvar::new() }
     }
 
-    /// Waits for at most `patience` until the queue has room. Returns true if it has.
-    pub(super) fn wait_for_room(&self, patience: Duration) -> bool {
+    /// Waits for at most `timeout` until the queue has room. Returns true if it has.
+    pub(super) fn wait_for_room(&self, timeout: Duration) -> bool {
         let is_full = |state: &mut State<J>| state.queue.len() >= QUEUE_MAX;
-        !is_full(&mut wait_while(&self.moved, lock(&self.state), patience, is_full))
+        !is_full(&mut wait_while(&self.changed, lock(&self.state), timeout, is_full))
     }
 
     /// Queues a job that arrived at `since`.
@@ -60,14 +60,14 @@ impl<J> Pool<J> {
     pub(super) fn work(&self, handle: impl Fn(J)) {
         while let Some(job) = self.next() {
             handle(job);
-            self.put_down();
+            self.finish();
         }
     }
 
     /// Runs `wait`, which a client can prolong without limit, so that [`stop`](Self::stop) does not wait for it.
     /// Afterwards the caller must not begin anything if the process is ending.
     pub(super) fn wait_for_client<R>(&self, wait: impl FnOnce() -> R) -> R {
-        self.put_down();
+        self.finish();
         let _waiting = Waiting(self);
         wait()
     }
@@ -75,19 +75,19 @@ impl<J> Pool<J> {
     /// Lets the workers finish all jobs, and waits for them for at most `limit`. Jobs that wait for a client do not
     /// count. Returns true if all other jobs are done.
     pub(super) fn stop(&self, limit: Duration) -> bool {
-        let is_busy = |state: &mut State<J>| state.in_hand > 0 || (state.idle > 0 && !state.queue.is_empty());
+        let is_busy = |state: &mut State<J>| state.running > 0 || (state.idle > 0 && !state.queue.is_empty());
         let mut state = lock(&self.state);
         state.is_stopping = true;
         self.job.notify_all();
-        !is_busy(&mut wait_while(&self.moved, state, limit, is_busy))
+        !is_busy(&mut wait_while(&self.changed, state, limit, is_busy))
     }
 
     fn next(&self) -> Option<J> {
         let mut state = lock(&self.state);
         loop {
             if let Some((_, job)) = state.queue.pop_front() {
-                state.in_hand += 1;
-                self.moved.notify_all();
+                state.running += 1;
+                self.changed.notify_all();
                 return Some(job);
             }
             if state.is_stopping {
@@ -99,15 +99,15 @@ impl<J> Pool<J> {
         }
     }
 
-    fn put_down(&self) {
-        lock(&self.state).in_hand -= 1;
-        self.moved.notify_all();
+    fn finish(&self) {
+        lock(&self.state).running -= 1;
+        self.changed.notify_all();
     }
 }
 
 impl<J> Drop for Waiting<'_, J> {
     fn drop(&mut self) {
-        lock(&self.0.state).in_hand += 1;
+        lock(&self.0.state).running += 1;
     }
 }
 

@@ -44,7 +44,7 @@ struct Buffer(Vec<u8>);
 
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > limits::ANSWER_BODY_MAX_BYTES {
+        if self.0.len() + bytes.len() > limits::WEBHOOK_RESPONSE_MAX_BYTES {
             return Err(io::Error::other("the answer is larger than the memory and ExternalDNS take"));
         }
         // The compiler would turn `extend` into a memcpy.

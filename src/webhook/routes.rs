@@ -340,7 +340,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_external_dns_could_not_read_is_a_failure() {
-        let large = Endpoint { dns_name: "x".repeat(limits::ANSWER_BODY_MAX_BYTES), ..Endpoint::default() };
+        let large =
+            Endpoint { dns_name: "x".repeat(limits::WEBHOOK_RESPONSE_MAX_BYTES), ..Endpoint::default() };
         assert_eq!(json(&[large], Vec::new()).map_err(|failure| failure.status), Err(500));
     }
 }

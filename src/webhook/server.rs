@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tiny_http::{Header, Request, StatusCode};
 
 use super::body::Body;
-use super::permit::{Held, Permit};
+use super::permit::{HeldPermit, LargeBodyPermit};
 use super::pool::Pool;
 use super::response::Response;
 use super::routes::{self, Head};
@@ -111,7 +111,7 @@ struct Common {
     shutdown: Shutdown,
     settings: ServerSettings,
     pool: Pool<Job>,
-    permit: Permit,
+    permit: LargeBodyPermit,
     stopping: AtomicBool,
     /// The number of requests that are never dropped, because their bodies are too large.
     abandoned: AtomicUsize,
@@ -186,7 +186,7 @@ impl BoundServer {
             shutdown,
             settings,
             pool: Pool::new(),
-            permit: Permit::default(),
+            permit: LargeBodyPermit::default(),
             stopping: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
         });
@@ -351,7 +351,7 @@ impl Common {
         &'p self,
         job: &mut Job,
         is_read: &mut bool,
-        permit: &mut Option<Held<'p>>,
+        permit: &mut Option<HeldPermit<'p>>,
     ) -> Result<Response, Response> {
         if job.deadline.is_over(&*self.clock) {
             return Err(Failure::unavailable("no worker was free in time").into());
@@ -375,7 +375,7 @@ impl Common {
     }
 
     /// Receives the whole body. A large body needs the permit first.
-    fn receive<'p>(&'p self, job: &mut Job, permit: &mut Option<Held<'p>>) -> Result<Vec<u8>, Failure> {
+    fn receive<'p>(&'p self, job: &mut Job, permit: &mut Option<HeldPermit<'p>>) -> Result<Vec<u8>, Failure> {
         /// The announced length may be wrong, so the buffer grows in steps.
         const STEP_BYTES: usize = 64 * 1024;
         const CHUNK_BYTES: usize = 16 * 1024;

@@ -173,7 +173,7 @@ fn the_client_stops_before_cloudflare_blocks_it() {
     }
     for _ in 0..5 {
         let error = fixture.client.records(&fixture.zone, deadline()).unwrap_err();
-        assert!(matches!(error, Error::Limited { .. }), "{error}");
+        assert!(matches!(error, Error::RateLimited { .. }), "{error}");
     }
     let statuses: Vec<_> = fixture.emulator.calls().iter().map(|call| call.status).collect();
     assert_eq!(statuses, [Some(200); 3]);

@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::clock::{Deadline, SystemClock};
 use external_dns_cloudflare_tunnel_webhook::cloudflare::{
     Batch, Client, ClientSettings, Credentials, Error, Proxy, TransportErrorKind,
 };
-use external_dns_cloudflare_tunnel_webhook::limits::ANSWER_MAX_BYTES;
+use external_dns_cloudflare_tunnel_webhook::limits::API_RESPONSE_MAX_BYTES;
 use external_dns_cloudflare_tunnel_webhook::model::{AccountId, RecordId, TunnelId, ZoneId};
 use external_dns_cloudflare_tunnel_webhook::secret::Secret;
 use test_support::own_process::{is_own_process, own_process};
@@ -189,7 +189,7 @@ fn a_failure_that_is_cut_off_still_counts_for_its_status() {
         Then::Close
     });
     let error = read(&server.client(), 5000).unwrap_err();
-    assert!(matches!(error, Error::Limited { .. }), "{error}");
+    assert!(matches!(error, Error::RateLimited { .. }), "{error}");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_damaged_compressed_answer_is_an_error() {
 /// 350 KB on the wire are 56 MB; ureq's own limit would count the former.
 #[test]
 fn an_answer_that_unpacks_beyond_the_cap_is_stopped() {
-    let bomb: Arc<[u8]> = gzip_bomb(ANSWER_MAX_BYTES + ANSWER_MAX_BYTES / 2).into();
+    let bomb: Arc<[u8]> = gzip_bomb(API_RESPONSE_MAX_BYTES + API_RESPONSE_MAX_BYTES / 2).into();
     let server = Server::start(move |_, stream| {
         answer_bytes(stream, 200, "Content-Encoding: gzip\r\n", &bomb);
         Then::Keep
@@ -301,7 +301,7 @@ fn a_retry_after_that_is_a_date_is_set_against_the_answers_own() {
         answer(stream, 429, headers, "");
         Then::Keep
     });
-    let Err(Error::Limited { retry_after }) = read(&server.client(), 5000) else {
+    let Err(Error::RateLimited { retry_after }) = read(&server.client(), 5000) else {
         panic!("not limited");
     };
     assert!(

@@ -21,7 +21,7 @@ fn applications(
     pages: impl IntoIterator<Item = Result<Response, TransportError>>,
 ) -> Result<Vec<Application>, Error> {
     let fixture = Fixture::new(pages);
-    fixture.client.access_applications(AccessScope::Account(&account()), fixture.deadline())
+    fixture.client.access_applications(AccountOrZone::Account(&account()), fixture.deadline())
 }
 
 /// The only application of a list, with these members besides an id, an audience and a type.
@@ -149,7 +149,7 @@ fn an_application_is_read_as_cloudflare_writes_it() {
 fn the_account_and_a_zone_have_lists_of_their_own() {
     let fixture = Fixture::new([success("[]"), success("null")]);
     let (account, zone) = (account(), ZoneId::new("z1"));
-    for scope in [AccessScope::Account(&account), AccessScope::Zone(&zone)] {
+    for scope in [AccountOrZone::Account(&account), AccountOrZone::Zone(&zone)] {
         assert_eq!(fixture.client.access_applications(scope, fixture.deadline()), Ok(Vec::new()));
     }
     assert_eq!(

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cloudflare::access::AccessScope;
+use crate::cloudflare::access::AccountOrZone;
 use crate::cloudflare::fixture::{Fixture, TOKEN, answer, failure, limited, success};
 use crate::cloudflare::record::Batch;
 use crate::cloudflare::transport::{TransportError, TransportErrorKind};
@@ -145,13 +145,13 @@ fn a_short_rate_limit_is_waited_for() {
 #[test]
 fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until_it_is_over() {
     let fixture = Fixture::new([limited(Some("300"))]);
-    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 300 * SECOND }));
+    assert_eq!(records(&fixture), Err(Error::RateLimited { retry_after: 300 * SECOND }));
     fixture.clock.advance(100 * SECOND);
     // This holds for reads and writes, and neither waits.
-    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 200 * SECOND }));
+    assert_eq!(records(&fixture), Err(Error::RateLimited { retry_after: 200 * SECOND }));
     assert_eq!(
         fixture.client.batch(&zone(), &one_delete(), fixture.deadline()),
-        Err(Error::Limited { retry_after: 200 * SECOND })
+        Err(Error::RateLimited { retry_after: 200 * SECOND })
     );
     assert_eq!(fixture.client.calls_left(), 0);
     assert_eq!(fixture.script.sent().len(), 1);
@@ -164,7 +164,7 @@ fn a_rate_limit_longer_than_the_deadline_is_remembered_and_nothing_is_sent_until
 #[test]
 fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
     let fixture = Fixture::new([limited(None)]);
-    assert_eq!(records(&fixture), Err(Error::Limited { retry_after: 60 * SECOND }));
+    assert_eq!(records(&fixture), Err(Error::RateLimited { retry_after: 60 * SECOND }));
 }
 
 /// What was read just before a write must still be true when the write goes out.
@@ -172,8 +172,8 @@ fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
 fn a_write_does_not_wait_for_a_rate_limit() {
     let fixture = Fixture::new([limited(Some("1"))]);
     let write = || fixture.client.batch(&zone(), &one_delete(), fixture.deadline());
-    assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
-    assert_eq!(write(), Err(Error::Limited { retry_after: SECOND }));
+    assert_eq!(write(), Err(Error::RateLimited { retry_after: SECOND }));
+    assert_eq!(write(), Err(Error::RateLimited { retry_after: SECOND }));
     assert_eq!(fixture.script.sent().len(), 1);
     assert_eq!(fixture.clock.sleeps(), []);
 }
@@ -186,13 +186,13 @@ fn the_clients_own_budget_stops_reads_before_writes_and_both_before_cloudflare_d
     }
     // 1,050 calls of 50 ms each.
     let retry_after = Duration::from_secs(300) - 1_050 * Duration::from_millis(50);
-    assert_eq!(records(&fixture), Err(Error::Limited { retry_after }));
+    assert_eq!(records(&fixture), Err(Error::RateLimited { retry_after }));
     assert_eq!(fixture.client.calls_left(), 50);
     let write = || fixture.client.batch(&zone(), &one_delete(), fixture.deadline()).map(drop);
     for _ in 0..50 {
-        assert!(!matches!(write(), Err(Error::Limited { .. })));
+        assert!(!matches!(write(), Err(Error::RateLimited { .. })));
     }
-    assert!(matches!(write(), Err(Error::Limited { .. })));
+    assert!(matches!(write(), Err(Error::RateLimited { .. })));
     assert_eq!(fixture.client.calls_left(), 0);
 }
 
@@ -203,7 +203,7 @@ fn the_reads_of_a_request_that_writes_may_use_what_is_kept_for_writes() {
     let writing = fixture.client.writing();
     records(&fixture).unwrap();
     drop(writing);
-    assert!(matches!(records(&fixture), Err(Error::Limited { .. })));
+    assert!(matches!(records(&fixture), Err(Error::RateLimited { .. })));
 }
 
 #[test]
@@ -247,8 +247,8 @@ fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
         (0..7).for_each(|_| script.push(failure(status, code, "x")));
         let deadline = fixture.deadline();
         let _ = client.access_team(&account, deadline);
-        client.access_applications(AccessScope::Account(&account), deadline).unwrap_err();
-        client.access_applications(AccessScope::Zone(&zone()), deadline).unwrap_err();
+        client.access_applications(AccountOrZone::Account(&account), deadline).unwrap_err();
+        client.access_applications(AccountOrZone::Zone(&zone()), deadline).unwrap_err();
         client.access_policies(&account, deadline).unwrap_err();
         client.access_tags(&account, deadline).unwrap_err();
         client.create_access_tag(&account, "tag", deadline).unwrap_err();
@@ -302,7 +302,7 @@ fn a_page_that_brings_nothing_new_is_an_error_and_not_the_end_of_the_list() {
         ("records", 5_000, |client, _, deadline| client.records(&zone(), deadline).err()),
         ("tunnels", 1_000, |client, account, deadline| client.tunnels(account, deadline).err()),
         ("applications", 1_000, |client, account, deadline| {
-            client.access_applications(AccessScope::Account(account), deadline).err()
+            client.access_applications(AccountOrZone::Account(account), deadline).err()
         }),
     ];
     for (label, per_page, list) in lists {

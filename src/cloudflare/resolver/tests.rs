@@ -82,7 +82,8 @@ fn the_name_is_looked_up_once_a_minute_behind_the_calls_and_its_addresses_are_us
     let answers = Mutex::new(answers);
     let next = move |_: &str| answers.lock().unwrap().recv().unwrap();
     let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, next));
-    let settle = || drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_asking));
+    let settle =
+        || drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_looking_up));
     let resolved = || resolve(&resolver, "http://localhost/").map(|found| found[0].ip());
     let lookups = || asked.lock().unwrap().len();
     let other = IpAddr::from([192, 0, 2, 8]);
@@ -163,7 +164,7 @@ fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_family_that_c
         ("61", "41", "61"),
     ] {
         let front = addresses(front).first().copied();
-        assert_eq!(in_turn(addresses(found), front), addresses(expected), "{found}, {front:?}");
+        assert_eq!(interleaved(addresses(found), front), addresses(expected), "{found}, {front:?}");
     }
 }
 
@@ -174,13 +175,13 @@ fn an_address_that_is_given_up_comes_last_however_many_calls_give_it_up() {
     let resolver = CachingResolver::with_lookup(clock, recording(&asked, move |_| Ok(vec![first, second])));
     resolve(&resolver, "http://a.example/").unwrap();
     for _ in 0..3 {
-        resolver.give_up(Some(first));
+        resolver.demote(Some(first));
         assert_eq!(resolver.front(), Some(second));
     }
-    resolver.give_up(None);
+    resolver.demote(None);
     assert_eq!(resolver.front(), Some(first), "the call did not know any");
-    resolver.give_up(Some(first));
+    resolver.demote(Some(first));
     resolve(&resolver, "http://a.example/").unwrap();
-    drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_asking));
+    drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_looking_up));
     assert_eq!((resolver.front(), asked.lock().unwrap().len()), (Some(second), 2), "it is looked up again");
 }

@@ -58,7 +58,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         if spent > ADDRESS_PATIENCE
             && let Some(front) = details.addrs.first()
         {
-            self.resolver.give_up(Some(front.ip()));
+            self.resolver.demote(Some(front.ip()));
         }
         if !details.needs_tls() || transport.is_tls() {
             return Ok(Some(Either::A(transport)));

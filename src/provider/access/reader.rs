@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::clock::Deadline;
-use crate::cloudflare::{AccessScope, Error, GIVE_ACCESS, parse_application};
+use crate::cloudflare::{AccountOrZone, Error, GIVE_ACCESS, parse_application};
 use crate::limits;
 use crate::locks::lock;
 use crate::model::access::Application;
@@ -39,7 +39,7 @@ struct Written {
 #[derive(Clone, Debug)]
 pub(super) enum WriteOutcome {
     /// The application was created or replaced. This is its new state.
-    Made(Application),
+    Written(Application),
     /// The application with this id does not exist any more.
     Deleted(Box<str>),
     /// The answer to the creation of the application was lost.
@@ -49,7 +49,7 @@ pub(super) enum WriteOutcome {
 impl WriteOutcome {
     fn id(&self) -> Option<&str> {
         match self {
-            Self::Made(application) => Some(&application.id),
+            Self::Written(application) => Some(&application.id),
             Self::Deleted(id) => Some(id),
             Self::InDoubt => None,
         }
@@ -89,8 +89,8 @@ impl SnapshotReader {
         zones: &[&Zone],
         deadline: Deadline,
     ) -> AccessReading {
-        let patience = deadline.remaining(&*self.clock).min(limits::ACCESS_TIMEOUT);
-        let reading = self.try_read_access(account, zones, Deadline::after(&*self.clock, patience));
+        let timeout = deadline.remaining(&*self.clock).min(limits::ACCESS_TIMEOUT);
+        let reading = self.try_read_access(account, zones, Deadline::after(&*self.clock, timeout));
         if let Ok(AccessSnapshot { applications, .. }) = &reading {
             let has_ours = applications.iter().any(|one| self.place_of(one).is_some());
             self.access.has_ours.store(has_ours, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl SnapshotReader {
         let calls: [&(dyn Fn() + Sync); 3] = [
             &|| drop(team.set(client.access_team(account, deadline))),
             &|| drop(policies.set(client.access_policies(account, deadline))),
-            &|| drop(of_account.set(client.access_applications(AccessScope::Account(account), deadline))),
+            &|| drop(of_account.set(client.access_applications(AccountOrZone::Account(account), deadline))),
         ];
         in_parallel(parallel_reads, &calls, |call| call());
         let team = answer(team)?;
@@ -117,7 +117,7 @@ impl SnapshotReader {
         let policies = answer(policies).map(Into::into);
         let mut applications = answer(of_account)?;
         let of_zones = in_parallel(parallel_reads, zones, |zone| {
-            client.access_applications(AccessScope::Zone(&zone.id), deadline)
+            client.access_applications(AccountOrZone::Zone(&zone.id), deadline)
         });
         let mut unread_zones = Vec::new();
         for (zone, answer) in zones.iter().zip(of_zones) {
@@ -145,7 +145,7 @@ impl SnapshotReader {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
         for Written { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
             match outcome {
-                WriteOutcome::Made(application) => {
+                WriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
                         applications.retain(|one| one.id != application.id);
                         unlike.push((unlike.len(), place, application));

@@ -27,7 +27,7 @@ impl ApplicationWriter<'_> {
         let is_written =
             |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));
         if writes.iter().any(is_written)
-            && let Err(error) = self.make_tag()
+            && let Err(error) = self.ensure_tag()
         {
             // Only the tag was refused. Another instance may have created the tag, and lists may not show the tag yet.
             let reason = match &error {
@@ -78,7 +78,7 @@ impl ApplicationWriter<'_> {
         match &write.operation {
             ApplicationOperation::Create(wish) => {
                 let body = place::body(&write.place, wish, owner, None);
-                client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Made)
+                client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Written)
             }
             ApplicationOperation::Replace(id, wish) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
@@ -86,7 +86,9 @@ impl ApplicationWriter<'_> {
                 };
                 log_inline_policies(&write.place, &members);
                 let body = place::body(&write.place, wish, owner, Some(members));
-                client.replace_access_application(account, id, &body, self.deadline).map(WriteOutcome::Made)
+                client
+                    .replace_access_application(account, id, &body, self.deadline)
+                    .map(WriteOutcome::Written)
             }
             ApplicationOperation::Delete(id) => {
                 client.delete_access_application(account, id, self.deadline)?;
@@ -96,7 +98,7 @@ impl ApplicationWriter<'_> {
     }
 
     /// Creates the tag of our applications, unless the tag exists.
-    fn make_tag(&self) -> Result<(), Error> {
+    fn ensure_tag(&self) -> Result<(), Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.operator.owner);
         let tags = client.access_tags(account, self.deadline)?;

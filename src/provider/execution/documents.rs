@@ -137,7 +137,7 @@ impl<'a> Execution<'a> {
                     }
                     return Ok((document, version));
                 }
-                Err(error @ (Error::OutOfTime | Error::Limited { .. })) => return Err(Stop::Run(error)),
+                Err(error @ (Error::OutOfTime | Error::RateLimited { .. })) => return Err(Stop::Run(error)),
                 Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }
         }

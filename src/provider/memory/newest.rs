@@ -126,7 +126,7 @@ mod tests {
     use crate::provider::memory::year;
 
     fn answer(version: i64) -> Configuration {
-        Configuration { tunnel: None, version, is_local: None, config: None }
+        Configuration { tunnel: None, version, is_locally_managed: None, config: None }
     }
 
     fn document(has_rules: bool) -> Document {

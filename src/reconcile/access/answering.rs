@@ -82,7 +82,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
 fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
     let (name, filter) = (place.hostname(), &snapshot.operator().filter);
     let is_whole = match name.strip_prefix("*.") {
-        Some(domain) => filter.takes_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
+        Some(domain) => filter.matches_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
         None => filter.matches(name),
     };
     is_whole && snapshot.zone_of(name).is_some()
@@ -164,8 +164,8 @@ fn rules_taking<'s>(
     last: &dyn Fn(&Rule) -> bool,
 ) -> Vec<&'s Rule> {
     let rules = tunnel.near(name).map(|(_, rule)| rule);
-    let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_take(name, path)).collect();
-    if let Some(last) = taking.iter().position(|rule| rule.takes_all(name, path) && last(rule)) {
+    let mut taking: Vec<&Rule> = rules.filter(|rule| rule.may_match(name, path)).collect();
+    if let Some(last) = taking.iter().position(|rule| rule.matches_all(name, path) && last(rule)) {
         taking.truncate(last + 1);
     }
     taking
@@ -208,10 +208,10 @@ fn is_answered_by(
     let path = rule.as_ref().and_then(WantedRule::path_text);
     // A rule for more names comes later, and so does a rule of the same hostname for more paths.
     let comes_first = match open.has_hostname(hostname) {
-        true => PathPattern::takes_all_of(open.path(), path),
-        false => open.may_take(hostname.as_str(), path),
+        true => PathPattern::matches_all_of(open.path(), path),
+        false => open.may_match(hostname.as_str(), path),
     };
-    let takes_all = [open, closed].iter().any(|rule| PathPattern::takes_all_of(path, rule.path()));
+    let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
     takes_all && (*access_wish == AccessWish::Open || rule.is_some() && comes_first)
 }
 

@@ -123,7 +123,7 @@ impl<'a> HostProtection<'a> {
         let name = self.hostname.as_str();
         let tunnel = self.snapshot.tunnels.get(&self.snapshot.led_to(name)?)?;
         let mut rules = tunnel.near(name).map(|(_, rule)| rule);
-        rules.find(|rule| rule.may_take(name, path) && PathPattern::takes_all_of(rule.path(), path))
+        rules.find(|rule| rule.may_match(name, path) && PathPattern::matches_all_of(rule.path(), path))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::ingress::path::may_share;
 use crate::ingress::{PathPattern, Rule};
 use crate::model::Hostname;
 use crate::model::access::Application;
-use crate::model::hostname::HostScope;
+use crate::model::hostname::HostPattern;
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::snapshot::Snapshot;
@@ -46,10 +46,12 @@ impl Closing {
     /// `path` on the same hostname does not count, because the endpoint of `path` decides about that path.
     fn is_within(&self, hostname: &str, path: Option<&str>) -> bool {
         let decides = || {
-            let is_wider = PathPattern::takes_all_of(self.path(), path);
+            let is_wider = PathPattern::matches_all_of(self.path(), path);
             self.by == ClosedBy::Mistake || self.hostname.as_str() != hostname || !is_wider
         };
-        HostScope::of(hostname).includes(self.hostname.as_str()) && may_share(self.path(), path) && decides()
+        HostPattern::of(hostname).includes(self.hostname.as_str())
+            && may_share(self.path(), path)
+            && decides()
     }
 
     /// True if the place asks for a login without the applications `going`: by an application of its own, or by a rule

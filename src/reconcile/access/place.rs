@@ -95,7 +95,7 @@ impl Place {
     /// True if the application of the place takes requests for `name`. A wildcard `name` counts only if it is the
     /// hostname of the place.
     pub fn is_over(&self, name: &str) -> bool {
-        takes_host(&self.hostname, name)
+        matches_host(&self.hostname, name)
     }
 
     /// The name of the place's application.
@@ -105,7 +105,7 @@ impl Place {
 }
 
 /// True if a destination with this host takes requests for a name. A leading `*` is one label, or the start of one.
-pub(super) fn takes_host(host: &str, name: &str) -> bool {
+pub(super) fn matches_host(host: &str, name: &str) -> bool {
     let label = || name.strip_suffix(host.strip_prefix('*')?);
     host == name || label().is_some_and(|label| !label.contains(['.', '*']))
 }

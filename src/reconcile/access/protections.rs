@@ -185,7 +185,7 @@ fn rank(
     let above = if &**path == "*" { "" } else { path.strip_suffix("/*").unwrap_or(path) };
     let takes_path = above.is_empty()
         || prefix.is_some_and(|prefix| place::is_at_or_below(prefix.trim_start_matches('/'), above));
-    (place::takes_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
+    (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
 }
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();
-                assert!(!place::takes_host(host, name) || near.len() == 1, "{host:?} takes {name}");
+                assert!(!place::matches_host(host, name) || near.len() == 1, "{host:?} takes {name}");
                 let of_all = cover::cover(all, &hostname, None);
                 assert_eq!(cover::cover(near, &hostname, None), of_all, "{host:?} and {name}");
                 met += usize::from(matches!(of_all, cover::Cover::Open(cover::Gap::NoPolicies { .. })));

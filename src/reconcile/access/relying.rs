@@ -130,7 +130,7 @@ impl NameUnder<'_> {
         }
         // A wider rule receives no request of the place, because the opened rule of the place answers these requests.
         let is_opened = self.opens(rule.path()) && self.may_have(tunnel, rule);
-        is_opened || rule.takes_all(self.name(), self.path) && self.opens(self.path)
+        is_opened || rule.matches_all(self.name(), self.path) && self.opens(self.path)
     }
 
     /// True if an endpoint may have the rule. An endpoint is refused if a foreign rule has its path, so its policy

@@ -29,7 +29,7 @@ fn settings() -> Settings {
     let tunnel = |id: &str, name: &str| ConfiguredTunnel {
         id: TunnelId::parse(id).expect("a well-formed id"),
         name: name.into(),
-        is_local: false,
+        is_locally_managed: false,
     };
     Settings::new(operator_settings("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }

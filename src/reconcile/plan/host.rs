@@ -198,7 +198,7 @@ impl<'a> Host<'a> {
         };
         self.context.marked_rules.get(tunnel).is_some_and(|marked_rules| match &*self.adopted_rules {
             [] => marked_rules.is_shadowed(&self.hostname, path),
-            _ => marked_rules.and(&is_adopted).is_shadowed(&self.hostname, path),
+            _ => marked_rules.with_own(&is_adopted).is_shadowed(&self.hostname, path),
         })
     }
 

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Turn};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
-use external_dns_cloudflare_tunnel_webhook::webhook::body::{Arrived, Body};
+use external_dns_cloudflare_tunnel_webhook::webhook::body::{Body, ReceivedEndpoint};
 use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Head};
 use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
 
@@ -67,7 +67,7 @@ impl Service for Program {
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.changes(&mut |Arrived { list, endpoint, .. }| {
+        body.changes(&mut |ReceivedEndpoint { list, endpoint, .. }| {
             if let Some(endpoint) = plan::needed_by_plan(endpoint, list == List::UpdateOld, &self.settings) {
                 changes.add(list, endpoint);
             }

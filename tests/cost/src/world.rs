@@ -76,7 +76,7 @@ fn tunnel() -> TunnelId {
 }
 
 pub(crate) fn settings() -> Settings {
-    let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_local: false };
+    let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_locally_managed: false };
     let given = [("CF_API_TOKEN", "token"), ("CF_TUNNEL_ID", "home"), ("OWNER_ID", OWNER)];
     let given = given.map(|(variable, text)| (variable.to_owned(), text.to_owned()));
     let policy = Config::read(&given.into()).expect("the minimum").provider.operator;

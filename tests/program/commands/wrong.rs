@@ -274,5 +274,5 @@ fn an_api_that_is_not_there() {
     let report = report.expect("its settings are right");
     let line = rows.lines().next().expect("the token comes first");
     assert!(line.starts_with("failed") && line.contains("Cloudflare not reached"), "{line}");
-    assert!(line.contains("CF_API_BASE_URL") && !report.is_well, "{line}");
+    assert!(line.contains("CF_API_BASE_URL") && !report.is_success, "{line}");
 }

@@ -90,8 +90,11 @@ pub fn operator_settings(owner: &str) -> OperatorSettings {
 }
 
 pub fn settings() -> Settings {
-    let tunnel =
-        |id: &str, name: &str| ConfiguredTunnel { id: tunnel_id(id), name: name.into(), is_local: false };
+    let tunnel = |id: &str, name: &str| ConfiguredTunnel {
+        id: tunnel_id(id),
+        name: name.into(),
+        is_locally_managed: false,
+    };
     Settings::new(operator_settings("default"), tunnel(HOME, "home"), vec![tunnel(OFFICE, "office")])
 }
 

@@ -79,7 +79,7 @@ impl<'a> VisitorRequests<'a> {
     }
 
     fn may_meet(&self, Destination { host, path }: &Destination) -> bool {
-        may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| may_take(path, prefix))
+        may_match(host, self.hostname) && self.prefix.is_none_or(|prefix| path_may_match(path, prefix))
     }
 
     /// True if a destination certainly ranks below the destinations of the prefix: the host is the same, and the path
@@ -110,7 +110,7 @@ fn surely_matches(host: &str, name: &str) -> bool {
         && host
             .split('.')
             .zip(name.split('.'))
-            .all(|(label, text)| is_host_label(label) && takes(label, text))
+            .all(|(label, text)| is_host_label(label) && label_matches(label, text))
 }
 
 /// True if a destination's host may match a name of the rule's hostname. A hostname that begins with `*.` stands for
@@ -123,7 +123,7 @@ fn may_match(host: &str, hostname: &str) -> bool {
         match labels.next() {
             None => return false,
             Some(None) => return true,
-            Some(Some(label)) if !takes(&label, text) => return false,
+            Some(Some(label)) if !label_matches(&label, text) => return false,
             Some(Some(_)) => {}
         }
     }
@@ -161,7 +161,7 @@ fn is_host_label(label: &str) -> bool {
 }
 
 /// True if a label with at most one `*` matches a text.
-fn takes(label: &str, text: &str) -> bool {
+fn label_matches(label: &str, text: &str) -> bool {
     match label.split_once('*') {
         Some((start, end)) => text.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
         None => label == text,
@@ -181,7 +181,7 @@ fn has_odd_segments(path: &str) -> bool {
 }
 
 /// True if a destination's path may take requests at a plain path or below it.
-fn may_take(destination: &str, prefix: &str) -> bool {
+fn path_may_match(destination: &str, prefix: &str) -> bool {
     if has_odd_segments(destination) {
         return true;
     }

@@ -48,7 +48,7 @@ impl fmt::Debug for Secret {
 
 /// What a run token says.
 #[derive(Deserialize, Serialize)]
-struct RunToken<'a> {
+struct TunnelToken<'a> {
     #[serde(rename = "a")]
     account: &'a str,
     #[serde(rename = "t")]
@@ -64,7 +64,7 @@ impl Tunnel {
     }
 
     fn run_token_around(&self, secret: &Secret) -> String {
-        let token = RunToken { account: &self.account, tunnel: &self.id, secret: secret.as_str() };
+        let token = TunnelToken { account: &self.account, tunnel: &self.id, secret: secret.as_str() };
         STANDARD.encode(to_raw(&token).get())
     }
 
@@ -100,9 +100,9 @@ impl Cloudflare {
     pub fn run_connector(&mut self, token_file: &str) -> Result<String, &'static str> {
         let invalid = "Provided Tunnel token is not valid.";
         let json = STANDARD.decode(token_file.trim()).map_err(|_| invalid)?;
-        let token: RunToken<'_> = serde_json::from_slice(&json).map_err(|_| invalid)?;
+        let token: TunnelToken<'_> = serde_json::from_slice(&json).map_err(|_| invalid)?;
         let of_token = |tunnel: &&mut Tunnel| {
-            let RunToken { account, tunnel: id, secret } = token;
+            let TunnelToken { account, tunnel: id, secret } = token;
             !tunnel.deleted
                 && tunnel.id == id
                 && tunnel.account == account
