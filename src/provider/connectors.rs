@@ -46,10 +46,10 @@ impl ConnectorWatch {
             });
             return;
         }
-        let awaited = std::mem::take(&mut self.awaited);
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
-        let lines: Vec<LogLine> =
-            made.flat_map(|tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account)).collect();
+        let awaited = std::mem::take(&mut self.awaited);
+        let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account);
+        let lines: Vec<LogLine> = made.filter_map(look_at).collect();
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
 
@@ -60,44 +60,33 @@ impl ConnectorWatch {
         awaited: Option<&i64>,
         writer: &Writer,
         account: &AccountId,
-    ) -> Vec<LogLine> {
+    ) -> Option<LogLine> {
         let metrics = &writer.reporter.metrics;
         // Read before the look, because a connector cannot yet have applied a version that is written during the look.
-        let version = metrics.update().get(Family::ConfigurationVersion, &[name]);
+        let version = writer.reader.newest().version(id);
         let deadline = Deadline::after(writer.clock(), limits::CONNECTORS_TIMEOUT);
         let connectors = writer.client().connectors(account, id, deadline);
         let mut values = metrics.update();
         values.clear(Family::Connectors, &[name]);
         values.clear(Family::ConnectorVersion, &[name]);
-        let connectors = match connectors {
-            Ok(connectors) => connectors,
-            Err(error) => {
-                logging::debug(module_path!(), || {
-                    let text = format!("the connectors of a tunnel cannot be seen: {error}");
-                    LogLine::default().word("tunnel", id).text(text)
-                });
-                return Vec::new();
-            }
-        };
+        let connectors = connectors.ok()?;
         values.set(Family::Connectors, &[name], connectors.len() as i64);
         let line = |text| LogLine::default().word("tunnel", id).text(text);
         let Some((lowest, slowest)) = Connector::slowest(&connectors) else {
-            let none = connectors.is_empty().then(|| {
+            return connectors.is_empty().then(|| {
                 line(format!(
                     "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
                 ))
             });
-            return none.into_iter().collect();
         };
         values.set(Family::ConnectorVersion, &[name], lowest);
         self.awaited.extend(version.filter(|version| lowest < *version).map(|version| (id.clone(), version)));
-        let slow = awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
+        awaited.filter(|awaited| lowest < **awaited).map(|awaited| {
             line(format!(
                 "the tunnel {name:?} has the connector {slowest:?}, which still serves version {lowest} instead of \
                  {awaited}: see the log of that cloudflared"
             ))
-        });
-        slow.into_iter().collect()
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use log::Level;
 
 use self::halving::Halving;
-use self::ledger::{Ledger, RunResult};
+use self::ledger::{Ending, Ledger, RunResult};
 use self::records::RecordQuotas;
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
@@ -23,7 +23,6 @@ use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
-use crate::provider::memory::GroupSize;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
@@ -45,14 +44,10 @@ struct Execution<'a> {
     ledger: Ledger<'a>,
     /// By tunnel that was read in this run: the hostnames with a rule in the tunnel that the plan did not know.
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
-    /// The tunnels that accepted their unchanged documents in this run.
-    tried: BTreeSet<&'a TunnelId>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// The targets to which pieces were sent.
-    sent_to: BTreeSet<WriteTarget<'a>>,
-    /// The targets with undecided pieces.
-    undecided: BTreeSet<WriteTarget<'a>>,
+    /// By target to which pieces were sent: true if each of them was written or refused.
+    decided: BTreeMap<WriteTarget<'a>, bool>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
     quotas: RecordQuotas,
@@ -96,26 +91,22 @@ pub(super) fn run<'a>(
         snapshot,
         ledger: Ledger::new(plan),
         missed_by_tunnel: BTreeMap::new(),
-        tried: BTreeSet::new(),
         unwritable: Vec::new(),
-        sent_to: BTreeSet::new(),
-        undecided: BTreeSet::new(),
+        decided: BTreeMap::new(),
         search_writes: 0,
         quotas: RecordQuotas::of(snapshot),
     };
-    let outcome = execution.run_stages(&others).and_then(|()| {
-        execution.give_up_unwritable(&failing);
-        execution.run_stages(&failing)
-    });
+    let outcome = execution
+        .run_stages(&others)
+        .and_then(|()| execution.give_up_unwritable(&failing))
+        .and_then(|()| execution.run_stages(&failing));
     execution.correct_stamps();
-    let Execution { memory, mut ledger, sent_to, undecided, search_writes, .. } = execution;
+    let Execution { memory, mut ledger, decided, search_writes, .. } = execution;
     if let Err(error) = outcome {
-        ledger.result.is_cut_short = ledger.result.unwritten.is_empty() && search_writes == 0;
-        ledger.give_up_unwritten(&plan.hosts, &Reason::Failed(error.to_string()));
-        ledger.result.ended_by = Some(error);
+        ledger.end_early(error, search_writes > 0);
     }
     memory.unfinished = ledger.unfinished(&memory.unfinished);
-    for target in sent_to.difference(&undecided) {
+    for (target, _) in decided.iter().filter(|(_, is_decided)| **is_decided) {
         memory.targets.forget(target.id());
     }
     ledger.result
@@ -124,7 +115,10 @@ pub(super) fn run<'a>(
 impl<'a> Execution<'a> {
     /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
     /// Stamp would create a record without a rule, which only hides the wildcard's record.
-    fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) {
+    ///
+    /// # Errors
+    /// When no time or no calls are left to try a tunnel.
+    fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
         let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
         let mut failing: BTreeSet<&TunnelId> = inserted(edited);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
@@ -135,17 +129,19 @@ impl<'a> Execution<'a> {
                     && !self.ledger.is_given_up(&host.hostname)
             });
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
-            let written = match paused {
-                Some(reason) => Err(reason),
-                None => self.rewrite(tunnel, edited.len()),
+            let reason = match paused.map_or_else(|| self.rewrite(tunnel), |reason| Err(Stop::Target(reason)))
+            {
+                Ok(()) => continue,
+                Err(Stop::Target(reason)) => reason,
+                Err(Stop::Run(error)) => return Err(error),
             };
-            let Err(reason) = written else { continue };
-            self.set_failing(WriteTarget::Tunnel(tunnel), reason.clone());
+            self.set_failing(WriteTarget::Tunnel(tunnel), edited.len(), &reason);
             for host in edited {
                 self.ledger.give_up(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }
         }
+        Ok(())
     }
 
     /// Writes each stage to all targets. If a target cannot be written, only its hostnames are left out.
@@ -174,7 +170,6 @@ impl<'a> Execution<'a> {
                 // rule, and the rules that it replaces would be deleted. The next request plans the hostname anew.
                 pieces.retain(|piece| !self.ledger.is_given_up(piece.hostname));
                 if !pieces.is_empty() {
-                    self.sent_to.insert(step.target);
                     self.write_all(step, &pieces)?;
                 }
             }
@@ -182,25 +177,16 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Notes that a write to the target failed.
-    fn set_failing(&mut self, target: WriteTarget<'a>, reason: Reason) {
-        let now = self.writer.clock().now();
-        self.undecided.insert(target);
-        self.memory.targets.set_failing(target.id(), now);
-        if matches!(target, WriteTarget::Tunnel(tunnel) if self.tried.contains(tunnel)) {
-            self.memory.targets.pause_edits(target.id(), reason, now);
+    /// Notes that nothing can be written to the target, and logs a failed write once. This many hostnames are left out.
+    fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
+        if let Reason::Failed(text) = reason
+            && !self.memory.targets.is_failing(target.id())
+        {
+            let (kind, name) = self.name_of(target);
+            let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
+            logging::log(Level::Warn, module_path!(), &line);
         }
-    }
-
-    /// Logs a failed write, and returns the reason.
-    fn log_failure(&self, target: WriteTarget<'a>, hostnames: usize, error: &Error) -> Reason {
-        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
-        let (kind, name) = self.name_of(target);
-        let text = format!("a write to {kind} {name} {outcome}: {error}");
-        let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&*text);
-        let level = if self.memory.targets.is_failing(target.id()) { Level::Debug } else { Level::Warn };
-        logging::log(level, module_path!(), &line);
-        Reason::Failed(text)
+        self.memory.targets.set_failing(target.id(), self.writer.clock().now());
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
@@ -210,28 +196,38 @@ impl<'a> Execution<'a> {
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
         let has_failed = |piece: &Piece<'a>| memory.paused.has_failed(piece.content());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
+        let was_decided = self.decided.insert(target, false).unwrap_or(true);
         loop {
             let sent = halving.next(self.operations_max(target));
             if sent.is_empty() {
+                self.decided.insert(target, was_decided);
                 return Ok(());
             }
             self.search_writes += usize::from(halving.is_searching());
-            let mut end = self.write_group(step, &mut halving, &sent)?;
-            if halving.size != GroupSize::All {
-                self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
-            }
+            let group = self.write_group(step, &mut halving, &sent);
+            self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             let calls_left = self.writer.client().calls_left();
-            if halving.is_used_up(self.search_writes, calls_left, self.time_left()) {
-                end = end.or_else(|| Some(undecided()));
-            }
-            if let Some(reason) = end {
-                let rest = halving.undecided();
-                if !rest.is_empty() {
-                    self.ledger.give_up_all(&rest, &reason);
-                    self.undecided.insert(target);
+            let is_failing = group.is_err();
+            let reason = match group {
+                Err(Stop::Run(error)) => return Err(error),
+                Err(Stop::Target(reason)) | Ok(Some(reason)) => reason,
+                Ok(None) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
+                    undecided()
                 }
-                return Ok(());
+                Ok(None) => continue,
+            };
+            let rest = halving.undecided();
+            if is_failing {
+                // A tunnel that failed before has just accepted its unchanged document, or has no rules.
+                if self.memory.targets.is_failing(target.id()) {
+                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.writer.clock().now());
+                }
+                let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
+                self.set_failing(target, hostnames, &reason);
             }
+            self.decided.insert(target, was_decided && rest.is_empty());
+            self.ledger.give_up_all(&rest, &reason);
+            return Ok(());
         }
     }
 
@@ -241,90 +237,80 @@ impl<'a> Execution<'a> {
         step: Step<'a>,
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
-    ) -> Result<Option<Reason>, Error> {
-        match self.send(step, sent) {
-            Ok(Answer::Done) => {
-                halving.passed(|hostname| self.ledger.is_given_up(hostname));
-                Ok(None)
-            }
-            Ok(Answer::Rejected(answer)) => {
-                let is_interception = !answer.is_of_cloudflare();
-                let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
-                if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
-                    self.reject_all(step, &[piece], &answer);
-                }
-                Ok(halving.is_intercepted().then(|| in_between(answer)))
-            }
-            Err(Stop::Target(reason)) => {
-                self.set_failing(step.target, reason.clone());
-                self.ledger.give_up_all(sent, &reason);
-                Ok(Some(reason))
-            }
-            Err(Stop::Run(error)) => {
-                self.undecided.insert(step.target);
-                Err(error)
-            }
+    ) -> Result<Option<Reason>, Stop> {
+        let Answer::Rejected(answer) = self.send(step, sent)? else {
+            halving.passed(|hostname| self.ledger.is_given_up(hostname));
+            return Ok(None);
+        };
+        let is_interception = !answer.is_of_cloudflare();
+        let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
+        if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
+            self.reject_all(step, &[piece], &answer);
         }
+        Ok(halving.is_intercepted().then(|| in_between(answer)))
     }
 
     fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         self.check_time()?;
         let Step { stage, target } = step;
-        let answer = match target {
-            WriteTarget::Tunnel(tunnel) => self.send_edits(step, tunnel, pieces)?,
-            WriteTarget::Zone(zone) => match self.quotas.full(zone).cloned() {
-                Some(answer) if pieces.iter().all(Piece::grows) => {
-                    self.reject_all(step, pieces, &answer);
-                    Answer::Done
-                }
-                _ => match self.send_batch(stage, zone, pieces) {
-                    Ok(()) => Answer::Done,
-                    Err(error) => self.failed(target, pieces, error)?,
-                },
-            },
+        let zone = match target {
+            WriteTarget::Tunnel(tunnel) => return self.send_edits(tunnel, pieces),
+            WriteTarget::Zone(zone) => zone,
         };
-        if let Answer::Rejected(answer) = &answer {
-            let (kind, name) = self.name_of(target);
-            logging::debug(module_path!(), || {
-                let text = format!("a write to {kind} {name} was refused: {answer}");
-                LogLine::default().word(kind, &name).word("hostnames", &pieces.len()).text(text)
-            });
+        if let Some(answer) = self.quotas.full(zone).cloned()
+            && pieces.iter().all(Piece::grows)
+        {
+            self.reject_all(step, pieces, &answer);
+            return Ok(Answer::Done);
         }
-        Ok(answer)
+        match self.send_batch(stage, zone, pieces) {
+            Ok(()) => Ok(Answer::Done),
+            Err(error) => self.failed(target, error),
+        }
     }
 
     /// The meaning of a failed write: a refusal of its content, or a stop.
-    fn failed(
-        &mut self,
-        target: WriteTarget<'a>,
-        pieces: &[Piece<'_>],
-        error: Error,
-    ) -> Result<Answer, Stop> {
+    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Answer, Stop> {
         match error {
             Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Answer::Rejected(answer)),
             // One of the records was deleted meanwhile.
             Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Rejected(answer)),
-            Error::OutOfTime | Error::RateLimited { .. } => Err(Stop::Run(error)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
-                let is_new = !self.memory.targets.is_failing(target.id());
-                self.ledger.result.lost_answer |= is_new && error.may_have_been_done();
-                let hostnames = pieces.chunk_by(|one, other| one.hostname == other.hostname).count();
-                Err(Stop::Target(self.log_failure(target, hostnames, &error)))
+                if error.may_have_been_done() && !self.memory.targets.is_failing(target.id()) {
+                    self.ledger.result.ending = Ending::LostAnswer;
+                }
+                Err(self.stop(target, error))
             }
         }
+    }
+
+    /// The meaning of an error that does not depend on the content of a write.
+    fn stop(&self, target: WriteTarget<'a>, error: Error) -> Stop {
+        if matches!(error, Error::OutOfTime | Error::RateLimited { .. }) {
+            return Stop::Run(error);
+        }
+        let outcome = if error.may_have_been_done() { "may or may not have been done" } else { "failed" };
+        let (kind, name) = self.name_of(target);
+        Stop::Target(Reason::Failed(format!("a write to {kind} {name} {outcome}: {error}")))
     }
 
     /// Notes that each piece was refused.
     fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
         let now = self.writer.clock().now();
-        if let Some(reason) = no_verdict(answer) {
+        if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
-            for piece in pieces.iter().filter(|_| !answer.is_of_cloudflare()) {
+            let reason = in_between(answer.clone());
+            for piece in pieces {
                 self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
+        }
+        if answer.is_missing_record() {
+            // The record existed when the snapshot was read.
+            let text = format!("one of its records was deleted meanwhile: {answer}");
+            return self.ledger.give_up_all(pieces, &Reason::Undecided(text));
         }
         let mut text = answer.to_string();
         let quota = match step.target {
@@ -338,7 +324,8 @@ impl<'a> Execution<'a> {
         // its own records.
         self.ledger.result.is_unfinished |= answer.is_record_conflict();
         let reason = Reason::Cloudflare(text);
-        self.ledger.refuse(step, pieces, &reason);
+        let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
+        self.ledger.refuse(&refused);
         for piece in pieces {
             self.memory.paused.refuse(piece.content(), reason.clone(), quota.clone(), now);
         }
@@ -369,16 +356,6 @@ fn undecided() -> Reason {
          left to find out, and the next loops continue the search"
             .to_owned(),
     )
-}
-
-/// The reason to leave out the work in this request only, if the answer does not refuse the content itself.
-fn no_verdict(answer: &ErrorAnswer) -> Option<Reason> {
-    if !answer.is_of_cloudflare() {
-        return Some(in_between(answer.clone()));
-    }
-    // The record existed when the snapshot was read.
-    let text = || format!("one of its records was deleted meanwhile: {answer}");
-    answer.is_missing_record().then(|| Reason::Undecided(text()))
 }
 
 /// The reason after an answer of another server than Cloudflare's.

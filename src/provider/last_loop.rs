@@ -1,7 +1,7 @@
 //! The state of ExternalDNS's last loop. Changes of this state are logged, and `status` shows the state. No plan
 //! depends on it, but `access/unneeded.rs` does not delete an application while its hostname has a refusal here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 
 use log::{Level, info};
@@ -20,6 +20,9 @@ use crate::reconcile::wildcard::UnaskedWildcard;
 
 /// The number of wildcards that are logged. Further wildcards are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
+
+/// A wildcard that was not left unasked for this time, in seconds, is logged again.
+const WILDCARD_ABSENT_MAX: i64 = 3_600;
 
 #[derive(Debug, Default)]
 pub(super) struct LastLoop {
@@ -44,8 +47,17 @@ pub(super) struct LastLoop {
 pub(super) struct Wildcards {
     /// The wildcards of the last adjustment.
     pub(super) unasked: Vec<UnaskedWildcard>,
-    /// By hostname and `is_public`: the time of the log line, in seconds since 1970.
-    pub(super) logged: BTreeMap<(Box<str>, bool), i64>,
+    logged: Vec<LoggedWildcard>,
+}
+
+/// A wildcard with a log line. Times are in seconds since 1970.
+#[derive(Debug)]
+struct LoggedWildcard {
+    /// The hostname and `is_public`.
+    wildcard: (Box<str>, bool),
+    logged_at: i64,
+    /// The wildcard was last sent unasked at this time.
+    sent_at: i64,
 }
 
 /// The result of the last request of changes. Hostnames are fingerprints.
@@ -59,7 +71,8 @@ pub(super) struct LastRequest {
     pub(super) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
     pub(super) unwritten: Logged<LogLine>,
-    /// The hostnames of the requests since the last read. They are written, except those with a refusal or in `left`.
+    /// The hostnames that the last request was asked to publish or change. They are written, except those with a
+    /// refusal or in `left`.
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
     pub(super) left: BTreeSet<u64>,
@@ -120,20 +133,61 @@ impl LastRequest {
     pub(super) fn begin(&mut self) {
         self.was_asked = true;
         self.is_reported = false;
+        self.asked.clear();
     }
 }
 
 impl Wildcards {
     fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
         self.unasked = unasked.to_vec();
+        self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX);
         for UnaskedWildcard { note, is_public } in unasked {
-            let key = (note.hostname.clone(), *is_public);
-            if self.logged.len() >= WILDCARDS_LOGGED_MAX || self.logged.contains_key(&key) {
-                continue;
+            let wildcard = (note.hostname.clone(), *is_public);
+            if let Some(known) = self.logged.iter_mut().find(|one| one.wildcard == wildcard) {
+                known.sent_at = now;
+            } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
+                self.logged.push(LoggedWildcard { wildcard, logged_at: now, sent_at: now });
+                let level = if *is_public { Level::Warn } else { Level::Info };
+                logging::log(level, module_path!(), &note.line());
             }
-            self.logged.insert(key, now);
-            let level = if *is_public { Level::Warn } else { Level::Info };
-            logging::log(level, module_path!(), &note.line());
         }
+    }
+
+    /// The time at which the wildcard was logged.
+    pub(super) fn since(&self, UnaskedWildcard { note, is_public }: &UnaskedWildcard) -> Option<i64> {
+        let wildcard = (note.hostname.clone(), *is_public);
+        let known = self.logged.iter().find(|one| one.wildcard == wildcard);
+        known.map(|known| known.logged_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
+        let (mut wildcards, note) = (Wildcards::default(), Note::about("*.example.com", "text".to_owned()));
+        let unasked = [UnaskedWildcard { note, is_public: true }];
+        for (now, is_sent, since) in
+            [(0, true, 0), (60, false, 0), (120, true, 0), (3_719, true, 0), (7_319, true, 7_319)]
+        {
+            wildcards.log(if is_sent { &unasked } else { &[] }, now);
+            assert_eq!(wildcards.since(&unasked[0]), Some(since), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_thousand_wildcards_are_remembered_and_not_for_longer_than_an_hour() {
+        let mut wildcards = Wildcards::default();
+        let unasked = |number: usize| UnaskedWildcard {
+            note: Note::about(&format!("*.{number}.example.com"), "text".to_owned()),
+            is_public: false,
+        };
+        let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
+        wildcards.log(&all, 0);
+        assert_eq!(wildcards.logged.len(), WILDCARDS_LOGGED_MAX);
+        wildcards.log(&all[..1], WILDCARD_ABSENT_MAX);
+        assert_eq!(wildcards.logged.len(), 1);
     }
 }

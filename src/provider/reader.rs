@@ -11,11 +11,10 @@ use crate::cloudflare::{Client, Configuration, Error};
 use crate::ingress::Document;
 use crate::lean::inserted;
 use crate::locks::lock;
-use crate::logging;
-use crate::model::{AccountId, LogLine, TunnelId, Zone};
+use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
 use crate::provider::memory::{Freshness, Newest};
-use crate::provider::parallel::try_in_parallel;
+use crate::provider::parallel::{in_parallel, try_in_parallel};
 use crate::provider::settings::ProviderSettings;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
@@ -94,9 +93,6 @@ impl SnapshotReader {
             return Ok(zones);
         }
         let zones: Arc<[Zone]> = self.client.zones(deadline)?.into();
-        logging::debug(module_path!(), || {
-            LogLine::default().word("zones", &zones.len()).text("the zones are read")
-        });
         *lock(&self.zones) = Some((Arc::clone(&zones), self.clock.now()));
         Ok(zones)
     }
@@ -227,18 +223,13 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Result<BTreeSet<TunnelId>, ReadError> {
         let records = snapshot.zones.iter().flat_map(ZoneSnapshot::records);
-        let candidates: BTreeSet<TunnelId> = inserted(
-            records
-                .filter_map(|record| Some((record, TunnelId::from_hostname(&record.content)?)))
-                .filter(|(_, tunnel)| !snapshot.settings.is_configured(tunnel))
-                .filter(|(record, _)| {
-                    Stamp::of(record).is_some_and(|stamp| stamp.owner == self.settings.operator.owner)
-                })
-                .map(|(_, tunnel)| tunnel),
-        );
+        let candidates = records.filter_map(|record| {
+            let tunnel = TunnelId::from_hostname(&record.content)?;
+            let is_elsewhere = !snapshot.settings.is_configured(&tunnel);
+            (is_elsewhere && Stamp::of(record)?.owner == self.settings.operator.owner).then_some(tunnel)
+        });
         let mut live = BTreeSet::new();
-        for tunnel in candidates {
-            let existence = self.existence(account, &tunnel, deadline);
+        for (tunnel, existence) in self.existences(account, inserted(candidates), deadline) {
             if existence.map_err(failed(format!("tunnel {tunnel}")))? == Existence::Present {
                 live.insert(tunnel);
             }
@@ -246,30 +237,33 @@ impl SnapshotReader {
         Ok(live)
     }
 
-    /// Looks up a tunnel that is not configured. The answer is remembered for ten minutes.
-    pub(super) fn existence(
+    /// Looks up tunnels that are not configured, in parallel. Each answer is remembered for ten minutes.
+    pub(super) fn existences(
         &self,
         account: &AccountId,
-        tunnel: &TunnelId,
+        tunnels: BTreeSet<TunnelId>,
         deadline: Deadline,
-    ) -> Result<Existence, Error> {
-        let now = self.clock.now();
-        let mut known = lock(&self.unconfigured_tunnels);
-        known.retain(|_, (_, asked_at)| now.saturating_duration_since(*asked_at) < ZONE_LIST_MAX_AGE);
-        if let Some((existence, _)) = known.get(tunnel) {
-            return Ok(*existence);
-        }
-        drop(known);
-        let existence = match self.client.tunnel(account, tunnel, deadline) {
-            Ok(None) => Existence::Never,
-            Ok(Some(found)) if found.deleted => Existence::Deleted,
-            Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
-                Existence::Present
+    ) -> Vec<(TunnelId, Result<Existence, Error>)> {
+        let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
+        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < ZONE_LIST_MAX_AGE;
+        lock(&self.unconfigured_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
+        let answers = in_parallel(self.settings.parallel_reads, &tunnels, |tunnel| {
+            let known = lock(&self.unconfigured_tunnels).get(tunnel).copied();
+            if let Some((existence, _)) = known {
+                return Ok(existence);
             }
-            Err(error) => return Err(error),
-        };
-        lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
-        Ok(existence)
+            let existence = match self.client.tunnel(account, tunnel, deadline) {
+                Ok(None) => Existence::Never,
+                Ok(Some(found)) if found.deleted => Existence::Deleted,
+                Ok(Some(_)) | Err(Error::NotFound(_) | Error::Rejected(_) | Error::Credentials(_)) => {
+                    Existence::Present
+                }
+                Err(error) => return Err(error),
+            };
+            lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
+            Ok(existence)
+        });
+        tunnels.into_iter().zip(answers).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use log::Level;
+use log::{Level, info};
 
 use crate::clock::Clock;
 use crate::lean::inserted;
@@ -39,12 +39,6 @@ impl Reporter {
         }
     }
 
-    /// Forgets that earlier requests asked for the hostnames of these changes.
-    pub(super) fn forget_outcomes(&self, changes: &Changes) {
-        let asked = hostnames_asked_for(changes);
-        lock(&self.last_loop).request.asked.retain(|hostname| !asked.contains(hostname));
-    }
-
     /// Logs new refusals, new notes and, in a dry run, new planned writes. Retains all of them for `status`.
     pub(super) fn report(&self, changes: &Changes, plan: &Plan, result: &RunResult) {
         self.log_notes(plan, result);
@@ -59,12 +53,11 @@ impl Reporter {
             }
         }
         if !plan.postponed.is_empty() {
-            let text = format!(
+            info!(
+                hostnames = plan.postponed.len();
                 "this request changes {} hostnames, and the next loops go on with the others",
                 plan.hosts.len()
             );
-            let line = LogLine::default().word("hostnames", &plan.postponed.len()).text(text);
-            logging::log(Level::Info, module_path!(), &line);
         }
         if self.is_dry_run {
             let writes = description::describe(plan).into_iter();
@@ -89,7 +82,10 @@ impl Reporter {
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
         let mut news = last.refusals.news(refusals.chain(left), self.clock.unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
-        last.asked.extend(if self.is_dry_run { BTreeSet::new() } else { hostnames_asked_for(changes) });
+        if !self.is_dry_run {
+            let asked = changes.create.iter().chain(&changes.update_new);
+            last.asked = inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
+        }
         last.left = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.is_reported = true;
         last.failure = result.refusals.first().map(|refusal| refusal.reason.to_string());
@@ -119,10 +115,4 @@ impl Reporter {
             values.add(Family::Refusals, &[reason.label()], 1);
         }
     }
-}
-
-/// The fingerprints of the hostnames to publish or change.
-fn hostnames_asked_for(changes: &Changes) -> BTreeSet<u64> {
-    let asked = changes.create.iter().chain(&changes.update_new);
-    inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])))
 }

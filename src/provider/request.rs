@@ -18,7 +18,7 @@ use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::connectors::check_applied;
 use crate::provider::description;
 use crate::provider::execution;
-use crate::provider::execution::ledger::RunResult;
+use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
 use crate::provider::reader::Existence;
@@ -27,7 +27,7 @@ use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::answering::Unneeded;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::plan::{self, Plan, Turn, Write, contents, writes_of};
+use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, contents, writes_of};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -44,6 +44,8 @@ struct Request<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
+    /// The places of our applications at rules that the plans of this request delete.
+    places_of_deleted_rules: Vec<Place>,
 }
 
 impl Writer {
@@ -54,12 +56,14 @@ impl Writer {
         resolved: &Resolved,
         deadline: Deadline,
     ) -> Result<(), Failure> {
-        self.reporter.forget_outcomes(changes);
         let memory = lock(&self.memory);
-        let mut request = Request { writer: self, memory, resolved, changes, deadline };
+        let places_of_deleted_rules = Vec::new();
+        let mut request =
+            Request { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
+        request.delete_replaced_applications();
         if outcome.is_err() {
             // A rule that this request could not write may need the applications, so no look counts any more. The watch
             // waits for the lock before it deletes an application.
@@ -84,24 +88,22 @@ impl Request<'_> {
                 self.memory.unfinished.clear();
                 return self.finish(&plan, &RunResult::default());
             }
+            self.note_deleted_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
-            if let Some(error) = &result.ended_by {
-                self.writer.reporter.report(self.changes, &plan, &result);
-                return Err(failure::ended_early(error));
-            }
             let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
-            if !result.lost_answer || attempts_left == 0 || !has_time {
-                return self.conclude(plan, result, snapshot);
+            if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
+                return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
             self.writer.reporter.log_notes(&plan, &result);
         }
     }
 
-    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work.
+    /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are
+    /// not looked at, because a look adds no writes.
     fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
@@ -113,7 +115,7 @@ impl Request<'_> {
             snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
         };
         let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
-        let plan = self.plan(&snapshot)?;
+        let plan = self.plan_by(&snapshot, &self.inputs(&snapshot))?;
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
         Ok(Some(plan).filter(|plan| plan.is_empty() && !is_moving))
@@ -125,28 +127,38 @@ impl Request<'_> {
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
 
-    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that was cut short,
-    /// which may have written records without their rules.
+    /// Ends the turn, unless the next request has to repeat it: after a lost answer, or after a run that ended early
+    /// and left hostnames begun, such as records without their rules.
     fn end_turn(&mut self, plan: &Plan, result: &RunResult) {
-        let hostnames = plan.hosts.len();
-        if result.is_cut_short {
-            if result.ended_by == Some(Error::OutOfTime) && self.memory.turns.shorten(hostnames) {
-                warn!(
-                    "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
-                     container has too little CPU; give it more CPU"
-                );
+        let (turns, hostnames) = (&mut self.memory.turns, plan.hosts.len());
+        let is_repeated = match &result.ending {
+            Ending::LostAnswer => true,
+            Ending::Complete => {
+                turns.lengthen();
+                false
             }
-        } else if !result.lost_answer {
-            self.memory.turns.end = plan.end.clone();
-            if result.ended_by.is_none() {
-                self.memory.turns.lengthen();
+            Ending::Early { error, is_begun, is_delayed } => {
+                if *error == Error::OutOfTime && !is_delayed && turns.shorten(hostnames) {
+                    warn!(
+                        "a request had no time to change {hostnames} hostnames: unless Cloudflare answers slowly, this \
+                         container has too little CPU; give it more CPU"
+                    );
+                }
+                *is_begun
             }
+        };
+        if !is_repeated {
+            turns.end = plan.end.clone();
         }
     }
 
     /// Reports the results. Fails if work is left.
-    fn finish(&self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
+    fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, result);
+        self.places_of_deleted_rules.retain(|place| !result.unwritten.contains(place.hostname()));
+        if let Ending::Early { error, .. } = &result.ending {
+            return Err(failure::ended_early(error));
+        }
         let refusals = plan.refusals.iter().chain(&result.refusals);
         let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.postponed.len();
         if left > 0 || result.is_unfinished {
@@ -155,56 +167,54 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Reports the results. Deletes our applications whose rules this request removed, if another application protects
-    /// the place: otherwise visitors would get tokens of the old application, which the existing rules refuse.
-    fn conclude(&self, plan: Plan, result: RunResult, snapshot: Arc<Snapshot>) -> Result<(), Failure> {
-        let removed = self.removed_places(&plan, &result, &snapshot);
-        let finished = self.finish(&plan, &result);
-        drop((plan, snapshot));
-        if !removed.is_empty() {
-            let clock = self.writer.clock();
-            let time = self.deadline.remaining(clock).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let is_removed = |left: &Unneeded<'_>| left.is_replaced && removed.contains(left.place);
-            self.writer.delete_unneeded(self.resolved, &is_removed, Deadline::after(clock, time));
+    /// Deletes our applications whose rules this request deleted, if another application protects the place: otherwise
+    /// visitors would get tokens of the old application, which the existing rules refuse.
+    fn delete_replaced_applications(&self) {
+        let Self { writer, resolved, places_of_deleted_rules: places, .. } = self;
+        if !places.is_empty() {
+            let time = self.deadline.remaining(writer.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
+            let is_such = |left: &Unneeded<'_>| left.is_replaced && places.contains(left.place);
+            writer.delete_unneeded(resolved, &is_such, Deadline::after(writer.clock(), time));
         }
-        finished
     }
 
-    /// The places of our applications whose rules this request removed.
-    fn removed_places(&self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) -> Vec<Place> {
-        let places = snapshot.protections().ours().map(|(place, _)| place);
-        let is_removed = |place: &&Place| {
-            let host = plan.host(place.hostname()).filter(|host| !result.unwritten.contains(&host.hostname));
-            let mut edits = host.into_iter().flat_map(|host| &host.edits).map(|planned| &planned.edit);
-            edits
-                .any(|edit| matches!(edit, RuleEdit::Remove { .. }) && edit.path() == place.path().as_deref())
+    /// Notes the places of our applications whose rules the plan deletes.
+    fn note_deleted_rules(&mut self, plan: &Plan, snapshot: &Snapshot) {
+        let is_deleted = |place: &&Place| {
+            let mut edits = plan.host(place.hostname()).into_iter().flat_map(|host| &host.edits);
+            let path = place.path();
+            edits.any(|PlannedEdit { edit, .. }| {
+                matches!(edit, RuleEdit::Remove { .. }) && edit.path() == path.as_deref()
+            })
         };
-        places.filter(is_removed).cloned().collect()
+        let places = snapshot.protections().ours().map(|(place, _)| place).filter(is_deleted);
+        self.places_of_deleted_rules.extend(places.cloned());
     }
 
-    /// The plan of a turn; in a dry run, of all hostnames. A hostname moves only once the connectors of its next tunnel
-    /// have applied the version that was read. Until then, another hostname may use its place in the turn.
+    /// The plan of a turn; in a dry run, of all hostnames.
+    fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Result<Plan, Failure> {
+        let turns = &self.memory.turns;
+        let hostnames_max = if self.writer.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
+        let turn = Turn { previous_end: turns.end.as_ref(), hostnames_max };
+        plan::plan(self.changes, snapshot, inputs, &turn).map_err(failure::wrong_owner)
+    }
+
+    /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
+    /// version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let turn = Turn {
-            previous_end: self.memory.turns.end.as_ref(),
-            hostnames_max: if self.writer.is_dry_run() {
-                usize::MAX
-            } else {
-                self.memory.turns.hostnames_max()
-            },
-        };
+        let Self { writer, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = plan::plan(self.changes, snapshot, &inputs, &turn).map_err(failure::wrong_owner)?;
-            let mut targets: Vec<TunnelId> =
-                plan.hosts.iter().filter_map(|host| host.moves_to.clone()).collect();
-            targets.retain(|tunnel| looked_at.insert(tunnel.clone()));
-            let looks = self.ask_each(&targets, |tunnel, deadline| {
-                let version = snapshot.tunnels.get(tunnel).map_or(-1, |tunnel| tunnel.version);
-                check_applied(self.writer.client(), &self.resolved.account, tunnel, version, deadline)
+            let plan = self.plan_by(snapshot, &inputs)?;
+            let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
+            let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
+            let deadline = self.look_deadline();
+            let looks = in_parallel(writer.reader.settings.parallel_reads, &targets, |tunnel| {
+                let version = snapshot.tunnels.get(tunnel)?.version;
+                check_applied(writer.client(), &resolved.account, tunnel, version, deadline).err()
             });
-            let unready = looks.into_iter().filter_map(|(tunnel, look)| Some((tunnel, look.err()?)));
+            let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
             if unready.is_empty() {
                 return Ok(plan);
@@ -213,34 +223,30 @@ impl Request<'_> {
         }
     }
 
-    /// Calls `ask` for each tunnel with a short deadline, so that slow answers leave time for the rest of the request.
-    fn ask_each<A: Send>(
-        &self,
-        tunnels: &[TunnelId],
-        ask: impl Fn(&TunnelId, Deadline) -> A + Sync,
-    ) -> Vec<(TunnelId, A)> {
-        let clock = self.writer.clock();
-        in_parallel(self.writer.reader.settings.parallel_reads, tunnels, |tunnel| {
-            let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
-            let deadline = Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left));
-            (tunnel.clone(), ask(tunnel, deadline))
-        })
+    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
+        let Self { writer, resolved, .. } = self;
+        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
+        let existences = writer.reader.existences(&resolved.account, tunnels, self.look_deadline());
+        let is_deleted = |(tunnel, existence): (TunnelId, Result<Existence, Error>)| {
+            let deleted = existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
+                format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
+            });
+            (tunnel, deleted)
+        };
+        PlanInputs {
+            paused: self.memory.paused.reasons(snapshot, writer.clock().now()),
+            deleted: inserted(existences.into_iter().map(is_deleted)),
+            unfinished: self.memory.unfinished.clone(),
+            is_dry_run: writer.is_dry_run(),
+            ..PlanInputs::default()
+        }
     }
 
-    fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let Self { writer, .. } = self;
-        let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
-        let tunnels: Vec<TunnelId> = tunnels.into_iter().collect();
-        let deleted = inserted(self.ask_each(&tunnels, |tunnel, deadline| {
-            let existence = writer.reader.existence(&self.resolved.account, tunnel, deadline);
-            existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
-                format!("its record leads to tunnel {tunnel}, which may have been deleted: {error}")
-            })
-        }));
-        let paused = self.memory.paused.reasons(snapshot, writer.clock().now());
-        let is_dry_run = self.writer.is_dry_run();
-        let unfinished = self.memory.unfinished.clone();
-        PlanInputs { paused, deleted, unfinished, is_dry_run, ..PlanInputs::default() }
+    /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
+    fn look_deadline(&self) -> Deadline {
+        let clock = self.writer.clock();
+        let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+        Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
 
     /// Does the work on applications, in half of the time if the plan has other writes. For work that is not done, the
@@ -255,22 +261,20 @@ impl Request<'_> {
             deadline = Deadline::after(writer.clock(), half);
         }
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
-        let now = self.writer.clock().now();
+        let (now, paused) = (self.writer.clock().now(), &mut self.memory.paused);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
             match outcome {
                 Ok(()) => {
                     let what = description::describe_application(write).text.into();
-                    self.memory.paused.forget(content);
-                    self.memory
-                        .paused
-                        .note_written(&Write { key: write.place_fingerprint(), content, what }, now);
+                    paused.forget(content);
+                    paused.note_written(&Write { key: write.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is paused.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        self.memory.paused.refuse(content, reason.clone(), None, now);
+                        paused.refuse(content, reason.clone(), None, now);
                     }
                     failed.push((write.place.clone(), reason));
                 }
@@ -281,16 +285,10 @@ impl Request<'_> {
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
         let Self { writer, memory, resolved, deadline, .. } = self;
-        // From the first write on, inputs snapshots are outdated.
-        lock(&writer.last_snapshot).outdate();
-        let result = execution::run(writer, memory, resolved, plan, snapshot, *deadline);
-        // Snapshots that were read during the writes are outdated, too.
-        lock(&writer.last_snapshot).outdate();
-        memory.tidy(writer.clock().now());
-        result
+        writer.outdating(|| execution::run(writer, memory, resolved, plan, snapshot, *deadline))
     }
 
-    /// Forgets inputs refusals of completed writes, and notes these writes.
+    /// Forgets earlier refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;

@@ -139,9 +139,9 @@ impl LastLoop {
     fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
         let unasked = self.wildcards.unasked.iter();
         let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
-        let rows = unasked.map(|UnaskedWildcard { note, is_public }| Row {
+        let rows = unasked.map(|one @ UnaskedWildcard { note, is_public }| Row {
             resource: note.resource.as_deref().map(str::to_owned),
-            since: self.wildcards.logged.get(&(note.hostname.clone(), *is_public)).copied(),
+            since: self.wildcards.since(one),
             ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.log_text())
         });
         rows.collect()

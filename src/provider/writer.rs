@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::cloudflare::Client;
+use crate::locks::lock;
 use crate::provider::access::unneeded::UnneededPlaces;
 use crate::provider::memory::{LastSnapshot, PausedWrites, Turns, WriteTargets};
 use crate::provider::reader::SnapshotReader;
@@ -48,6 +49,14 @@ impl Writer {
 
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.reader.clock
+    }
+
+    /// Runs writes. Snapshots that were read before or during the writes are outdated.
+    pub(super) fn outdating<T>(&self, write: impl FnOnce() -> T) -> T {
+        lock(&self.last_snapshot).outdate();
+        let result = write();
+        lock(&self.last_snapshot).outdate();
+        result
     }
 
     pub(super) fn is_dry_run(&self) -> bool {

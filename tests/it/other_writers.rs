@@ -414,3 +414,26 @@ fn a_path_stays_if_a_foreign_rule_takes_its_next_path_right_before_the_write() {
         }
     }
 }
+
+#[test]
+fn of_two_paths_that_foreign_rules_take_right_before_the_write_none_waits_for_the_other() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let at =
+        |path: &str| endpoint("a.example.com", &[("tunnel-service", "http://web:80"), ("tunnel-path", path)]);
+    let tunnel = harness.tunnel.clone();
+    harness.cloudflare.edit_before(Matcher::get_configuration(), 3, move |cloudflare| {
+        let rules = json!({"ingress": [
+            {"hostname": "a.example.com", "path": "^/one", "service": "http://theirs:80"},
+            {"hostname": "a.example.com", "path": "^/two", "service": "http://theirs:80"},
+            {"service": "http_status:404"},
+        ]});
+        cloudflare.put_configuration(&tunnel, &rules.to_string()).expect("cloudflared takes it");
+    });
+    let _ = program.external_dns().run_loop(&["^/one", "^/two", "^/three"].map(at));
+    assert_eq!(harness.log.lines_with(&["refused=edit", "a.example.com"]).len(), 2);
+    let waiting = harness.log.lines_with(&["beside_refused", "a.example.com"]);
+    assert_eq!(waiting.len(), 1, "{waiting:#?}");
+    let _ = program.external_dns().run_loop(&["^/one", "^/two"].map(at));
+    assert_eq!(harness.log.lines_with(&["beside_refused", "a.example.com"]).len(), 1);
+}

@@ -185,6 +185,20 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
 }
 
 #[test]
+fn a_loop_looks_once_at_the_connectors_of_the_tunnel_to_which_a_hostname_moves() {
+    let (harness, office) = two_tunnels();
+    let program = harness.start_with(&BOTH);
+    let to = |tunnel: &str| [through(tunnel, "web.example.com", "", "http://web:80")];
+    settle(program.external_dns(), &harness.cloudflare, &to("home")).expect("published");
+    program.external_dns().run_loop(&to("office")).expect_err("the rule comes first");
+    harness.cloudflare.take_calls();
+    program.external_dns().run_loop(&to("office")).expect_err("the old rule stays for MOVE_GRACE");
+    let calls = harness.cloudflare.take_calls();
+    let looks = calls.iter().filter(|call| call.path.ends_with(&format!("{office}/connections")));
+    assert_eq!(looks.count(), 1, "{calls:#?}");
+}
+
+#[test]
 fn hostnames_of_a_tunnel_that_was_deleted_are_mended_in_one_loop() {
     let (harness, office) = two_tunnels();
     let desired = three_hostnames();

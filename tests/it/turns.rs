@@ -108,6 +108,26 @@ fn a_turn_that_runs_out_of_time_is_gone_on_with_by_one_of_half_as_many_hostnames
     assert_eq!(harness.log.lines_with(&["give it more CPU"]).len(), 1);
 }
 
+/// A record without its rule takes the hostname's visitors from a wildcard.
+#[test]
+fn beside_a_hostname_that_cannot_be_written_a_turn_that_runs_out_of_time_is_gone_on_with_all_the_same() {
+    let harness = roomy();
+    let other = harness.cloudflare.add_zone("example.org", Plan::Pro);
+    let forbidden = Matcher::call("POST", &format!("/zones/{other}/dns_records/batch"));
+    harness.cloudflare.fault_every(forbidden, Fault::error(403, 10000, "no"));
+    let clock = Arc::new(ManualClock::stopped());
+    let program = harness.start_by(Arc::clone(&clock) as _, &[]);
+    program.wait_until_ready();
+    harness.cloudflare.edit_after(Matcher::batch(), 2, move |_| clock.put_ahead(LONG));
+    let mut wanted = shops("example.com", HOSTNAMES);
+    wanted.push(published("a.example.org", "http://shop:80"));
+    for expected in [0, CHANGED_HOSTNAMES_MAX - 1] {
+        assert_eq!(program.external_dns().run_loop(&wanted).map(drop), Err(503));
+        assert_eq!(served(&harness, "example.com"), expected);
+    }
+    assert_eq!(harness.service_at("shop-0000.example.com", "/"), "http://shop:80");
+}
+
 #[test]
 fn after_one_hostname_that_took_all_of_the_time_a_thousand_take_ten_loops() {
     let harness = roomy();

@@ -220,6 +220,26 @@ fn what_the_comment_of_a_long_published_hostname_says_outlives_a_tunnel_that_can
     assert!(comments.iter().all(|comment| comment.ends_with("| ask Jo first")), "{comments:?}");
 }
 
+/// The record of another instance would be deleted as one that this process had just created.
+#[test]
+fn a_record_that_this_process_could_not_create_stays_while_its_tunnel_cannot_be_written() {
+    let harness = Harness::new();
+    proxy_of_a_zone(&harness.cloudflare, "example.com");
+    let (program, all) = (harness.start(), [published(A, WEB)]);
+    harness.cloudflare.fault(Matcher::batch(), 1, Fault::error(403, 10000, "no"));
+    let _ = program.external_dns().run_loop(&all);
+    let other = harness.start();
+    other.external_dns().run_loop(&all).expect("published by the other instance");
+    let none = r#"{"ingress":[{"service":"http_status:404"}]}"#;
+    harness.cloudflare.edit(|cloudflare| cloudflare.put_configuration(&harness.tunnel, none).expect("taken"));
+    harness.cloudflare.fault_every(Matcher::put_configuration(), Fault::error(403, 10000, "no"));
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&all);
+        harness.cloudflare.advance_clock(INTERVAL);
+    }
+    assert_eq!(harness.cnames().len(), 1);
+}
+
 #[test]
 fn a_write_of_another_program_that_the_probe_overwrites_is_told_as_a_lost_update() {
     let harness = Harness::with_foreign();
@@ -267,6 +287,20 @@ fn a_write_that_the_token_may_not_make_is_told_once() {
     }
     let lines = harness.log.lines_with(&["WARN"]);
     assert!((1..=2).contains(&lines.len()), "{lines:?}");
+}
+
+/// A failure of the tunnel would be told of the next request too, and would leave the tunnel's hostnames to the end.
+#[test]
+fn a_request_without_calls_to_try_the_tunnel_ends_as_one_without_calls() {
+    let harness = Harness::with_foreign();
+    let program = harness.start();
+    harness.cloudflare.fault(Matcher::put_configuration(), 1, Fault::error(403, 10000, "no"));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    // Two readings come before the tunnel is tried.
+    harness.cloudflare.fault(Matcher::get_configuration(), 3, Fault::limited(300));
+    let _ = program.external_dns().run_loop(&[published(A, WEB)]);
+    let said = harness.log.lines_with(&["WARN", "writing to Cloudflare failed"]);
+    assert_eq!(said.len(), 1, "{:#?}", harness.log.lines_with(&["WARN"]));
 }
 
 #[test]

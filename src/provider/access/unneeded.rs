@@ -81,15 +81,7 @@ impl Writer {
         is_such: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
-        let snapshot = match self.read(resolved, true, deadline) {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                return logging::debug(module_path!(), || {
-                    LogLine::default()
-                        .text(format!("unneeded Access applications are not looked for: {error}"))
-                });
-            }
-        };
+        let Ok(snapshot) = self.read(resolved, true, deadline) else { return };
         let mut left = self.unneeded_applications(&snapshot);
         left.retain(is_such);
         if left.is_empty() {

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
-use crate::locks::lock;
 use crate::provider::access::reader::WriteOutcome;
 use crate::provider::description::describe_application;
 use crate::provider::parallel::in_parallel;
@@ -37,17 +36,15 @@ impl ApplicationWriter<'_> {
             };
             return vec![Err(reason); writes.len()];
         }
-        let Writer { reader, last_snapshot, .. } = self.writer;
         let clock = self.writer.clock();
         let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
-        lock(last_snapshot).outdate();
-        let results = in_parallel(reader.settings.parallel_reads, now, |write| {
+        let do_one = |write: &ApplicationWrite| {
             if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(write) }
-        });
-        // Snapshots that were read during the writes are outdated, too.
-        lock(last_snapshot).outdate();
+        };
+        let parallel_writes = self.writer.reader.settings.parallel_reads;
+        let results = self.writer.outdating(|| in_parallel(parallel_writes, now, do_one));
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use log::warn;
 
-use super::work::{Piece, Step, WriteTarget};
+use super::work::{Piece, WriteTarget};
 use super::{Answer, Execution, Stop};
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
@@ -20,14 +20,9 @@ use crate::reconcile::reason::Reason;
 
 impl<'a> Execution<'a> {
     /// Reads, edits and writes a document. A hostname whose edit the document does not allow is left out.
-    pub(super) fn send_edits(
-        &mut self,
-        step: Step<'a>,
-        tunnel: &'a TunnelId,
-        pieces: &[Piece<'a>],
-    ) -> Result<Answer, Stop> {
+    pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
-        let (sent, edited) = self.edited(step, tunnel, &document, pieces);
+        let (sent, edited) = self.edited(tunnel, &document, pieces);
         if edited.effective.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
             return Ok(Answer::Done);
@@ -36,12 +31,10 @@ impl<'a> Execution<'a> {
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
-                for piece in edited.effective.iter().filter_map(|index| sent.get(*index)) {
-                    if let Some(edit) = piece.edit() {
-                        self.writer
-                            .reporter
-                            .log_change(edit.label(), &describe_edit(piece.hostname, tunnel, edit));
-                    }
+                let effective = edited.effective.iter().filter_map(|index| sent.get(*index));
+                for (piece, edit) in effective.filter_map(|piece| Some((piece, piece.edit()?))) {
+                    let line = describe_edit(piece.hostname, tunnel, edit);
+                    self.writer.reporter.log_change(edit.label(), &line);
                 }
                 Ok(Answer::Done)
             }
@@ -49,7 +42,7 @@ impl<'a> Execution<'a> {
                 if error.may_have_been_done() {
                     self.ledger.note_uncertain(&sent);
                 }
-                self.failed(step.target, &sent, error)
+                self.failed(WriteTarget::Tunnel(tunnel), error)
             }
         }
     }
@@ -58,7 +51,6 @@ impl<'a> Execution<'a> {
     /// plan: if a foreign rule is in the way of an edit, no edit of that hostname is in the document.
     fn edited(
         &mut self,
-        step: Step<'a>,
         tunnel: &TunnelId,
         document: &Document,
         pieces: &[Piece<'a>],
@@ -71,11 +63,11 @@ impl<'a> Execution<'a> {
             if edited.refused.is_empty() {
                 return (sent, edited);
             }
-            for (index, refusal) in &edited.refused {
-                if let Some(piece) = sent.get(*index) {
-                    self.ledger.refuse(step, &[*piece], &Reason::Edit(refusal.clone()));
-                }
-            }
+            let refused = edited.refused.iter();
+            let refused: Vec<(Piece<'a>, Reason)> = refused
+                .filter_map(|(index, refusal)| Some((*sent.get(*index)?, Reason::Edit(refusal.clone()))))
+                .collect();
+            self.ledger.refuse(&refused);
             let ledger = &self.ledger;
             sent.retain(|piece| !ledger.is_given_up(piece.hostname));
         }
@@ -85,27 +77,19 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// The reason why the tunnel cannot be written.
-    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId, hostnames: usize) -> Result<(), Reason> {
-        let failed =
-            |execution: &Self, error| execution.log_failure(WriteTarget::Tunnel(tunnel), hostnames, &error);
-        let (document, version) = self.read_document(tunnel).map_err(|stop| match stop {
-            Stop::Target(reason) => reason,
-            Stop::Run(error) => failed(self, error),
-        })?;
-        // If a file configures the tunnel, an empty list would replace its whole configuration. Without time for a
-        // write, the edits end the run.
-        if document.rules().is_empty() || self.check_time().is_err() {
+    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
+        let (document, version) = self.read_document(tunnel)?;
+        // If a file configures the tunnel, an empty list would replace its whole configuration.
+        if document.rules().is_empty() {
             return Ok(());
         }
+        self.check_time()?;
         // The other half of the time is for records.
         let time = self.time_left() / 2;
         match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
-            Ok(()) | Err(Error::Rejected(_)) => {
-                self.tried.insert(tunnel);
-                Ok(())
-            }
-            Err(error) => Err(failed(self, error)),
+            Ok(()) | Err(Error::Rejected(_)) => Ok(()),
+            Err(error) => Err(self.stop(WriteTarget::Tunnel(tunnel), error)),
         }
     }
 

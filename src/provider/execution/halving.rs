@@ -26,7 +26,7 @@ pub(super) struct Halving<'a> {
     queue: Vec<Vec<Piece<'a>>>,
     /// The pieces of hostnames with a piece that failed alone before. Each is sent alone, after all other pieces.
     suspects: Vec<Piece<'a>>,
-    /// The group that is sent now.
+    /// The group that is sent now; empty once the group is written, divided or refused.
     sent: Vec<Vec<Piece<'a>>>,
     /// The size of the next group.
     pub(super) size: GroupSize,
@@ -99,6 +99,7 @@ impl<'a> Halving<'a> {
 
     /// Notes that the sent group was written, apart from the hostnames that are given up.
     pub(super) fn passed(&mut self, is_given_up: impl Fn(&str) -> bool) {
+        self.sent.clear();
         self.drop_given_up(&is_given_up);
         self.size = match self.size {
             GroupSize::All => GroupSize::All,
@@ -144,9 +145,9 @@ impl<'a> Halving<'a> {
         self.suspects.retain(|piece| !is_given_up(piece.hostname));
     }
 
-    /// Ends the search, and returns the undecided pieces.
+    /// Ends the search, and returns the pieces that were neither written nor refused.
     pub(super) fn undecided(self) -> Vec<Piece<'a>> {
-        [self.queue.concat(), self.suspects].concat()
+        [self.sent.concat(), self.queue.concat(), self.suspects].concat()
     }
 }
 

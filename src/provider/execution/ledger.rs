@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::work::{Piece, Step, Work, steps};
+use super::work::{Piece, Work, steps};
 use crate::cloudflare::{Error, WrittenRecord};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
@@ -20,15 +20,27 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) unwritten: BTreeSet<Box<str>>,
-    /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
-    pub(in crate::provider) lost_answer: bool,
     /// A piece was refused; the next request writes the hostname's other pieces.
     pub(in crate::provider) is_unfinished: bool,
+    pub(in crate::provider) ending: Ending,
+}
+
+/// The end of a run.
+#[derive(Debug, Default)]
+pub(in crate::provider) enum Ending {
+    /// Every piece was sent or left out.
+    #[default]
+    Complete,
+    /// The answer to a write was lost, at a tunnel or zone whose last write had not failed.
+    LostAnswer,
     /// The time or the calls of the run were used up before its last write.
-    pub(in crate::provider) ended_by: Option<Error>,
-    /// The run ended for want of time or calls alone: until then no hostname was given up, and no refused group was
-    /// divided.
-    pub(in crate::provider) is_cut_short: bool,
+    Early {
+        error: Error,
+        /// A hostname has some of its writes and waits for the others. Its record may have no rule yet.
+        is_begun: bool,
+        /// Before, a hostname was left out or a refused group was divided, which may have taken the time.
+        is_delayed: bool,
+    },
 }
 
 /// The hostnames of a plan during its run.
@@ -40,7 +52,8 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// By hostname: the records that this run stamped, whose stamps may have to be corrected.
+    /// By hostname with a stamp that this run wrote or may have written: the stamped records, if they may have to be
+    /// corrected.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
 }
 
@@ -71,35 +84,34 @@ impl<'a> Ledger<'a> {
         self.result.refusals.push(Refusal::whole(hostname.into(), resource, reason));
     }
 
-    /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object, and the
-    /// hostname's other unwritten pieces wait for the rule.
-    pub(super) fn refuse(&mut self, step: Step<'_>, pieces: &[Piece<'_>], reason: &Reason) {
-        for piece in pieces {
+    /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
+    /// hostname's other unwritten pieces wait for the first of its refused rules.
+    pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
+        for (piece, reason) in refused {
             let Work::Edit(PlannedEdit { edit, resource, .. }) = piece.work else {
                 self.give_up(piece.hostname, reason.clone());
                 continue;
             };
             let path: Box<str> = edit.path().unwrap_or_default().into();
-            self.result.unwritten.insert(piece.hostname.into());
             self.result.refusals.push(Refusal {
                 hostname: piece.hostname.into(),
                 set_identifier: Some(path.clone()),
                 resource: resource.clone(),
                 reason: reason.clone(),
             });
-            let host = self.plan.host(piece.hostname);
-            let waits =
-                |piece: &Piece<'_>| !pieces.contains(piece) && !self.written.contains(&piece.content());
-            if host.is_some_and(|host| steps(host).any(|(_, piece)| waits(&piece))) {
-                self.push_whole(piece.hostname, Reason::Beside { path, refused: reason.label() });
-            }
+            let is_first = self.result.unwritten.insert(piece.hostname.into());
+            let waits = |(_, other): (_, Piece<'_>)| {
+                !self.written.contains(&other.content()) && !refused.iter().any(|(one, _)| *one == other)
+            };
+            let Some(host) = self.plan.host(piece.hostname).filter(|host| is_first && steps(host).any(waits))
+            else {
+                continue;
+            };
+            self.push_whole(piece.hostname, Reason::Beside { path, refused: reason.label() });
             // Beside a rule that Cloudflare refuses, the other pieces of a move wait in the next request too.
-            let is_left =
-                |(at, piece): (Step<'_>, Piece<'_>)| at > step || at == step && !pieces.contains(&piece);
             let is_put = matches!(edit, RuleEdit::Put { .. });
-            let is_of_document = matches!(reason, Reason::Edit(_));
-            let host = host.filter(|host| is_of_document || is_put && host.moves_to.is_none());
-            self.result.is_unfinished |= host.is_some_and(|host| steps(host).any(is_left));
+            self.result.is_unfinished |=
+                matches!(reason, Reason::Edit(_)) || is_put && host.moves_to.is_none();
         }
     }
 
@@ -107,17 +119,21 @@ impl<'a> Ledger<'a> {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
-    /// Leaves out the hostnames with unwritten pieces.
-    pub(super) fn give_up_unwritten(
-        &mut self,
-        hosts: impl IntoIterator<Item = &'a HostPlan>,
-        reason: &Reason,
-    ) {
-        for host in hosts {
+    /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
+    /// answer, the request may still have time to read again.
+    pub(super) fn end_early(&mut self, error: Error, has_searched: bool) {
+        let is_delayed = has_searched || !self.result.unwritten.is_empty();
+        let reason = Reason::Failed(error.to_string());
+        let mut is_begun = false;
+        for host in &self.plan.hosts {
             let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content());
             if !self.is_given_up(&host.hostname) && !steps(host).all(is_written) {
+                is_begun |= steps(host).any(is_written);
                 self.give_up(&host.hostname, reason.clone());
             }
+        }
+        if matches!(self.result.ending, Ending::Complete) {
+            self.result.ending = Ending::Early { error, is_begun, is_delayed };
         }
     }
 
@@ -131,9 +147,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Notes that the rules may have been written, so their stamps stay.
+    /// Notes that the stamps or rules may have been written, so the stamps stay.
     pub(super) fn note_uncertain(&mut self, pieces: &[Piece<'_>]) {
-        self.stamped.retain(|hostname, _| !pieces.iter().any(|piece| *piece.hostname == **hostname));
+        self.stamped.extend(pieces.iter().map(|piece| (piece.hostname.into(), Vec::new())));
     }
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
@@ -182,6 +198,12 @@ impl<'a> Ledger<'a> {
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
         let unwritten = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        inserted(unwritten.map(|host| (host.hostname.clone(), host.unfinished(before.get(&host.hostname)))))
+        inserted(unwritten.filter_map(|host| {
+            let before = before.get(&host.hostname);
+            // Without its stamp, the run left nothing. Another instance may write the same record and rules.
+            let is_begun = host.stamp.is_empty() || self.stamped.contains_key(&host.hostname);
+            let unfinished = if is_begun { host.unfinished(before) } else { before?.clone() };
+            Some((host.hostname.clone(), unfinished))
+        }))
     }
 }

@@ -53,9 +53,11 @@ impl Execution<'_> {
             Err(error) => {
                 // The next read shows whether the batch was done, but not the former records, so these are logged now.
                 // After a proxy's answer, the batch usually was not done, and is sent again at once.
-                let is_intercepted = matches!(error, Error::Intercepted(_));
-                if stage == Stage::Stamp && error.may_have_been_done() && !is_intercepted {
-                    self.report_adoptions(pieces);
+                if stage == Stage::Stamp && error.may_have_been_done() {
+                    self.ledger.note_uncertain(pieces);
+                    if !matches!(error, Error::Intercepted(_)) {
+                        self.report_adoptions(pieces);
+                    }
                 }
                 Err(error)
             }
@@ -77,9 +79,8 @@ impl Execution<'_> {
     fn report(&mut self, zone: &ZoneId, pieces: &[Piece<'_>]) {
         for piece in pieces {
             for operation in piece.operations() {
-                self.writer
-                    .reporter
-                    .log_change(operation.label(), &describe_operation(piece.hostname, operation));
+                let line = describe_operation(piece.hostname, operation);
+                self.writer.reporter.log_change(operation.label(), &line);
                 self.quotas.count(zone, operation);
             }
         }

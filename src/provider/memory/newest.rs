@@ -83,6 +83,11 @@ impl Newest {
         if is_doubtful { Freshness::Doubtful } else { Freshness::Current }
     }
 
+    /// The newest version of the tunnel's configuration that was read or written.
+    pub(crate) fn version(&self, tunnel: &TunnelId) -> Option<i64> {
+        self.versions.get(tunnel).map(|version| version.state.0)
+    }
+
     /// Notes the records of a completed batch.
     pub(crate) fn note_batch(&mut self, deleted: &[RecordId], written: &[WrittenRecord], now: Instant) {
         self.records.retain(|_, (_, at)| now.saturating_duration_since(*at) < BATCH_MAX_AGE);

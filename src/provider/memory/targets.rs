@@ -62,7 +62,8 @@ impl WriteTargets {
         self.0.get(tunnel)?.edits.as_ref()?.reason(now)
     }
 
-    /// Notes that the tunnel accepted its unchanged document, but no edited document. The next edit is paused.
+    /// Notes that the tunnel accepted its unchanged document or has no rules, and accepted no edited document. The next
+    /// edit is paused. Writes of a zone are not paused.
     pub(crate) fn pause_edits(&mut self, tunnel: &str, reason: Reason, now: Instant) {
         let target = self.target(tunnel, now);
         target.edits = Some(Pause::after(target.edits.as_ref(), reason, EDIT_PAUSES, now));

@@ -87,6 +87,25 @@ fn an_application_whose_deletion_failed_beside_its_rule_goes_in_the_next_loop() 
     }
 }
 
+/// The plan after the lost answer does not delete the rule, because the rule is deleted already.
+#[test]
+fn an_application_goes_with_its_rule_although_an_answer_to_a_write_is_lost() {
+    for ((label, [before, after], (host, at)), call) in changes()
+        .iter()
+        .flat_map(|change| [Matcher::put_configuration(), Matcher::batch()].map(|call| (change, call)))
+    {
+        let stage = Stage::new(&[]);
+        stage.run(before);
+        stage.cloudflare().fault(call.clone(), 1, Fault::DoneButUnanswered);
+        for nth in 1..=2 {
+            let _ = stage.run_loop(after);
+            assert!(is_served(&stage, host, at), "{label}, {call:?}, after loop {nth}");
+            stage.cloudflare().advance_clock(INTERVAL);
+        }
+        assert_eq!(stage.cloudflare().waiting_faults(), 0, "{label}, {call:?}");
+    }
+}
+
 /// Its visitors would meet no login, or a check that wants none of the tokens that the edge asks for.
 #[test]
 fn an_application_stays_where_not_every_request_of_its_place_is_answered_by_a_rule_with_a_check_of_ours() {

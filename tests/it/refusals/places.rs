@@ -116,6 +116,20 @@ fn a_tunnel_that_cannot_be_read_when_it_is_to_be_written_stops_no_other() {
     }
 }
 
+/// A zone of the Free plan takes 200 operations in a batch.
+#[test]
+fn the_warning_of_a_write_that_fails_counts_the_hostnames_that_are_left_out_because_of_it() {
+    let harness = Harness::new();
+    harness.cloudflare.edit(|cloudflare| cloudflare.add_zone("example.net", Plan::Free));
+    harness.cloudflare.fault_every(Matcher::batch(), Fault::error(403, 10000, "no"));
+    let program = harness.start();
+    let wanted: Vec<Endpoint> =
+        (0..250).map(|number| published(&format!("h{number}.example.net"), "http://web:80")).collect();
+    program.external_dns().run_loop(&wanted).expect_err("the zone cannot be written");
+    let told = harness.log.lines_with(&["WARN", "a write to zone example.net failed"]);
+    assert!(matches!(&told[..], [line] if line.contains("hostnames=250")), "{told:#?}");
+}
+
 #[test]
 fn where_everything_fails_for_the_credentials_the_answer_is_503_and_nothing_is_remembered() {
     let account = SharedAccount::new();
