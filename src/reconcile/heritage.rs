@@ -78,7 +78,11 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
         Some(record_type) => record.record_type.eq_ignore_ascii_case(record_type),
         None => &*record.record_type != "AAAA",
     });
-    let records = names.flat_map(|(_, name)| zone.records_of(name));
+    // A TXT record beside another address is that address's own: old releases give it the bare name.
+    let is_of_another =
+        |name: &str| *name != *record.name && zone.records_of(name).iter().any(Record::is_address);
+    let names = names.map(|(_, name)| name).filter(|name| !is_of_another(name));
+    let records = names.flat_map(|name| zone.records_of(name));
     let texts = records.filter(|record| &*record.record_type == "TXT");
     texts.filter_map(|record| Some((record, Heritage::parse(&record.content)?))).collect()
 }

@@ -193,9 +193,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wish.clone()),
         };
         let write = ApplicationWrite { place, operation };
-        if let Some(reason) = self.inputs.paused.get(&write.content_fingerprint()) {
-            return Err(reason.clone());
-        }
+        self.not_paused(&write)?;
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
         Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(write)))
     }
@@ -255,12 +253,17 @@ impl Gate<'_> {
         let is_asked_for = host_protection::rules_accepting(first, self.snapshot).next().is_some();
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
+        deletion.iter().try_for_each(|write| self.not_paused(write))?;
         let end = match deletion.is_some() && over.len() == 1 {
             true if is_alone => OpeningEnd::Open,
             true => OpeningEnd::Foreign,
             false => OpeningEnd::Later { application: first.id.clone() },
         };
         Ok(AccessStep::Opening { deletion, end })
+    }
+
+    fn not_paused(self, write: &ApplicationWrite) -> Result<(), Reason> {
+        self.inputs.paused.get(&write.content_fingerprint()).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
@@ -309,7 +312,7 @@ impl Gate<'_> {
         let check = protection.check(path);
         if let AccessReading::Failed(unread) = &self.snapshot.access
             && protection.is_marked()
-            && check.is_none()
+            && (check.is_none() || publication.rule.is_none())
         {
             return Err(self.unknown(&publication, unread));
         }

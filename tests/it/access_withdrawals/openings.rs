@@ -304,3 +304,24 @@ fn an_application_whose_tokens_another_hostname_asks_for_stays_and_fails_no_requ
     assert!(stage.logged(&["refused=still_protected", NAME, "other.example.com"]));
     assert_eq!(names(&stage), [NAME]);
 }
+
+/// Cloudflare's answer is a refusal of the deletion itself, so the same deletion would be refused again.
+#[test]
+fn a_deletion_that_cloudflare_refuses_is_not_sent_in_each_loop() {
+    let stage = Stage::protected(&[]);
+    let refusal = Fault::error(400, 12345, "the application is in use");
+    stage.cloudflare().fault_every(Matcher::delete_application(), refusal);
+    let _ = stage.run_loop(&[wish("none")]);
+    let mut writes = 0;
+    for _ in 0..5 {
+        stage.cloudflare().advance_clock(INTERVAL);
+        stage.cloudflare().take_calls();
+        let _ = stage.run_loop(&[wish("none")]);
+        writes += stage.cloudflare().count_calls().writes;
+    }
+    assert!(writes <= 2, "{writes} in five loops");
+    stage.cloudflare().clear_faults();
+    stage.cloudflare().advance_clock(Duration::from_secs(3_600));
+    stage.run(&[wish("none")]);
+    assert!(stage.cloudflare().visit(NAME, "/").is_served());
+}

@@ -97,3 +97,19 @@ fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
         );
     }
 }
+
+/// Old releases of ExternalDNS also write a TXT record under the bare name, which may look like the name of another type.
+#[test]
+fn the_heritage_of_another_hostname_gives_no_record_away() {
+    let mut cloudflare =
+        FakeCloudflare::new(&[], &[(NAME, "A", "192.0.2.1"), ("a-a.example.com", "A", "192.0.2.2")])
+            .adopting(&["owner=other"]);
+    cloudflare.add("a-a.example.com", "TXT", &heritage("other"), "");
+    let before = cloudflare.clone();
+    let plan = settle(&mut cloudflare, &desired());
+    assert!(
+        matches!(&plan.refusals[..], [one] if matches!(one.reason, Reason::RecordHeld { .. })),
+        "{plan:?}"
+    );
+    assert_eq!(cloudflare, before);
+}

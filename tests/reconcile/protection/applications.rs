@@ -4,6 +4,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::remova
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
+use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 
 use test_support::fake_cloudflare::WHOLE;
 
@@ -270,4 +271,20 @@ fn a_rule_that_wants_a_token_of_another_team_has_no_drift_and_keeps_no_mark() {
     let entries = listing::listing(&cloudflare.snapshot());
     let drifts: Vec<_> = entries.iter().map(|entry| entry.drift.len()).collect();
     assert_eq!(drifts, [0, 0], "{entries:?}");
+}
+
+/// Cloudflare refused the deletion, or another program creates the application again after each deletion.
+#[test]
+fn a_deletion_that_is_paused_is_not_planned() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let opened = [at(NAME, "", OPEN)];
+    run(&mut cloudflare, &opened);
+    let changes = cloudflare.changes(&opened);
+    let plan = |inputs: &PlanInputs| plan(&changes, &cloudflare.snapshot(), inputs, &WHOLE).expect("our own");
+    let deletion = &plan(&PlanInputs::default()).application_writes[0];
+    let paused = [(deletion.content_fingerprint(), Reason::Cloudflare("no".to_owned()))];
+    let inputs = PlanInputs { paused: paused.into_iter().collect(), ..PlanInputs::default() };
+    let later = plan(&inputs);
+    assert_eq!((labels(&later), later.application_writes.len()), (vec!["cloudflare"], 0));
 }

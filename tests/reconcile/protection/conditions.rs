@@ -122,3 +122,14 @@ fn a_silent_endpoint_is_closed_by_an_application_over_it_that_asks_for_a_login_a
         assert_eq!(locked(&cloudflare), closed);
     }
 }
+
+/// What protects the place is not known, so a remedy for an unprotected place would be wrong.
+#[test]
+fn a_record_alone_in_place_of_a_closed_rule_waits_while_access_cannot_be_read() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    cloudflare.access = AccessReading::Failed("it hangs".into());
+    let before = cloudflare.clone();
+    let plan = run(&mut cloudflare, &[alone("")]);
+    assert_eq!((labels(&plan), cloudflare), (vec!["access_unknown"], before));
+}
