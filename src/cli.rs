@@ -175,7 +175,9 @@ fn take_settings(
             rest.extend(value);
             continue;
         };
-        let value = value.or_else(|| arguments.next()).filter(|_| !taken.contains(&variable));
+        // A value that begins with two hyphens is written behind a `=`. Otherwise the flag would take the next flag.
+        let next = || arguments.next().filter(|next| !next.starts_with("--"));
+        let value = value.or_else(next).filter(|_| !taken.contains(&variable));
         let value = value.ok_or_else(|| format!("{name} takes exactly one value, as in --dry-run=true"))?;
         taken.push(variable);
         // A template renders an unset value as an empty one.
@@ -350,7 +352,11 @@ mod tests {
 
     #[test]
     fn a_flag_without_its_value_or_given_twice_is_a_mistake_that_says_how_it_is_written() {
-        for arguments in [&["--dry-run"][..], &["--dry-run=true", "check", "--dry-run=false"]] {
+        for arguments in [
+            &["--dry-run"][..],
+            &["--dry-run=true", "check", "--dry-run=false"],
+            &["check", "--dry-run", "--json"],
+        ] {
             assert_eq!(mistake(arguments), "--dry-run takes exactly one value, as in --dry-run=true");
         }
     }

@@ -75,7 +75,9 @@ impl Check<'_> {
 
     /// Notes a failed read. `refused` is the remedy if the read was refused, or if its subject does not exist.
     fn failed(&mut self, what: &str, error: &Error, refused: &'static str) {
-        self.lacks_permission |= matches!(error, Error::Credentials(_));
+        // The form of the three permissions has none of Access.
+        let is_of_access = [GIVE_ACCESS, ZONE_APPLICATIONS_READ].contains(&refused);
+        self.lacks_permission |= matches!(error, Error::Credentials(_)) && !is_of_access;
         let remedy = match error {
             Error::Credentials(_) | Error::NotFound(_) | Error::Rejected(_) => refused,
             error => remedy(error),
