@@ -19,7 +19,7 @@ pub enum Command {
     Check,
     /// Show what Cloudflare has.
     List,
-    /// Find or make the tunnel, and write its run token.
+    /// Find or make the tunnel, and write its tunnel token.
     Tunnel,
     /// Ask a running instance if it is alive.
     Healthcheck,
@@ -100,7 +100,7 @@ pub struct Arguments {
     /// check, list, tunnel and status: print one JSON document instead of a table
     #[argh(switch)]
     pub json: bool,
-    /// tunnel: file for the tunnel's run token, which cloudflared reads as its own --token-file
+    /// tunnel: file for the tunnel's tunnel token, which cloudflared reads as its own --token-file
     #[argh(option)]
     pub token_file: Option<String>,
     /// list: with dnsendpoint, print the foreign rules as the objects that would publish the same

@@ -1,4 +1,4 @@
-//! Reads and creates tunnels; reads their connectors and their run tokens.
+//! Reads and creates tunnels; reads their connectors and their tunnel tokens.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -7,8 +7,8 @@ use super::client::Client;
 use super::error::Error;
 use super::error_class::ApiResource;
 use super::path::path;
-use super::run_token::TunnelToken;
 use super::transport::Method;
+use super::tunnel_token::TunnelToken;
 use crate::clock::Deadline;
 use crate::model::AccountId;
 use crate::model::TunnelId;
@@ -139,7 +139,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Unreadable`] if cloudflared would not accept the token, or would connect for another tunnel with it.
-    pub fn run_token(
+    pub fn tunnel_token(
         &self,
         account: &AccountId,
         id: &TunnelId,
@@ -150,8 +150,8 @@ impl Client {
             self.read(ApiResource::Tunnels, &path, deadline).map_err(Error::without_message)?;
         let problem = match TunnelToken::parse(&text) {
             Some(token) if token.is_for(account, id) => return Ok(token),
-            Some(_) => "the run token is for another tunnel",
-            None => "the tunnel's run token does not have the form that cloudflared reads",
+            Some(_) => "the tunnel token is for another tunnel",
+            None => "the tunnel's tunnel token does not have the form that cloudflared reads",
         };
         Err(Error::Unreadable(problem.into()))
     }
@@ -313,7 +313,7 @@ mod tests {
             ("none", "something".to_owned(), false),
         ] {
             let fixture = Fixture::new([success(&format!("{token:?}"))]);
-            match fixture.client.run_token(&account(), &id(), fixture.deadline()) {
+            match fixture.client.tunnel_token(&account(), &id(), fixture.deadline()) {
                 Ok(read) => assert!(is_taken && read.expose() == token, "{label}"),
                 Err(error) => {
                     assert!(!is_taken && !format!("{error} {error:?}").contains(&token), "{label}: {error}")
@@ -323,7 +323,7 @@ mod tests {
         }
         for result in ["null", r#"{"token":"secret"}"#, r#"["secret"]"#, "17"] {
             let fixture = Fixture::new([success(result)]);
-            let error = fixture.client.run_token(&account(), &id(), fixture.deadline()).unwrap_err();
+            let error = fixture.client.tunnel_token(&account(), &id(), fixture.deadline()).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
         }
     }

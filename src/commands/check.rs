@@ -200,7 +200,7 @@ impl Check<'_> {
         let configuration = self.client.configuration(account, id, self.deadline);
         let told = configuration.as_ref().ok().and_then(|configuration| configuration.is_locally_managed);
         self.config_source(tunnel, told.unwrap_or(*is_locally_managed));
-        self.run_token(account, tunnel);
+        self.tunnel_token(account, tunnel);
 
         let what = format!("configuration of {name}");
         let Configuration { version, config, .. } = match configuration {
@@ -240,9 +240,9 @@ impl Check<'_> {
     }
 
     /// Reads the tunnel's token, which takes the same permission as writing the tunnel.
-    fn run_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
+    fn tunnel_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
         let what = format!("permission for {name}");
-        match self.client.run_token(account, id, self.deadline) {
+        match self.client.tunnel_token(account, id, self.deadline) {
             Ok(_) => self.note(Status::Ok, &what, "the tunnel may be written: its token can be read", ""),
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {

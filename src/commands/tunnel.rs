@@ -1,5 +1,5 @@
 //! `tunnel`: finds the first tunnel of `CF_TUNNEL_ID`, or makes a tunnel of that name if the account has none, and
-//! writes the run token into a file for cloudflared.
+//! writes the tunnel token into a file for cloudflared.
 //!
 //! The command may run repeatedly and in parallel, because an account has only one tunnel of a name. In doubt, it ends
 //! with an error, so that cloudflared is not started.
@@ -25,7 +25,7 @@ const NEW_TUNNEL_PAUSE: Duration = Duration::from_millis(500);
 
 const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
 
-/// The largest size of a file with a run token. A run token has some 200 bytes.
+/// The largest size of a file with a tunnel token. A tunnel token has some 200 bytes.
 const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
 
 /// The mode of the token's file: only its owner may read it.
@@ -52,7 +52,7 @@ pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
 }
 
-/// Finds or makes the tunnel, and writes its run token if `token_file` is given. The inner error says that a dry run
+/// Finds or makes the tunnel, and writes its tunnel token if `token_file` is given. The inner error says that a dry run
 /// does not make the missing tunnel.
 ///
 /// # Errors
@@ -82,7 +82,7 @@ pub(super) fn tunnel(
         None => search.create()?,
     };
     if let Some(path) = token_file {
-        let token = search.run_token(&tunnel)?;
+        let token = search.tunnel_token(&tunnel)?;
         regular_file::replace(path, token.expose().as_bytes(), TOKEN_FILE_MODE)
             .map_err(|error| unwritable(path, &error))?;
     }
@@ -98,7 +98,7 @@ fn failed(error: Error) -> String {
     explained(error.into())
 }
 
-/// Refuses to replace a file that holds anything but blanks or a run token, such as the file of the API token.
+/// Refuses to replace a file that holds anything but blanks or a tunnel token, such as the file of the API token.
 fn check_replaceable(path: &Path) -> Result<(), String> {
     let contents = match regular_file::read(path, RUN_TOKEN_MAX_BYTES) {
         Ok(contents) => contents,
@@ -110,7 +110,7 @@ fn check_replaceable(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--token-file {}: it holds something else than a run token; name another file",
+        "--token-file {}: it holds something else than a tunnel token; name another file",
         path.display()
     ))
 }
@@ -137,7 +137,7 @@ fn existing(present: &[Tunnel], wanted: &str) -> Result<Option<Tunnel>, String> 
     }
 }
 
-/// Refuses a tunnel that a file beside its cloudflared configures. A cloudflared with the run token would take its
+/// Refuses a tunnel that a file beside its cloudflared configures. A cloudflared with the tunnel token would take its
 /// rules from Cloudflare, where such a tunnel has none, and would get a share of the visitors.
 fn suitable(tunnel: Tunnel) -> Result<Tunnel, String> {
     if !tunnel.is_locally_managed {
@@ -197,11 +197,11 @@ impl Search<'_> {
             .map_err(|problem| format!("CF_TUNNEL_ID: {problem} (account {})", self.account))
     }
 
-    /// Reads the run token. If the tunnel is unknown, it looks again, because the tunnel may have been made just now.
-    fn run_token(&self, tunnel: &Tunnel) -> Result<TunnelToken, String> {
+    /// Reads the tunnel token. If the tunnel is unknown, it looks again, because the tunnel may have been made just now.
+    fn tunnel_token(&self, tunnel: &Tunnel) -> Result<TunnelToken, String> {
         let Tunnel { id, name, .. } = tunnel;
         let mut last = None;
-        let token = self.until_there(|| match self.client.run_token(&self.account, id, self.deadline) {
+        let token = self.until_there(|| match self.client.tunnel_token(&self.account, id, self.deadline) {
             Err(error @ Error::NotFound(_)) => {
                 last = Some(error);
                 Ok(None)
@@ -217,7 +217,7 @@ impl Search<'_> {
             Error::Unreadable(_) | Error::NotFound(_) => format!("{error}; try again"),
             error => failed(error),
         };
-        Err(format!("the run token of tunnel {name:?}: {problem}"))
+        Err(format!("the tunnel token of tunnel {name:?}: {problem}"))
     }
 
     /// Calls `look` at growing intervals until it finds something, or `NEW_TUNNEL_TIMEOUT` or the deadline is over.

@@ -11,7 +11,7 @@ import (
 )
 
 // TestATunnelIsMadeAndServesBesideEachWayToInstall: cloudflared from an account without a tunnel to visitors that are
-// served, and on to another run token.
+// served, and on to another tunnel token.
 func TestATunnelIsMadeAndServesBesideEachWayToInstall(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -77,7 +77,7 @@ func (c *cluster) oneTunnelIsNamed(t *testing.T, name string) {
 	c.home = harness.Tunnel{ID: tunnels[0].ID}
 }
 
-// haveOneToken checks that all replicas have the same run token, for their user alone.
+// haveOneToken checks that all replicas have the same tunnel token, for their user alone.
 func (c *cluster) haveOneToken(t *testing.T, replicas []replica) {
 	t.Helper()
 	if len(replicas) < 2 {
@@ -131,11 +131,11 @@ func (c *cluster) visits(t *testing.T, served string) {
 	}
 }
 
-// rotates does what docs/guides.md says: another run token, and pods that fetch it. It gives what every process said.
+// rotates does what docs/guides.md says: another tunnel token, and pods that fetch it. It gives what every process said.
 func (c *cluster) rotates(t *testing.T, former []replica, served string) (said map[string]string) {
 	t.Helper()
 	said = map[string]string{}
-	blocks := fencesOf(sectionOf(t, "../../docs/guides.md", "A new run token"))
+	blocks := fencesOf(sectionOf(t, "../../docs/guides.md", "A new tunnel token"))
 	if len(blocks) != 2 || blocks[0].language != "sh" || blocks[1].language != "sh" {
 		t.Fatalf("the guide has the blocks %q", blocks)
 	}

@@ -176,7 +176,7 @@ func TestARunningInstallationTakesADryRunALostPodSettingsAndAMachine(t *testing.
 	both, own, writes := []string{"cloudflared", ownName}, []string{ownName}, len(cluster.cloudflare.Writes(t))
 
 	upgraded(both, "--set global.settings.DRY_RUN=true")
-	// The node of a pod is lost: its connector goes, and a new pod fetches the run token.
+	// The node of a pod is lost: its connector goes, and a new pod fetches the tunnel token.
 	cluster.cloudflare.SetConnectors(t, cluster.home, 1)
 	replicas := cluster.fetchRunTokens(t, cluster.deployments(t))
 	cluster.haveOneToken(t, replicas)

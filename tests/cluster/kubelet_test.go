@@ -302,7 +302,7 @@ func (c *cluster) fetchRunTokens(t *testing.T, objects []*object) []replica {
 	return replicas
 }
 
-// tokenFile is where its cloudflared is told to read the run token, on this machine.
+// tokenFile is where its cloudflared is told to read the tunnel token, on this machine.
 func (r replica) tokenFile(t *testing.T) string {
 	t.Helper()
 	_, arguments := r.folders.process(r.cloudflared)

@@ -11,7 +11,7 @@ import (
 	"external-dns-cloudflare-tunnel-webhook/harness"
 )
 
-// keepsSecrets checks that no secret or run token of a tunnel and no API token is in what was said, nor in any object of the
+// keepsSecrets checks that no secret or tunnel token of a tunnel and no API token is in what was said, nor in any object of the
 // API server but the Secret that was made for one.
 func (c *cluster) keepsSecrets(t *testing.T, said map[string]string) {
 	t.Helper()

@@ -171,11 +171,11 @@ func TestCloudflaredsPodIsConfined(t *testing.T) {
 		}
 	}
 	if wanted := map[string]string{
-		"cloudflare": " tunnel reads", "run-token": " tunnel cloudflared reads",
+		"cloudflare": " tunnel reads", "tunnel-token": " tunnel cloudflared reads",
 	}; !maps.Equal(holders, wanted) {
 		t.Errorf("mounted are %v, wanted %v", holders, wanted)
 	}
-	index := slices.IndexFunc(pod.Volumes, func(volume core.Volume) bool { return volume.Name == "run-token" })
+	index := slices.IndexFunc(pod.Volumes, func(volume core.Volume) bool { return volume.Name == "tunnel-token" })
 	if len(pod.Volumes) != 2 || index < 0 || pod.Volumes[index].EmptyDir == nil ||
 		pod.Volumes[index].EmptyDir.Medium != core.StorageMediumMemory || pod.Volumes[index].EmptyDir.SizeLimit.IsZero() {
 		t.Errorf("volumes %+v", pod.Volumes)

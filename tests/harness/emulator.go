@@ -174,14 +174,14 @@ func (e *Emulator) Visit(t *testing.T, host, path string) string {
 	return seen.String()
 }
 
-// Secrets is every secret and run token that a tunnel has or had.
+// Secrets is every secret and tunnel token that a tunnel has or had.
 func (e *Emulator) Secrets(t *testing.T) (secrets []string) {
 	t.Helper()
 	e.Ask(t, "GET", "/secrets", nil, &secrets)
 	return secrets
 }
 
-// Connect plays a cloudflared that is started with a run token: one more connector of the tunnel that it is for.
+// Connect plays a cloudflared that is started with a tunnel token: one more connector of the tunnel that it is for.
 func (e *Emulator) Connect(token string) (Tunnel, error) {
 	body, err := json.Marshal(map[string]string{"token": token})
 	if err != nil {

@@ -105,7 +105,7 @@ fn a_hostname_is_published_protected_or_not_at_all() {
     let external_dns = program.external_dns();
     external_dns.run_loop(&web()).expect("a refusal is no failure");
     assert_eq!((hostnames(&harness), harness.cnames().len()), (vec![], 0));
-    let refused = ["refused=unprotected", "make one for web.example.com"];
+    let refused = ["refused=unprotected", "create one for web.example.com"];
     assert_eq!(harness.log.lines_with(&refused).len(), 1);
 
     // The second one has another audience.

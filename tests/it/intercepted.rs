@@ -61,7 +61,7 @@ fn no_hostname_is_refused_where_every_write_gets_a_page() {
             let writes = harness.cloudflare.take_calls().iter().filter(|call| call.method != "GET").count();
             assert!(writes <= 3 * 12, "{label}: {writes} writes");
             assert_eq!(served(&harness), [0; 0], "{label}");
-            let told = format!("something between here and Cloudflare answered in its place: HTTP {status}");
+            let told = format!("another server answered in place of Cloudflare's API: HTTP {status}");
             assert!(!harness.log.lines_with(&["refused=undecided", &name(7), &told]).is_empty(), "{label}");
 
             harness.cloudflare.clear_faults();

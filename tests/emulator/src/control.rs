@@ -28,7 +28,7 @@ use crate::zone::Plan;
 pub const HELP: &str = r#"Control endpoints, below control_url; no credentials, not counted as calls, bodies and answers are JSON:
   GET    /state           accounts; zones with records; tunnels with configuration (to the byte) and version; access:
                           organizations, policies, tags, and applications, each with its zone, or null
-  GET    /secrets         every secret that a tunnel has or had, and every run token: what no output may hold
+  GET    /secrets         every secret that a tunnel has or had, and every tunnel token: what no output may hold
   GET    /calls           every call in order: sequence, method, path, query, body (without a tunnel_secret), status
                           (null: unanswered)
   DELETE /calls           the same, and forgets them

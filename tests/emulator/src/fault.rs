@@ -53,7 +53,7 @@ impl Matcher {
         Self::call("POST", "/accounts/*/cfd_tunnel")
     }
 
-    /// `GET` of a tunnel's run token, any tunnel's.
+    /// `GET` of a tunnel's tunnel token, any tunnel's.
     pub fn get_run_token() -> Self {
         Self::call("GET", "/accounts/*/cfd_tunnel/*/token")
     }

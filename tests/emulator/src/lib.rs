@@ -28,7 +28,7 @@
 //! It can be told to fail in every way at any call, to let another client write in between, and to have [`Whims`]. What
 //! is written may take its time to the visitors, which may be watched all along. Configurations are kept as the text
 //! they were sent as. A tunnel that is made through the API has no connector until [`Emulator::run_connector`] starts
-//! one with its run token; [`Emulator::secrets`] says what no output of a client may hold. What is emulated here was
+//! one with its tunnel token; [`Emulator::secrets`] says what no output of a client may hold. What is emulated here was
 //! never compared with the live API; error codes inside a 1004, 1001 for tunnels, and much of Access are by analogy, as
 //! their modules say.
 //!

@@ -17,7 +17,7 @@ pub enum Permission {
     DnsEdit,
     /// Read tunnels and their configurations.
     TunnelRead,
-    /// Make, change and delete tunnels, write their configurations, read their run tokens.
+    /// Make, change and delete tunnels, write their configurations, read their tunnel tokens.
     TunnelEdit,
     /// Read an account's Access applications, policies and tags.
     AccessRead,

@@ -3,12 +3,12 @@
 mod configuration;
 mod connector;
 mod lifecycle;
-mod run_token;
+mod tunnel_token;
 
 pub use configuration::{Unconfigured, catch_all};
 pub(crate) use connector::Lane;
 pub(crate) use lifecycle::{create, delete, disconnect, update};
-pub(crate) use run_token::{Secret, show_run_token};
+pub(crate) use tunnel_token::{Secret, show_run_token};
 
 use std::time::Duration;
 

@@ -122,7 +122,7 @@ pub fn judge(bounds: &Bounds, known: &Known, method: &str, target: &str, body: &
         serde_json::from_str(if body.is_empty() { "null" } else { body }).map_err(|_| "no JSON")?;
     let name = json["name"].as_str().unwrap_or_default();
     match (method, segments.as_slice()) {
-        ("GET", [.., "token"]) => Err("a run token is a secret"),
+        ("GET", [.., "token"]) => Err("a tunnel token is a secret"),
         (_, ["accounts", account, ..]) if *account != bounds.account => Err("another account"),
         ("GET", _) => Ok(Creates::new()),
         _ if path != target => Err("a write has no query"),

@@ -111,7 +111,7 @@ fn where_a_permission_is_missing_one_line_leads_to_a_form_with_all_of_them() {
     assert!(!table.contains("https://"), "where nothing is missing nothing is said\n{table}");
 }
 
-/// What reads a run token may write a tunnel, and what may not is told of before the first write fails.
+/// What reads a tunnel token may write a tunnel, and what may not is told of before the first write fails.
 #[test]
 fn a_token_that_may_only_read_tunnels_fails_the_check() {
     let harness = Harness::new();

@@ -1,4 +1,4 @@
-//! `tunnel`: finds or makes, and writes the run token or says why not. Neither the API token nor any secret of a tunnel
+//! `tunnel`: finds or makes, and writes the tunnel token or says why not. Neither the API token nor any secret of a tunnel
 //! is ever shown.
 
 use std::fs;
@@ -290,7 +290,7 @@ impl Account {
     }
 }
 
-/// The calls of a run that makes the tunnel: the token, the zones, the tunnels, the new tunnel, its run token.
+/// The calls of a run that makes the tunnel: the token, the zones, the tunnels, the new tunnel, its tunnel token.
 const CALLS: usize = 5;
 
 /// A call that hangs takes its time, and is seen in `tests/real_time/hanging_calls.rs`.
@@ -367,7 +367,7 @@ fn a_name_that_is_taken_and_never_listed_is_an_error_that_says_so() {
 fn a_token_for_another_tunnel_is_not_written() {
     let account = Account::new("foreign-token");
     let other = account.cloudflare.add_tunnel("office");
-    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel(&other).run_token());
+    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel(&other).tunnel_token());
     let body = format!(r#"{{"success":true,"errors":[],"messages":[],"result":"{token}"}}"#);
     account
         .cloudflare
@@ -407,7 +407,7 @@ fn a_refusal_says_what_else_to_do_and_repeats_no_run_token() {
 
     account.run_here().expect("nothing fails");
     fs::remove_file(account.file()).expect("it was written");
-    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel("home").run_token());
+    let token = account.cloudflare.edit(|cloudflare| cloudflare.tunnel("home").tunnel_token());
     for status in [400, 403, 404, 500] {
         let refusal = Fault::error(status, 1003, &format!("bad token {token}"));
         account.cloudflare.fault_every(Matcher::get_run_token(), refusal);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Refusal, Success};
 use crate::cloudflare::Cloudflare;
-use crate::tunnel::run_token::Secret;
+use crate::tunnel::tunnel_token::Secret;
 use crate::tunnel::{ConfigSource, NewTunnel, Tunnel, find_live};
 
 /// Most live tunnels of an account, from Cloudflare's list of limits.
@@ -134,7 +134,7 @@ fn live_tunnels<'a>(cloudflare: &'a Cloudflare, account: &str) -> impl Iterator<
 fn with_secrets(tunnel: &Tunnel) -> Value {
     let mut shown = tunnel.to_json();
     if let Some(members) = shown.as_object_mut() {
-        members.insert("token".to_owned(), tunnel.run_token().into());
+        members.insert("token".to_owned(), tunnel.tunnel_token().into());
         let credentials = json!({
             "AccountTag": tunnel.account,
             "TunnelID": tunnel.id,

@@ -39,8 +39,8 @@ fn listed(emulator: &Emulator, query: &str) -> Vec<String> {
     result.as_array().unwrap().iter().map(|tunnel| text(&tunnel["name"])).collect()
 }
 
-fn decoded(run_token: &str) -> Value {
-    serde_json::from_slice(&STANDARD.decode(run_token).unwrap()).unwrap()
+fn decoded(tunnel_token: &str) -> Value {
+    serde_json::from_slice(&STANDARD.decode(tunnel_token).unwrap()).unwrap()
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn visitors_get_1033_then_503_then_what_the_first_version_says() {
     emulator.add_record("example.com", record).unwrap();
     let visit = || emulator.visit("www.example.com", "/").to_string();
     assert_eq!(visit(), "error 1033", "no cloudflared runs yet");
-    let run_token = text(&read(&emulator, &format!("{path}/token")).result());
-    emulator.run_connector(&format!("{run_token}\n")).unwrap();
+    let tunnel_token = text(&read(&emulator, &format!("{path}/token")).result());
+    emulator.run_connector(&format!("{tunnel_token}\n")).unwrap();
     assert!(visit().starts_with("http_status:503"), "{}", visit());
     emulator.put_configuration("shop", &catch_all("http://shop")).unwrap();
     assert!(visit().starts_with("http://shop"), "{}", visit());
@@ -172,17 +172,17 @@ fn the_run_token_says_account_tunnel_and_secret() {
     let made = post(&emulator, json!({"name": "shop", "config_src": "cloudflare"})).result();
     let id = text(&made["id"]);
     let get = || text(&read(&emulator, &format!("{tunnels}/{id}/token")).result());
-    let run_token = get();
+    let tunnel_token = get();
     let credentials = &made["credentials_file"];
     let secret = text(&credentials["TunnelSecret"]);
-    assert_eq!(made["token"], *run_token);
-    assert_eq!(decoded(&run_token), json!({"a": emulator.account(), "t": id, "s": secret}));
+    assert_eq!(made["token"], *tunnel_token);
+    assert_eq!(decoded(&tunnel_token), json!({"a": emulator.account(), "t": id, "s": secret}));
     assert_eq!(STANDARD.decode(&secret).unwrap().len(), 32);
     let (account, name) = (emulator.account(), "shop");
     let expected = json!({"AccountTag": account, "TunnelID": id, "TunnelName": name, "TunnelSecret": secret});
     assert_eq!(*credentials, expected);
     emulator.put_configuration("shop", &catch_all("http://shop")).unwrap();
-    assert_eq!(get(), run_token, "until the secret changes");
+    assert_eq!(get(), tunnel_token, "until the secret changes");
     let own = post(&emulator, json!({"name": "own", "tunnel_secret": SECRET})).result();
     assert_eq!(decoded(&text(&own["token"]))["s"], SECRET);
     let tokens: BTreeSet<String> = (0..3)
@@ -196,9 +196,9 @@ fn the_run_token_says_account_tunnel_and_secret() {
 fn only_a_live_tunnel_has_a_run_token() {
     let (emulator, tunnels) = account();
     let path = made(&emulator, "shop");
-    let run_token = text(&read(&emulator, &format!("{path}/token")).result());
+    let tunnel_token = text(&read(&emulator, &format!("{path}/token")).result());
     call(&emulator, "DELETE", &path, "").result();
-    assert_eq!(emulator.run_connector(&run_token), Err("Unauthorized: Invalid tunnel secret"));
+    assert_eq!(emulator.run_connector(&tunnel_token), Err("Unauthorized: Invalid tunnel secret"));
     for path in [path, format!("{tunnels}/00000000-0000-4000-8000-000000000000")] {
         let refused = read(&emulator, &format!("{path}/token"));
         assert_eq!((refused.status, refused.code()), (404, 1054));
@@ -259,7 +259,7 @@ fn a_tunnel_with_connectors_is_not_deleted() {
     assert!(read(&emulator, &path).result()["deleted_at"].is_string());
 }
 
-/// Cloudflare's description: only the Write groups, for the run token too.
+/// Cloudflare's description: only the Write groups, for the tunnel token too.
 #[test]
 fn a_token_that_may_only_read_tunnels_may_neither_change_nor_run_them() {
     let (emulator, tunnels) = account();
@@ -328,7 +328,7 @@ fn all_secrets_are_told_where_they_are_asked_for_and_nowhere_else() {
     let rotated = call(&emulator, "PATCH", &path, &body).result();
     call(&emulator, "PATCH", &path, &format!("{body}{body}"));
     emulator.add_tunnel("by-hand");
-    let by_hand = emulator.edit(|cloudflare| cloudflare.tunnel("by-hand").run_token());
+    let by_hand = emulator.edit(|cloudflare| cloudflare.tunnel("by-hand").tunnel_token());
     let secrets = emulator.secrets();
     let given = [SECRET.to_owned(), text(&made["token"]), next, text(&rotated["token"])];
     assert_eq!(secrets[..4], given);

@@ -1,4 +1,4 @@
-//! A tunnel's secret, and the run token around it that cloudflared is started with (`connection/connection.go`).
+//! A tunnel's secret, and the tunnel token around it that cloudflared is started with (`connection/connection.go`).
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a run token says.
+/// What a tunnel token says.
 #[derive(Deserialize, Serialize)]
 struct TunnelToken<'a> {
     #[serde(rename = "a")]
@@ -59,7 +59,7 @@ struct TunnelToken<'a> {
 
 impl Tunnel {
     /// What `cloudflared tunnel run --token` takes; the same until the secret changes.
-    pub fn run_token(&self) -> String {
+    pub fn tunnel_token(&self) -> String {
         self.run_token_around(&self.secret)
     }
 
@@ -79,11 +79,11 @@ impl Tunnel {
 pub(crate) fn show_run_token(cloudflare: &Cloudflare, account: &str, id: &str) -> Result<Success, Refusal> {
     let tunnel = super::find_live(cloudflare, account, id)
         .map_err(|_| Refusal::new(404, 1054, "Tunnel token not found"))?;
-    Ok(Success::of(&tunnel.run_token()))
+    Ok(Success::of(&tunnel.tunnel_token()))
 }
 
 impl Cloudflare {
-    /// Every secret that a tunnel has or had, and every run token: what no output may hold.
+    /// Every secret that a tunnel has or had, and every tunnel token: what no output may hold.
     pub fn secrets(&self) -> Vec<String> {
         let of = |tunnel: &Tunnel| -> Vec<String> {
             let secrets = tunnel.former_secrets.iter().chain([&tunnel.secret]);
@@ -96,7 +96,7 @@ impl Cloudflare {
     /// connected. Says its tunnel's id.
     ///
     /// # Errors
-    /// What cloudflared says: that this is no run token, or that no tunnel has such a secret (any more).
+    /// What cloudflared says: that this is no tunnel token, or that no tunnel has such a secret (any more).
     pub fn run_connector(&mut self, token_file: &str) -> Result<String, &'static str> {
         let invalid = "Provided Tunnel token is not valid.";
         let json = STANDARD.decode(token_file.trim()).map_err(|_| invalid)?;
