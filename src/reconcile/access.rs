@@ -14,4 +14,5 @@ pub mod protections;
 pub mod reading;
 pub mod relying;
 pub mod shown;
+pub mod unneeded;
 pub mod wish;

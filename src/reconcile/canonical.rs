@@ -142,7 +142,7 @@ pub fn properties_of_rule(rule: &Rule) -> Vec<Property> {
     properties
 }
 
-/// Builds a canonical endpoint; no other function does.
+/// Builds a canonical endpoint.
 pub fn render(
     dns_name: String,
     target: String,

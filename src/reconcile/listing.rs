@@ -14,9 +14,9 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::{self, is_below};
 use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::access::answering;
 use crate::reconcile::access::guard::protectors;
 use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{OWNER_LABEL, RECORD_ONLY, path_of};
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
 use crate::reconcile::records::records;
@@ -100,7 +100,7 @@ impl Relation {
 /// Everything in `snapshot` that is within the filter, sorted by hostname and path.
 pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
     let own = snapshot.own_digests();
-    let unneeded = answering::unneeded(snapshot).into_iter();
+    let unneeded = unneeded::unneeded(snapshot).into_iter();
     let left = unneeded.map(|one| unneeded_application(one.application));
     let shown = records(snapshot).endpoints;
     let mut entries: Vec<Entry> = shown.iter().map(|endpoint| own_entry(endpoint, snapshot)).collect();

@@ -1,7 +1,8 @@
 //! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
 //! A manual change is shown as a difference from the canonical form, so that ExternalDNS plans a correcting update. The
-//! change is shown if and only if applying the endpoint again would write something, at the latest in a minute.
+//! change is shown if applying the endpoint again would write something, at the latest in a minute, or if `ACCESS_GUARD`
+//! would not publish the endpoint.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,10 @@ use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
 use crate::reconcile::Note;
-use crate::reconcile::access::answering;
 use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown;
+use crate::reconcile::access::unneeded;
 use crate::reconcile::canonical::{self, OWNER_LABEL, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{DRIFT, TUNNEL_SERVICE};
@@ -103,9 +104,9 @@ pub fn records(snapshot: &Snapshot) -> Shown {
             shown.endpoints.extend(views.into_iter().map(|of_path| view.endpoint(of_path)));
         }
     }
-    let unneeded = answering::unneeded(snapshot);
+    let unneeded = unneeded::unneeded(snapshot);
     shown.unneeded_applications = unneeded.len();
-    shown.notes.extend(answering::notes(&unneeded, snapshot));
+    shown.notes.extend(unneeded::notes(&unneeded, snapshot));
     shown.notes.extend(
         snapshot.date_unix_seconds.is_none().then(|| Note::about("api.cloudflare.com", UNDATED.to_owned())),
     );

@@ -3,7 +3,7 @@
 use crate::model::TunnelId;
 use crate::reconcile::operator_settings::OperatorSettings;
 
-/// The policy, and the tunnels as they were found.
+/// The operator's settings, and the tunnels as they were found.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub operator: OperatorSettings,
@@ -22,7 +22,7 @@ pub struct ConfiguredTunnel {
 }
 
 impl Settings {
-    /// A policy for at least one tunnel.
+    /// Settings for at least one tunnel.
     pub fn new(operator: OperatorSettings, default: ConfiguredTunnel, others: Vec<ConfiguredTunnel>) -> Self {
         let mut tunnels = vec![default];
         tunnels.extend(others);

@@ -11,9 +11,9 @@ use crate::model::LogLine;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
 use crate::provider::writer::Writer;
-use crate::reconcile::access::answering::{self, Unneeded};
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::place::Place;
+use crate::reconcile::access::unneeded::{self, Unneeded};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The time to read and to delete unneeded Access applications.
@@ -105,7 +105,7 @@ impl Writer {
         if !snapshot.old.is_empty() {
             return Vec::new();
         }
-        let mut left = answering::removable(snapshot);
+        let mut left = unneeded::removable(snapshot);
         let last = lock(&self.reporter.last_loop);
         left.retain(|left| {
             !last.request.refusals.all().any(|(refusal, _)| *refusal.hostname == *left.place.hostname())

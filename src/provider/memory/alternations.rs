@@ -1,6 +1,6 @@
-//! Remembers the object of each place (hostname and path) in the last loops, and a fingerprint of its wishes. In random
-//! order, ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the
-//! other objects are lost in some loops. A single request does not show this loss.
+//! Remembers the object of each hostname and path in the last loops, and a fingerprint of its wishes. In random order,
+//! ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the other
+//! objects are lost in some loops. A single request does not show this loss.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::model::text::fingerprint;
 use crate::reconcile::Note;
 use crate::reconcile::canonical::resource_of;
 
-/// The places that are remembered. Alternations at further places are not logged.
-const PLACES_MAX: usize = 1_000;
+/// The paths that are remembered. Alternations at further paths are not logged.
+const PATHS_MAX: usize = 1_000;
 
 /// The return of an object after more than this many loops is not an alternation.
 const LOOPS_MAX: u64 = 10;
@@ -19,10 +19,10 @@ const LOOPS_MAX: u64 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Alternations {
     loops: u64,
-    places: BTreeMap<u64, Seen>,
+    by_path: BTreeMap<u64, Seen>,
 }
 
-/// The history of a place.
+/// The history of a path of a hostname.
 #[derive(Debug)]
 struct Seen {
     now: Asking,
@@ -42,27 +42,27 @@ struct Asking {
 }
 
 impl Alternations {
-    /// Notes the endpoints of a loop, each with a fingerprint of the object's wishes. Returns a line for each place at
+    /// Notes the endpoints of a loop, each with a fingerprint of the object's wishes. Returns a line for each path at
     /// which two objects alternate.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {
-            let place = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
+            let path = fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier]);
             let now = Asking { resource: resource_of(endpoint).into(), asked };
-            let has_room = self.places.len() < PLACES_MAX;
-            match self.places.get_mut(&place) {
+            let has_room = self.by_path.len() < PATHS_MAX;
+            match self.by_path.get_mut(&path) {
                 Some(seen) => seen.change(endpoint, now, self.loops),
                 None if has_room => {
                     let seen = Seen { now, before: None, is_back: false, last_loop: self.loops, line: None };
-                    self.places.insert(place, seen);
+                    self.by_path.insert(path, seen);
                 }
                 None => {}
             }
         }
         let is_recent = |at: u64| self.loops - at <= LOOPS_MAX;
-        self.places.retain(|_, seen| is_recent(seen.last_loop));
+        self.by_path.retain(|_, seen| is_recent(seen.last_loop));
         let changing =
-            self.places.values().filter(|seen| seen.before.as_ref().is_some_and(|(_, at)| is_recent(*at)));
+            self.by_path.values().filter(|seen| seen.before.as_ref().is_some_and(|(_, at)| is_recent(*at)));
         changing.filter_map(|seen| seen.line.clone()).collect()
     }
 }
@@ -143,12 +143,12 @@ mod tests {
             let endpoint = Endpoint { dns_name: format!("h{number}.example.com"), ..Endpoint::default() };
             assert_eq!(turns.see([(&endpoint, 1)].into_iter()), []);
         }
-        assert!(turns.places.len() <= 11, "{}", turns.places.len());
-        let many: Vec<Endpoint> = (0..2 * PLACES_MAX)
+        assert!(turns.by_path.len() <= 11, "{}", turns.by_path.len());
+        let many: Vec<Endpoint> = (0..2 * PATHS_MAX)
             .map(|number| Endpoint { dns_name: format!("{number}.example.com"), ..Endpoint::default() })
             .collect();
         let mut turns = Alternations::default();
         turns.see(many.iter().map(|endpoint| (endpoint, 1)));
-        assert_eq!(turns.places.len(), PLACES_MAX);
+        assert_eq!(turns.by_path.len(), PATHS_MAX);
     }
 }

@@ -17,7 +17,7 @@ const REPEATED_WRITES_APART_MAX: Duration = Duration::from_secs(300);
 /// The shortest and the longest pause of a write that was refused or reverted.
 const WRITE_PAUSES: (Duration, Duration) = (limits::REJECTION_PAUSE_MIN, limits::REJECTION_PAUSE_MAX);
 
-/// The writes that are remembered. A request of 5,000 hostnames writes twice as many pieces.
+/// The writes that are remembered. A request changes 1,000 hostnames at most, with some two pieces each.
 const WRITES_MAX: usize = 10_000;
 
 /// By fingerprint: refused writes by their content, and done or repeated writes by the key of their `Write`. All are

@@ -1,120 +1,13 @@
-//! Finds the rules and records that answer a place's visitors. An application with such visitors is not deleted.
+//! Finds the rules and records that answer a place's visitors.
 
 use crate::ingress::{PathPattern, Rule, WantedRule, is_status};
-use crate::model::access::Application;
 use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
-use crate::reconcile::Note;
-use crate::reconcile::access::host_protection::{self, HostProtection};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::relying::{Wishes, relying};
 use crate::reconcile::access::wish::AccessWish;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
-
-/// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
-const AGE_MIN: i64 = 600;
-
-/// An application of ours whose token no rule of ours requires, and whose place no comment of ours claims.
-#[derive(Clone, Debug)]
-pub struct Unneeded<'s> {
-    pub place: &'s Place,
-    pub application: &'s Application,
-    /// Another application of ours protects the place too, and each rule there accepts that application's token.
-    pub is_replaced: bool,
-    /// The rule, record, destination or zone that visitors would reach without a login if the application were deleted.
-    answering: Option<String>,
-}
-
-/// Our unneeded applications, except those younger than `AGE_MIN` that no other application of ours replaces.
-pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
-    let is_young = |application: &Application| {
-        let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
-        age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN)
-    };
-    let protections = snapshot.protections();
-    let unneeded = protections.ours().filter_map(|(place, application)| {
-        let mut accepting = host_protection::rules_accepting(application, snapshot);
-        if accepting.next().is_some() || is_claimed(place, snapshot) {
-            return None;
-        }
-        let is_replaced = is_replaced(place, application, snapshot);
-        if is_young(application) && !is_replaced {
-            return None;
-        }
-        // The name of the application may have been changed by hand.
-        Hostname::parse(place.hostname()).ok()?;
-        let answering = relying(application, None, &Wishes::default(), snapshot);
-        Some(Unneeded { place, application, is_replaced, answering })
-    });
-    unneeded.collect()
-}
-
-/// The unneeded applications whose deletion opens no place, whose age is known, and whose names were all read.
-pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
-    let mut left = unneeded(snapshot);
-    left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
-        let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
-        answering.is_none() && is_dated && is_in_sight(place, snapshot)
-    });
-    left
-}
-
-/// True if every rule that serves visitors of the place accepts the token of our next application over these visitors.
-/// False if no rule serves the place.
-fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) -> bool {
-    let path = place.path();
-    let mut replaced = names_under(place, snapshot).into_iter().flat_map(|name| {
-        let tunnels = snapshot.answering(name).iter().filter_map(|record| tunnel_of(record, snapshot));
-        let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
-        let wants_another = |rule: &Rule| {
-            let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = HostProtection::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
-            let next = over.into_iter().find(|one| one.id != application.id);
-            next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
-        };
-        rules.filter(|rule| !is_status(rule.service())).map(wants_another).collect::<Vec<_>>()
-    });
-    replaced.next().is_some_and(|first| first && replaced.all(|one| one))
-}
-
-/// True if every name of the place is in a zone that was read, and within the filter.
-fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
-    let (name, filter) = (place.hostname(), &snapshot.operator().filter);
-    let is_whole = match name.strip_prefix("*.") {
-        Some(domain) => filter.matches_all_below(domain) && !snapshot.has_zone_elsewhere_below(domain),
-        None => filter.matches(name),
-    };
-    is_whole && snapshot.zone_of(name).is_some()
-}
-
-/// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
-pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
-    let note = |place: &Place, text| Note::about(place.hostname(), text);
-    let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
-        let text = format!(
-            "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
-             that is wanted, delete it at Cloudflare",
-            application.name,
-            answering.as_deref()?
-        );
-        Some(note(place, text))
-    });
-    let places: Vec<&Place> = snapshot.protections().ours().map(|(place, _)| place).collect();
-    let twice = places.chunk_by(|one, other| one == other).filter(|same| same.len() > 1);
-    let twice = twice.flatten().map(|place| {
-        let text = "there are several Access applications of ours for";
-        note(place, format!("{text} {place}: delete all but one at Cloudflare"))
-    });
-    stays.chain(twice).collect()
-}
-
-/// True if a comment of ours claims the rule of the place, or the record without a rule.
-fn is_claimed(place: &Place, snapshot: &Snapshot) -> bool {
-    let path = place.path();
-    let own = snapshot.own_records_of(place.hostname());
-    own.iter().any(|own| snapshot.claims_path(&own.stamp, path.as_deref()))
-}
 
 /// The hostname of the place. For a wildcard, also the names of records and rules that the wildcard covers.
 pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&'s str> {
@@ -151,12 +44,15 @@ pub(super) fn first_answer<'s>(
     })
 }
 
-fn tunnel_of<'s>(record: &Record, snapshot: &'s Snapshot) -> Option<(&'s TunnelId, &'s TunnelSnapshot)> {
+pub(super) fn tunnel_of<'s>(
+    record: &Record,
+    snapshot: &'s Snapshot,
+) -> Option<(&'s TunnelId, &'s TunnelSnapshot)> {
     snapshot.tunnels.get_key_value(&TunnelId::from_hostname(&record.content)?)
 }
 
 /// The rules that may answer visitors of a path at a name, up to the first `last` rule that takes all these visitors.
-fn rules_taking<'s>(
+pub(super) fn rules_taking<'s>(
     name: &str,
     path: Option<&str>,
     tunnel: &'s TunnelSnapshot,

@@ -246,19 +246,16 @@ impl Gate<'_> {
         self.nothing_else_opens(resource, protection, path, &over)?;
         let mut all = protection.all_over(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
+        let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
         let Some(first) = over.first() else {
-            let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
             return Ok(AccessStep::Opening { deletion: None, end });
         };
-        let is_asked_for = host_protection::rules_accepting(first, self.snapshot).next().is_some();
-        let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_asked_for);
+        let is_accepted = host_protection::rules_accepting(first, self.snapshot).next().is_some();
+        let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         deletion.iter().try_for_each(|write| self.not_paused(write))?;
-        let end = match deletion.is_some() && over.len() == 1 {
-            true if is_alone => OpeningEnd::Open,
-            true => OpeningEnd::Foreign,
-            false => OpeningEnd::Later { application: first.id.clone() },
-        };
+        let is_last = deletion.is_some() && over.len() == 1;
+        let end = if is_last { end } else { OpeningEnd::Later { application: first.id.clone() } };
         Ok(AccessStep::Opening { deletion, end })
     }
 

@@ -66,7 +66,7 @@ impl Place {
     }
 
     /// The place in the name of an application of ours.
-    pub(super) fn from_application_name(name: &str, owner: &str) -> Option<Self> {
+    fn from_application_name(name: &str, owner: &str) -> Option<Self> {
         let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);

@@ -29,7 +29,6 @@ pub struct ProtectionIndex {
     /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
-    tag: String,
 }
 
 /// The Access applications, with their index.
@@ -42,22 +41,15 @@ pub struct Protections<'a> {
 impl ProtectionIndex {
     /// The index of `applications`.
     pub(in crate::reconcile) fn of(applications: &[Application], owner: &str) -> Self {
-        let mut index = Self { owner: owner.into(), tag: place::tag(owner), ..Self::default() };
+        let mut index = Self { owner: owner.into(), ..Self::default() };
         for (number, application) in applications.iter().enumerate() {
             let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
             index.near.extend(ends.map(|end| (end, number)));
-            index.ours.extend(index.place_of(application).map(|place| (place, number)));
+            index.ours.extend(Place::of_application(application, owner).map(|place| (place, number)));
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
         index
-    }
-
-    /// The place for which an application of ours was made.
-    fn place_of(&self, application: &Application) -> Option<Place> {
-        place::has_tag(application, &self.tag)
-            .then(|| Place::from_application_name(&application.name, &self.owner))
-            .flatten()
     }
 }
 
@@ -148,7 +140,7 @@ impl<'a> Protections<'a> {
         let mut over = self.over_a_part(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
-            asks && self.index.place_of(one).is_some()
+            asks && Place::of_application(one, &self.index.owner).is_some()
         };
         over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
         over

@@ -29,20 +29,23 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     /// The requests by hostname, with a reason in place of each refused publication.
-    pub(super) fn judged(self, mut requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
-        for (name, request) in &mut requests {
-            let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
-            let asking = allowed.filter_map(|one| one.resource.as_deref());
-            request.entitled = namespace::entitled(name, &request.registry_names, asking, self.snapshot);
-        }
+    pub(super) fn judged(self, requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
         let wishes = self.wishes(&requests);
         let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, wishes: &wishes };
         let judged = requests.into_iter().map(|(name, request)| {
-            let HostRequest { wanted, entitled, withdrawn, registry_names } = request;
+            let entitled = self.entitled(&name, &request);
+            let HostRequest { wanted, withdrawn, registry_names } = request;
             let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
-            (name, HostRequest { wanted, entitled, withdrawn, registry_names })
+            (name, HostRequest { wanted, withdrawn, registry_names })
         });
         judged.collect()
+    }
+
+    /// The namespace that may have the hostname, if the namespace guard is on.
+    fn entitled(self, name: &str, request: &HostRequest<Publication>) -> Option<NamespaceCode> {
+        let allowed = request.wanted.iter().filter(|one| one.publication.is_ok());
+        let asking = allowed.filter_map(|one| one.resource.as_deref());
+        namespace::entitled(name, &request.registry_names, asking, self.snapshot)
     }
 
     fn judge(
@@ -74,14 +77,15 @@ impl Judge<'_> {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             wishes.withdrawn.extend(withdrawn.map(|path| RulePlace::of(name, path)));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
+            let entitled = self.entitled(name, request);
             for wanted in &request.wanted {
-                let asking = wanted.resource.as_deref().and_then(namespace::code_of);
-                if request.entitled.is_some() && request.entitled != asking {
+                let may_have = self.may_have(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
+                if entitled.is_some() && !may_have {
                     continue;
                 }
                 let by = match wanted.publication.as_ref().map(|publication| &publication.access_wish) {
                     Ok(AccessWish::Open) => {
-                        if self.may_have(request.entitled.as_ref(), wanted.resource.as_deref()).is_ok() {
+                        if may_have {
                             wishes.open.insert(RulePlace::of(name, path_of(&wanted.set_identifier)));
                         }
                         continue;

@@ -19,8 +19,8 @@ struct OwnHostname {
     /// The namespace that has the hostname, if the namespace guard is on.
     namespace: Option<NamespaceCode>,
     created_unix_seconds: u32,
-    /// The index in the plan, if the plan withdraws the hostname.
-    withdrawn_at: Option<usize>,
+    /// The name, if the plan withdraws the hostname.
+    withdrawn: Option<Box<str>>,
 }
 
 /// The plan without mass deletions. With the namespace guard, each namespace is judged by itself, so the deletions of
@@ -38,15 +38,13 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     });
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let outnumber = |going, staying| going > limit && going > staying;
-    let mut withheld: BTreeSet<usize> =
+    let mut withheld: BTreeSet<Box<str>> =
         inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
     withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
-    let mut indices = 0..;
-    let is_withheld = |_: &HostPlan| indices.next().is_some_and(|index| withheld.contains(&index));
+    plan.drop_notes_of(&withheld);
     let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
-        mem::take(&mut plan.hosts).into_iter().partition(is_withheld);
-    plan.drop_notes_of(&inserted(withheld.iter().map(|host| host.hostname.clone())));
+        mem::take(&mut plan.hosts).into_iter().partition(|host| withheld.contains(&host.hostname));
     let reason = Reason::MassDeletion;
     let refusals =
         withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason.clone()));
@@ -54,20 +52,20 @@ pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan
     Plan { hosts, ..plan }
 }
 
-/// The plan's indices of mass deletions. `is_mass` judges each age of the sorted hostnames by the numbers of deleted
+/// The hostnames of mass deletions. `is_mass` judges each age of the sorted hostnames by the numbers of deleted
 /// and of remaining hostnames that are at least as old. If an age is a mass, all deletions of that age and of older
 /// ages are withheld: an allowed young deletion never releases older ones.
-fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = usize> {
+fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = Box<str>> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {
-        let going_now = of_one_age.iter().filter(|one| one.withdrawn_at.is_some()).count();
+        let going_now = of_one_age.iter().filter(|one| one.withdrawn.is_some()).count();
         going += going_now;
         staying += of_one_age.len() - going_now;
         if is_mass(going, staying) {
             withheld = going + staying;
         }
     }
-    published.iter().take(withheld).filter_map(|one| one.withdrawn_at)
+    published.iter().take(withheld).filter_map(|one| one.withdrawn.clone())
 }
 
 /// All our hostnames within the filter, each once. A record without a creation time counts as the oldest if its
@@ -83,17 +81,19 @@ fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
                 continue;
             }
             let created = own.iter().map(|own| own.record.created_unix_seconds);
-            let index = plan.hosts.binary_search_by(|host| (*host.hostname).cmp(name)).ok();
-            let is_withdrawn = |index: &usize| plan.hosts.get(*index).is_some_and(|host| host.is_withdrawn);
-            let withdrawn_at = index.filter(is_withdrawn);
-            let created = if withdrawn_at.is_some() {
+            let withdrawn = plan.host(name).filter(|host| host.is_withdrawn).map(|host| &host.hostname);
+            let created = if withdrawn.is_some() {
                 created.map(Option::unwrap_or_default).min()
             } else {
                 created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
             };
             let guard = snapshot.operator().namespace_guard;
             let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
-            let of = |created_unix_seconds| OwnHostname { namespace, created_unix_seconds, withdrawn_at };
+            let of = |created_unix_seconds| OwnHostname {
+                namespace,
+                created_unix_seconds,
+                withdrawn: withdrawn.cloned(),
+            };
             published.extend(created.map(of));
         }
     }

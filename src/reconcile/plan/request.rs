@@ -10,7 +10,7 @@ use crate::model::{TunnelId, hostname};
 use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
-use crate::reconcile::stamp::{NamespaceCode, Stamp};
+use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings};
 
 /// A request, sorted by hostname.
@@ -25,8 +25,6 @@ pub(super) struct Requests {
 #[derive(Debug)]
 pub(super) struct HostRequest<P> {
     pub(super) wanted: Vec<Wanted<P>>,
-    /// The namespace that may have the hostname, if the namespace guard is on.
-    pub(super) entitled: Option<NamespaceCode>,
     /// The set identifiers of the withdrawn endpoints, each with its object if the object is known.
     pub(super) withdrawn: BTreeMap<Box<str>, Option<Box<str>>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
@@ -77,7 +75,7 @@ impl From<Canonical> for Wanted<Publication> {
 
 impl<P> Default for HostRequest<P> {
     fn default() -> Self {
-        Self { wanted: Vec::new(), entitled: None, withdrawn: BTreeMap::new(), registry_names: Vec::new() }
+        Self { wanted: Vec::new(), withdrawn: BTreeMap::new(), registry_names: Vec::new() }
     }
 }
 

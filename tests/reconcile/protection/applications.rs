@@ -1,6 +1,6 @@
 //! Which applications are made, counted, used again and deleted.
 
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering::removable;
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;

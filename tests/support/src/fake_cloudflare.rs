@@ -16,12 +16,12 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Record, RecordId, TunnelId, Zone, ZoneId, ZonePlan, hostname,
 };
-use external_dns_cloudflare_tunnel_webhook::reconcile::access::answering;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::gate::{
     ApplicationOperation, ApplicationWrite,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::place;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
+use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded;
 use external_dns_cloudflare_tunnel_webhook::reconcile::adjust::{Adjusted, Adjuster};
 use external_dns_cloudflare_tunnel_webhook::reconcile::adopt::Adopt;
 use external_dns_cloudflare_tunnel_webhook::reconcile::operator_settings::NamespaceDomain;
@@ -480,7 +480,7 @@ impl FakeCloudflare {
     pub fn sweep(&mut self) {
         let date_unix_seconds = Some(i64::from(self.requests.count) * BETWEEN_REQUESTS);
         let snapshot = Snapshot { date_unix_seconds, ..self.snapshot() };
-        let left = answering::removable(&snapshot).into_iter();
+        let left = unneeded::removable(&snapshot).into_iter();
         // An endpoint may wait for it.
         let left = left.filter(|left| !self.requests.refused.contains(left.place.hostname()));
         let ids: Vec<Box<str>> = left.map(|left| left.application.id.clone()).collect();
