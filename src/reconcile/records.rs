@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::ingress::access::ACCESS_PROPERTIES;
 use crate::ingress::{Document, MarkedRules, Rule};
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::{Hostname, Record, TunnelId, Zone};
@@ -218,19 +217,6 @@ pub fn unusual_settings(document: &Document) -> impl Iterator<Item = &'static st
     texts.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text)
 }
 
-/// The properties of a rule and of its protection. The flag is false if the protection has to be corrected.
-pub(super) fn properties_of_standing(
-    rule: &Rule,
-    hostname: &Hostname,
-    snapshot: &Snapshot,
-) -> (Vec<Property>, bool) {
-    let mut properties = canonical::properties_of_rule(rule);
-    properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
-    let (words, is_as_it_has_to_be) = shown::of_rule(rule, HostProtection::of(hostname, snapshot));
-    properties.extend(words);
-    (properties, is_as_it_has_to_be)
-}
-
 struct RecordView<'a> {
     snapshot: &'a Snapshot,
     marked_rules: &'a BTreeMap<&'a TunnelId, MarkedRules<'a>>,
@@ -308,9 +294,10 @@ impl<'a> RecordView<'a> {
         let is_led_to = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == led_to.as_ref();
         let mut view = PathView::default();
         if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
-            let (properties, is_as_it_has_to_be) = properties_of_standing(rule, hostname, self.snapshot);
+            let protection = HostProtection::of(hostname, self.snapshot);
+            let (properties, is_protected) = shown::properties_of_rule(rule, protection);
             (view.path, view.properties) = (rule.path(), properties);
-            view.drift.extend((!is_as_it_has_to_be).then_some(Drift::Access));
+            view.drift.extend((!is_protected).then_some(Drift::Access));
             view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some(Drift::Order));
         }
         // During a move, another tunnel has a rule of the path.

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
+use crate::reconcile::Note;
 use crate::reconcile::access::wish::OPEN;
-use crate::reconcile::canonical::{RECORD_ONLY, path_of, resource_of};
+use crate::reconcile::canonical::{RECORD_ONLY, have_same_path, path_of, resource_of};
 use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::{Note, winner};
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
@@ -73,7 +73,7 @@ pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapsho
     let standing = unasked.into_iter().filter(|endpoint| claim(endpoint) == PathClaim::Claimed);
     let holders: BTreeSet<_> = standing.map(object).collect();
     let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
-    for at_path in endpoints.chunk_by_mut(winner::have_same_path) {
+    for at_path in endpoints.chunk_by_mut(have_same_path) {
         let is_asked = !at_path.iter().all(is_unasked);
         for endpoint in at_path {
             let claim = if is_unasked(endpoint) { claim(endpoint) } else { PathClaim::Claimed };

@@ -14,13 +14,14 @@ use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::fingerprint;
-use crate::reconcile::access::shown::is_of_access;
+use crate::reconcile::access::host_protection::HostProtection;
+use crate::reconcile::access::shown::{self, is_of_access};
 use crate::reconcile::access::wish::OPEN;
-use crate::reconcile::canonical::{Intent, RECORD_ONLY, is_invalid, path_of, resource_of};
+use crate::reconcile::canonical::{Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
-use crate::reconcile::{Note, namespace, records, wildcard};
+use crate::reconcile::{Note, namespace, wildcard};
 
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or remove the hostname from all but one of them";
@@ -98,10 +99,6 @@ fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<NamespaceCode> 
     let refused: BTreeSet<&str> = inserted(refused);
     let asking = on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource));
     namespace::entitled(name, &[], asking, snapshot)
-}
-
-pub(super) fn have_same_path(one: &Endpoint, other: &Endpoint) -> bool {
-    one.dns_name == other.dns_name && one.set_identifier == other.set_identifier
 }
 
 pub(super) fn asks_alike(one: &Endpoint, other: &Endpoint) -> bool {
@@ -199,7 +196,7 @@ impl<'a> Contest<'a> {
         }
         let (_, rule) =
             snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
-        let (mut properties, _) = records::properties_of_standing(rule, &hostname, snapshot);
+        let (mut properties, _) = shown::properties_of_rule(rule, HostProtection::of(&hostname, snapshot));
         properties.extend(wildcard::property(&of.dns_name));
         properties.sort_unstable();
         Some(properties)

@@ -10,12 +10,25 @@ use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wish::{OPEN, protection_properties};
-use crate::reconcile::canonical::{RECORD_ONLY, is_invalid, path_of};
+use crate::reconcile::canonical::{self, RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;
 
-/// The Access properties of a rule of ours. The flag is false if the protection of the rule has to be corrected.
-pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
+/// The properties of a rule of ours, with those of its protection. The flag is false if the protection has to be
+/// corrected.
+pub(in crate::reconcile) fn properties_of_rule(
+    rule: &Rule,
+    protection: HostProtection<'_>,
+) -> (Vec<Property>, bool) {
+    let mut properties = canonical::properties_of_rule(rule);
+    properties.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
+    let (of_access, is_correct) = of_rule(rule, protection);
+    properties.extend(of_access);
+    (properties, is_correct)
+}
+
+/// The Access properties of a rule of ours, and the flag of [`properties_of_rule`].
+fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool) {
     let (path, access) = (rule.path(), rule.access_check());
     if let (Some(application), Some(read)) = (protection.application(path), protection.access()) {
         let policies = application.policies.iter().flatten().map(|policy| &*policy.id);
@@ -38,7 +51,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
     }
     let over = protection.over(path).into_iter().next();
     let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
-    let is_asked_for = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
+    let is_correct = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
         // The rule has to require a token of this application alone, with the team name of the account.
         _ => access == Some(&AccessCheck::required(&read.team, vec![one.audience.clone()])),
@@ -46,7 +59,7 @@ pub(in crate::reconcile) fn of_rule(rule: &Rule, protection: HostProtection<'_>)
     let is_open = access.is_none() && over.is_none();
     let mut properties = own.iter().flat_map(AccessCheck::properties).collect::<Vec<_>>();
     properties.extend(property_of_open(is_open, protection.snapshot));
-    (properties, is_asked_for)
+    (properties, is_correct)
 }
 
 /// The Access property of a record without a rule.
