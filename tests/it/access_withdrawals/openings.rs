@@ -325,3 +325,27 @@ fn a_deletion_that_cloudflare_refuses_is_not_sent_in_each_loop() {
     stage.run(&[wish("none")]);
     assert!(stage.cloudflare().visit(NAME, "/").is_served());
 }
+
+/// Its object has another path that is refused, so its rule goes on asking for tokens of the application.
+#[test]
+fn an_opening_beside_a_refused_endpoint_that_keeps_its_rule_fails_no_request() {
+    let theirs = r#"{"hostname":"app.example.com","path":"^/x(/|$)","service":"http://theirs:80","originRequest":{"access":{"required":true,"teamName":"my-team","audTag":["x"]}}}"#;
+    let part = |path: &str, policies: &str| {
+        by("ingress/shop/b", at(NAME, &[("tunnel-path-prefix", path), ("access-policy", policies)]))
+    };
+    let stage = Stage::protected(&[]);
+    let api = by("ingress/shop/b", at(NAME, &[("tunnel-path-prefix", "/api")]));
+    stage.run(&[wish("staff"), api]);
+    let rules = [&[theirs.to_owned()][..], &stage.harness.rules()].concat().join(",");
+    let text = format!(r#"{{"ingress":[{rules}]}}"#);
+    stage.cloudflare().put_configuration(&stage.harness.tunnel, &text).expect("cloudflared takes it");
+    let desired = [wish("none"), part("/api", "none"), part("/x", "none")];
+    for nth in 0..4 {
+        let answer = stage.run_loop(&desired);
+        assert!(nth == 0 || answer.is_ok(), "{answer:?}");
+        stage.cloudflare().advance_clock(INTERVAL);
+    }
+    assert!(stage.logged(&["refused=rule_held", NAME]) && stage.logged(&["refused=still_protected", NAME]));
+    stage.run(&desired[..2]);
+    assert!(is_served(&stage, Visitor::WithoutLogin, "https://app.example.com/api"));
+}
