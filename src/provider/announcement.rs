@@ -34,7 +34,7 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         "tunnels and zones are managed: use --registry=noop; --registry=txt works too, and its records are not stored"
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
-        warn!("DRY_RUN is set, so the tunnel {name:?} is not made: the plan has the id {id} for it");
+        warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
     }
 }
 
@@ -44,7 +44,7 @@ fn announce_modes(settings: &ProviderSettings) {
         warn!("DRY_RUN is set: writes are logged, but not done");
     }
     if *adopt != Adopt::default() {
-        info!("ADOPT is set: it allows taking over what others wrote");
+        info!("ADOPT is set: foreign rules, records and applications may be taken over");
     }
     if *publish_all {
         warn!(

@@ -42,7 +42,7 @@ impl ConnectorWatch {
         self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
         if writer.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
-                LogLine::default().text("connectors are not looked at, as few calls are left")
+                LogLine::default().text("the connectors are not checked, because few calls are left")
             });
             return;
         }

@@ -114,14 +114,14 @@ impl LastLoop {
             );
         }
         self.left_out.log(Level::Warn, left_out.iter().map(Note::line), now);
-        let in_turns = self.alternations.see(endpoints.iter().zip(asked.iter().copied()));
+        let alternating = self.alternations.see(endpoints.iter().zip(asked.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "there are more notes about endpoints than these {}: fix what these name",
                 limits::NOTES_MAX
             ))
         });
-        let notes = notes.iter().map(Note::line).chain(in_turns).chain(more);
+        let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
         self.notes_of_sent.log(Level::Warn, notes, now);
         self.wildcards.log(unasked_wildcards, now);
         self.endpoints.send(endpoints);

@@ -57,7 +57,7 @@ pub(super) struct ReadConfiguration {
     pub(super) freshness: Freshness,
 }
 
-/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and foreign tunnels.
+/// Reads snapshots. Remembers the zones, Access, the newest state of tunnels and records, and unconfigured tunnels.
 #[derive(Debug)]
 pub(crate) struct SnapshotReader {
     pub(super) client: Arc<Client>,

@@ -65,7 +65,7 @@ impl Writer {
         let outcome = request.carry_out();
         request.delete_replaced_applications();
         if outcome.is_err() {
-            // A rule that this request could not write may need the applications, so no look counts any more. The watch
+            // A rule that this request could not write may need the applications, so no check counts any more. The watch
             // waits for the lock before it deletes an application.
             lock(&self.unneeded_places).forget();
         }

@@ -38,13 +38,13 @@ const LEFT_OUT: &str = "left out";
 
 const NOT_READY: &str = "not ready";
 
-const NO_LOOP: &str = "ExternalDNS has not said what it wants since this process began: ask again after its next \
-     loop; where none comes, its log says why";
+const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
+     no loop comes, see the log of ExternalDNS";
 
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
      few seconds; if this answer stays, the log says why reading fails";
 
-const IS_WRITTEN: &str = "it is written as it is sent, or was already: the next loop confirms it";
+const IS_WRITTEN: &str = "it was written, or already is as sent: the next loop confirms it";
 
 const IS_LEFT: &str =
     "a request changes a limited number of hostnames, and the next ones go on with this one";
@@ -55,7 +55,7 @@ const NOT_ASKED: &str = "ExternalDNS sends it and has not asked for its change y
 
 const WITHOUT_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \
      http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
-     where it has one, its annotations have the prefix of another version of ExternalDNS";
+     if the object has a service, its annotations have the prefix of another version of ExternalDNS";
 
 const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its annotations have the prefix of another \
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \

@@ -115,11 +115,11 @@ impl Provider {
     fn report_missing(&self, Unresolved { why, remedy, may_pass }: Unresolved, was_found: bool) {
         if may_pass && was_found {
             logging::debug(module_path!(), || {
-                let text = format!("the token and the tunnels cannot be looked at again: {why}");
+                let text = format!("the token and the tunnels cannot be checked again: {why}");
                 LogLine::default().text(text)
             });
         } else if self.health.set_missing(Missing { why: why.as_str().into(), remedy }) {
-            warn!("not ready: {why}; {remedy}; it is tried again by itself");
+            warn!("not ready: {why}; {remedy}; the webhook tries again every 10 s");
         } else {
             logging::debug(module_path!(), || LogLine::default().text(format!("not ready: {why}")));
         }

@@ -19,14 +19,13 @@ use crate::reconcile::snapshot::Snapshot;
 /// The time to read and to delete unneeded Access applications.
 pub(in crate::provider) const UNNEEDED_APPLICATIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The places of our applications that the last look found unneeded; true if the look before found the same, so two
-/// looks agree.
+/// The places of our applications that the last check found unneeded; true if the check before it found the same.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct UnneededPlaces(BTreeMap<Place, bool>);
 
 impl UnneededPlaces {
-    /// Notes what a new look found.
-    fn look<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
+    /// Notes what a new check found.
+    fn note<'a>(&mut self, found: impl Iterator<Item = &'a Place>) {
         self.0 = inserted(found.map(|place| (place.clone(), self.0.contains_key(place))));
     }
 
@@ -34,20 +33,19 @@ impl UnneededPlaces {
         self.0.values().any(|again| *again)
     }
 
-    /// The places on which two looks agree. After this, the next look is the second look at the earliest.
+    /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
     fn take_agreed(&mut self) -> BTreeSet<Place> {
         let agreed = inserted(self.0.iter().filter(|(_, again)| **again).map(|(place, _)| place.clone()));
         self.0.values_mut().for_each(|again| *again = false);
         agreed
     }
 
-    /// Notes that the deletion at this place failed. The next look counts as the second one, and after that look the
-    /// deletion is tried again.
+    /// Notes that the deletion at this place failed. One more check is enough to try it again.
     fn note_failed(&mut self, place: Place) {
         self.0.insert(place, false);
     }
 
-    /// Forgets every look.
+    /// Forgets every check.
     pub(in crate::provider) fn forget(&mut self) {
         self.0.clear();
     }
@@ -57,11 +55,11 @@ impl Writer {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
-        lock(&self.unneeded_places).look(left.iter().map(|left| left.place));
+        lock(&self.unneeded_places).note(left.iter().map(|left| left.place));
     }
 
-    /// Deletes the applications of ours that the last two looks found unneeded. If a rule was deleted at Cloudflare but
-    /// an object still wants the rule, ExternalDNS asks for the rule between two looks. No request writes during the
+    /// Deletes the applications of ours that the last two checks found unneeded. If a rule was deleted at Cloudflare but
+    /// an object still wants the rule, ExternalDNS asks for the rule between two checks. No request writes during the
     /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_places).has_agreed() {
