@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::Client;
 use crate::locks::lock;
-use crate::model::endpoint::{Changes, Endpoint, List};
+use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
@@ -154,7 +154,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
         if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)
-            && let Some(endpoint) = plan::needed_by_plan(endpoint, list == List::UpdateOld, settings)
+            && let Some(endpoint) = plan::needed_by_plan(endpoint, list == EndpointList::UpdateOld, settings)
         {
             kept += endpoint.memory_bytes();
             planned += planned_bytes(list, &endpoint);
@@ -171,7 +171,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
 }
 
 /// The bytes that the plan and the writes for an endpoint need, in addition to the endpoint itself.
-fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
+fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
     /// The request of a hostname while the hostname waits for its turn, or the hostname's plan and calls.
     const HOSTNAME: usize = 1024;
     /// The same for a deletion. All deletions are planned, even those that wait for their turn.
@@ -182,8 +182,10 @@ fn planned_bytes(list: List, endpoint: &Endpoint) -> usize {
     let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
     match list {
         _ if !is_planned => OTHER,
-        List::Delete => DELETED,
-        List::Create | List::UpdateOld | List::UpdateNew | List::Wanted => HOSTNAME,
+        EndpointList::Delete => DELETED,
+        EndpointList::Create | EndpointList::UpdateOld | EndpointList::UpdateNew | EndpointList::Wanted => {
+            HOSTNAME
+        }
     }
 }
 
@@ -197,10 +199,10 @@ mod tests {
         let endpoint = |kind: &str| Endpoint { record_type: kind.to_owned(), ..Endpoint::default() };
         let refused = Endpoint { provider_specific: vec![Property::new(INVALID, "x")], ..endpoint("CNAME") };
         for (list, endpoint, bytes) in [
-            (List::Create, endpoint("CNAME"), 1_024),
-            (List::Delete, endpoint("CNAME"), 2_048),
-            (List::Delete, endpoint("TXT"), 256),
-            (List::Create, refused, 256),
+            (EndpointList::Create, endpoint("CNAME"), 1_024),
+            (EndpointList::Delete, endpoint("CNAME"), 2_048),
+            (EndpointList::Delete, endpoint("TXT"), 256),
+            (EndpointList::Create, refused, 256),
         ] {
             assert_eq!(planned_bytes(list, &endpoint), bytes);
         }

@@ -63,11 +63,14 @@ pub(super) fn objects(snapshot: &Snapshot, namespace: Option<&str>) -> Report {
             }
         }
     }
-    let place = namespace.map(|namespace| format!(",\"namespace\":{}", json::to_string(namespace)));
-    let place = place.unwrap_or_default();
+    let namespace_member =
+        namespace.map(|namespace| format!(",\"namespace\":{}", json::to_string(namespace)));
+    let namespace_member = namespace_member.unwrap_or_default();
     for (hostname, (paths, items)) in hosts {
         let name = object_name(&hostname, &paths);
-        text += &format!("---\n{KIND}metadata: {{\"name\":\"{name}\"{place}}}\nspec:\n  endpoints:\n{items}");
+        text += &format!(
+            "---\n{KIND}metadata: {{\"name\":\"{name}\"{namespace_member}}}\nspec:\n  endpoints:\n{items}"
+        );
     }
     Report { text: in_yaml(&text), is_success: true }
 }

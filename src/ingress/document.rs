@@ -32,7 +32,7 @@ pub struct Edited {
     /// The document with all edits that were not refused.
     pub document: Document,
     /// The indices of the edits that changed something. All other edits that are not refused had nothing to change.
-    pub effective: BTreeSet<usize>,
+    pub changed: BTreeSet<usize>,
     /// The indices of the refused edits, ascending, with the reasons.
     pub refused: Vec<(usize, String)>,
 }
@@ -74,9 +74,9 @@ impl Document {
     /// A refused edit changes nothing, and the others are applied. A document that changes ends with a catch-all: the
     /// present one, or else `http_status:404`.
     pub fn edit(&self, edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Edited {
-        let (rules, effective, refused) = apply(&self.rules, edits, own);
+        let (rules, changed, refused) = apply(&self.rules, edits, own);
         let document = rules.map_or_else(|| self.clone(), |rules| self.with_rules(rules));
-        Edited { document, effective, refused }
+        Edited { document, changed, refused }
     }
 
     /// The rules, each marked as ours or not, for questions about many of them.
@@ -96,7 +96,7 @@ impl Document {
     }
 
     /// The effective options of `rule` in this tunnel that the rule `wanted` would not have in the tunnel of `other`.
-    pub fn changes(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
+    pub fn lost_options(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
         let after = effect(&Rule::wanted(wanted).origin(), &other.origin());
         effect(&rule.origin(), &self.origin()).into_iter().filter(|option| !after.contains(option)).collect()
     }

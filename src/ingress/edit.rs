@@ -89,14 +89,14 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let MarkedRules { mut list, mut hosts } = MarkedRules::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
     sorted.sort_by(|(_, one), (_, other)| one.in_order_of_list(other));
-    let (mut effective, mut refused) = (BTreeSet::new(), Vec::new());
+    let (mut changed, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
     for (index, edit) in sorted {
         let present = position_of(&SharingHosts::new(&list, &hosts, edit.hostname()), edit.scope());
         match (edit, present) {
             (_, Err(refusal)) => refused.push((index, refusal)),
             (RuleEdit::Remove { .. }, Ok(present)) => {
-                effective.extend(present.map(|_| index));
+                changed.extend(present.map(|_| index));
                 removed.extend(present.map(|_| edit.scope()));
             }
             (RuleEdit::Put { rule, replaces }, Ok(present)) => match present.filter(|_| !replaces) {
@@ -129,7 +129,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         (waiting, barred) = (puts.len(), Vec::new());
         puts.retain(|(index, rule, _)| {
             let written = put(&mut list, &mut hosts, rule);
-            effective.extend(written.as_ref().is_ok_and(|is_changed| *is_changed).then_some(*index));
+            changed.extend(written.as_ref().is_ok_and(|is_changed| *is_changed).then_some(*index));
             barred.extend(written.err().map(|refusal| (*index, refusal)));
             barred.last().is_some_and(|(last, _)| last == index)
         });
@@ -148,10 +148,10 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         edited.push(catch_all());
     }
     if !is_changed {
-        effective.clear();
+        changed.clear();
     }
     refused.sort_unstable_by_key(|(one, _)| *one);
-    (is_changed.then_some(edited), effective, refused)
+    (is_changed.then_some(edited), changed, refused)
 }
 
 /// True if the present rule is already as wanted. Then it stays, even if it is not ours.

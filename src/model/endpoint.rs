@@ -175,7 +175,7 @@ pub struct Changes {
 
 /// The list that holds an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List {
+pub enum EndpointList {
     /// The wanted endpoints, which ExternalDNS asks the webhook to adjust.
     Wanted,
     Create,
@@ -188,12 +188,12 @@ pub enum List {
 
 impl Changes {
     /// Adds an endpoint to a list. A wanted endpoint counts as one to be created.
-    pub fn add(&mut self, list: List, endpoint: Endpoint) {
+    pub fn add(&mut self, list: EndpointList, endpoint: Endpoint) {
         let list = match list {
-            List::Wanted | List::Create => &mut self.create,
-            List::UpdateOld => &mut self.update_old,
-            List::UpdateNew => &mut self.update_new,
-            List::Delete => &mut self.delete,
+            EndpointList::Wanted | EndpointList::Create => &mut self.create,
+            EndpointList::UpdateOld => &mut self.update_old,
+            EndpointList::UpdateNew => &mut self.update_new,
+            EndpointList::Delete => &mut self.delete,
         };
         list.push(endpoint);
     }

@@ -58,10 +58,10 @@ pub(crate) fn without_userinfo(text: &str, mark: &str) -> String {
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let end = part.find(|end: char| end.is_whitespace() || "/?#\"".contains(end)).unwrap_or(part.len());
-        let secret = part.get(..end).and_then(|authority| authority.rfind('@')).unwrap_or_default();
+        let userinfo_end = part.get(..end).and_then(|authority| authority.rfind('@')).unwrap_or_default();
         shown += mark;
-        shown += if secret > 0 { REDACTED } else { "" };
-        shown += part.get(secret..).unwrap_or_default();
+        shown += if userinfo_end > 0 { REDACTED } else { "" };
+        shown += part.get(userinfo_end..).unwrap_or_default();
     }
     shown
 }

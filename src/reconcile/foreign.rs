@@ -46,7 +46,7 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let read = reader.read(&Endpoint { labels, ..endpoint.clone() });
                 let read = read.into_iter().next().ok_or("its service is no service")?.publication;
                 let read = read.map_err(|problem| without_userinfo(&problem.to_string(), "://"))?;
-                let changes = read.rule.map(|wanted| document.changes(rule, document, &wanted));
+                let changes = read.rule.map(|wanted| document.lost_options(rule, document, &wanted));
                 Ok::<_, String>(changes.unwrap_or_default())
             };
             let endpoint = reached(snapshot, tunnel, rule).and_then(|hostname| {

@@ -10,7 +10,7 @@ use serde_json::{Deserializer, Error};
 
 use super::Failure;
 use crate::limits;
-use crate::model::endpoint::{Endpoint, List};
+use crate::model::endpoint::{Endpoint, EndpointList};
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Body(String);
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedEndpoint {
     /// The list that holds it.
-    pub list: List,
+    pub list: EndpointList,
     pub endpoint: Endpoint,
     /// False if the endpoint was too long to be kept. It then has only its name, its type and its labels.
     pub is_whole: bool,
@@ -76,7 +76,7 @@ impl Body {
     /// # Errors
     /// When the body is not a list of endpoints.
     pub fn wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
-        read_list(List::Wanted, &self.0, each).map_err(Failure::malformed)
+        read_list(EndpointList::Wanted, &self.0, each).map_err(Failure::malformed)
     }
 
     /// Hands over the endpoints of all lists of changes.
@@ -87,10 +87,10 @@ impl Body {
         let Lists { create, update_old, update_new, delete } =
             serde_json::from_str(&self.0).map_err(Failure::malformed)?;
         for (list, text) in [
-            (List::Create, create),
-            (List::UpdateOld, update_old),
-            (List::UpdateNew, update_new),
-            (List::Delete, delete),
+            (EndpointList::Create, create),
+            (EndpointList::UpdateOld, update_old),
+            (EndpointList::UpdateNew, update_new),
+            (EndpointList::Delete, delete),
         ] {
             let text = text.map_or("[]", RawValue::get);
             read_list(list, text, each).map_err(Failure::malformed)?;
@@ -100,7 +100,7 @@ impl Body {
 }
 
 /// Hands over the endpoints of a list. `null` counts as an empty list, because Go writes an empty list as `null`.
-fn read_list(list: List, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
+fn read_list(list: EndpointList, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Error> {
     let text = text.trim_ascii();
     if text == "null" {
         return Ok(());
@@ -121,7 +121,7 @@ fn read_list(list: List, text: &str, each: &mut dyn FnMut(ReceivedEndpoint)) -> 
 }
 
 /// The endpoint at the beginning of `text`, and the length of its own text.
-fn read_endpoint(list: List, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
+fn read_endpoint(list: EndpointList, text: &str) -> Result<(ReceivedEndpoint, usize), Error> {
     // serde would also accept an array of the fields in their order.
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));

@@ -140,13 +140,13 @@ fn each_edit_says_for_itself_whether_it_changes_anything() {
         of("*.example.com", "", "own-misspelled"),
     ];
     assert_eq!(
-        edit(&document, &all).effective,
+        edit(&document, &all).changed,
         [1, 2, 3, 5, 6].into(),
         "the fourth one only moves, and the last one is only spelled otherwise"
     );
     let idle = [all[0].clone(), all[4].clone()];
     let edited = edit(&document, &idle);
-    assert_eq!(edited.effective, [].into());
+    assert_eq!(edited.changed, [].into());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_rule_that_equals_the_wanted_one_in_every_field_is_left_to_be_taken_back() {
         let document = document(&format!(r#"{{"ingress":[{rule},{{"service":"http_status:404"}}]}}"#));
         let edited = edit(&document, &new);
         assert_eq!(edited.refused.is_empty(), is_equal, "{label}: {:?}", edited.refused);
-        assert!(edited.effective.is_empty(), "{label}");
+        assert!(edited.changed.is_empty(), "{label}");
     }
 }
 

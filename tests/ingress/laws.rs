@@ -260,7 +260,7 @@ proptest! {
         let (put, _) = applied(&case, &once);
         let own = |rule: &Rule| case.is_own(rule) || has_key_of(&put, rule);
         let twice = once.document.edit(&case.edits, &own);
-        prop_assert!(twice.effective.is_empty(), "{} became {}", once.document.to_raw(), twice.document.to_raw());
+        prop_assert!(twice.changed.is_empty(), "{} became {}", once.document.to_raw(), twice.document.to_raw());
         prop_assert_eq!(&twice.document, &once.document);
         prop_assert_eq!(
             twice.refused.iter().map(|(index, _)| index).collect::<Vec<_>>(),
@@ -289,7 +289,7 @@ proptest! {
     fn what_changes_nothing_keeps_every_byte(case in case()) {
         let edited = edit(&case);
         let is_same = edited.document.to_raw().get() == case.document().to_raw().get();
-        prop_assert_eq!(edited.effective.is_empty(), is_same);
+        prop_assert_eq!(edited.changed.is_empty(), is_same);
     }
 
     /// Drift shows if and only if applying the endpoint again would write something.
@@ -302,13 +302,13 @@ proptest! {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
             let is_shadowed = document.marked(&own).is_shadowed(&rule.hostname, rule.path_text());
-            prop_assert_eq!(!edited.effective.is_empty(), is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
+            prop_assert_eq!(!edited.changed.is_empty(), is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
             if !is_shadowed {
                 standing.push(put);
             }
         }
         let edited = document.edit(&standing, &own);
-        prop_assert!(edited.effective.is_empty(), "{} became {}", document.to_raw(), edited.document.to_raw());
+        prop_assert!(edited.changed.is_empty(), "{} became {}", document.to_raw(), edited.document.to_raw());
     }
 
     #[test]
@@ -364,7 +364,7 @@ proptest! {
     #[test]
     fn a_document_that_was_edited_ends_with_a_catch_all(case in case()) {
         let edited = edit(&case);
-        if !edited.effective.is_empty() {
+        if !edited.changed.is_empty() {
             let last = edited.document.rules().last().expect("an edited document has rules");
             prop_assert!(matches!(last.hostname(), "" | "*") && last.path().is_none());
         }
@@ -450,7 +450,7 @@ fn the_documents_are_not_trivial() {
         let case = case().new_tree(&mut runner).unwrap().current();
         let document = case.document();
         let edited = edit(&case);
-        changed += usize::from(!edited.effective.is_empty());
+        changed += usize::from(!edited.changed.is_empty());
         refused += usize::from(!edited.refused.is_empty());
         shadowed += usize::from(case.own.iter().any(|rule| {
             document.marked(&|rule| case.is_own(rule)).is_shadowed(&rule.hostname, rule.path_text())

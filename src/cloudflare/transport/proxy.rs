@@ -23,11 +23,12 @@ impl Proxy {
             return Err(SOCKS);
         }
         let authority = rest.trim_end_matches('/');
-        let (_, place) = authority.split_once('@').unwrap_or(("", authority));
+        let (_, host_and_port) = authority.split_once('@').unwrap_or(("", authority));
         let proxy = ureq::Proxy::new(&format!("{scheme}://{authority}")).map_err(|_| NO_ADDRESS)?;
         let (host, port) = (proxy.host(), proxy.port());
-        // If ureq's host and port are not all of `place`, the host may be a piece of the password, or a port is lost.
-        let is_clear = !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&place);
+        // If ureq's host and port are not all of `host_and_port`, the host may be a piece of the password, or a port is lost.
+        let is_clear =
+            !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&host_and_port);
         if is_clear { Ok(Self(proxy)) } else { Err(NO_ADDRESS) }
     }
 

@@ -23,7 +23,7 @@ impl<'a> Execution<'a> {
     pub(super) fn send_edits(&mut self, tunnel: &'a TunnelId, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
         let (document, version_before) = self.read_document(tunnel)?;
         let (sent, edited) = self.edited(tunnel, &document, pieces);
-        if edited.effective.is_empty() {
+        if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
             return Ok(Answer::Done);
         }
@@ -31,8 +31,8 @@ impl<'a> Execution<'a> {
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
             Ok(()) => {
                 self.ledger.note_edited(tunnel, &sent);
-                let effective = edited.effective.iter().filter_map(|index| sent.get(*index));
-                for (piece, edit) in effective.filter_map(|piece| Some((piece, piece.edit()?))) {
+                let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
+                for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname, tunnel, edit);
                     self.writer.reporter.log_change(edit.label(), &line);
                 }

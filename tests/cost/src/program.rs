@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, List};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, EndpointList};
 use external_dns_cloudflare_tunnel_webhook::provider::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Turn};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
@@ -68,7 +68,9 @@ impl Service for Program {
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
         body.changes(&mut |ReceivedEndpoint { list, endpoint, .. }| {
-            if let Some(endpoint) = plan::needed_by_plan(endpoint, list == List::UpdateOld, &self.settings) {
+            if let Some(endpoint) =
+                plan::needed_by_plan(endpoint, list == EndpointList::UpdateOld, &self.settings)
+            {
                 changes.add(list, endpoint);
             }
         })?;

@@ -11,7 +11,7 @@ fn a_tunnel_never_configured_gets_a_catch_all_with_its_first_rule() {
     for config in ["null", "{}", r#"{"ingress":null}"#, r#"{"ingress":[]}"#] {
         let empty = document(config);
         assert_eq!(empty.rules().len(), 0, "{config}");
-        assert!(edit(&empty, &[remove("a.example.com", "")]).effective.is_empty(), "{config}");
+        assert!(edit(&empty, &[remove("a.example.com", "")]).changed.is_empty(), "{config}");
         assert_eq!(text(&edit(&empty, &edits).document), expected, "{config}");
     }
 }
@@ -126,7 +126,7 @@ fn of_our_rule_only_what_is_managed_and_differs_is_written() {
     ] {
         let edited = edit(&document(&before), &[put(with(&said))]);
         assert_eq!(text(&edited.document), after, "{label}");
-        assert!(!edited.effective.is_empty(), "{label}");
+        assert!(!edited.changed.is_empty(), "{label}");
     }
 }
 
@@ -150,10 +150,10 @@ fn a_rule_that_has_the_values_wanted_is_not_written() {
             r#"{{"ingress":[{{"hostname":"a.example.com","path":"^/x","service":"http://own","originRequest":{origin}}},{{"service":"http_status:404"}}] }}"#
         );
         let edited = edit(&document(&config), &[put(rule.clone())]);
-        assert!(edited.effective.is_empty(), "{label}: {}", text(&edited.document));
+        assert!(edited.changed.is_empty(), "{label}: {}", text(&edited.document));
         assert_eq!(text(&edited.document), config, "{label}");
     }
     // What the API may add by itself.
     let config = r#"{"ingress":[{"hostname":"a.example.com","service":"http://own","originRequest":{}},{"service":"http_status:404"}]}"#;
-    assert!(edit(&document(config), &[put(wanted("a.example.com", "", "http://own"))]).effective.is_empty());
+    assert!(edit(&document(config), &[put(wanted("a.example.com", "", "http://own"))]).changed.is_empty());
 }

@@ -127,7 +127,7 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
             .map(|rule| put(wanted(rule.hostname(), rule.path().unwrap_or_default(), "http://own")))
             .collect();
         let edited = edit(&document, &puts);
-        assert!(edited.effective.is_empty(), "{label}: {:?}", lines(&edited.document));
+        assert!(edited.changed.is_empty(), "{label}: {:?}", lines(&edited.document));
         for rule in document.rules().iter().filter(|rule| is_own(rule)) {
             assert!(
                 !document.marked(&is_own).is_shadowed(&hostname(rule.hostname()), rule.path()),
@@ -249,7 +249,7 @@ fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_
         let owned = document.marked(&is_own);
         let losing = owned.losing(&hostname(new), Some(path));
         let losing = losing.iter().map(|(rule, _)| rule.hostname().to_owned()).collect::<Vec<_>>();
-        (!edited.effective.is_empty(), edited.refused.first().map(|(_, refusal)| refusal.to_string()), losing)
+        (!edited.changed.is_empty(), edited.refused.first().map(|(_, refusal)| refusal.to_string()), losing)
     };
     let wide = "*.example.com";
     let standing = [guarded(wide, "^/admin")];

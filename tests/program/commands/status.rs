@@ -70,11 +70,7 @@ fn each_kind_of_trouble_has_a_row_with_its_group_its_object_and_what_to_do() {
     let (process, external_dns) = Process::start_ready(&harness, &variables);
     let before_the_first = status(&process, &[]);
     assert_eq!(before_the_first.code, Some(1), "{}", before_the_first.errors);
-    assert!(
-        before_the_first.out.contains("ExternalDNS has sent no endpoints"),
-        "{}",
-        before_the_first.out
-    );
+    assert!(before_the_first.out.contains("ExternalDNS has sent no endpoints"), "{}", before_the_first.out);
 
     let (service, api) = (("tunnel-service", "http://web:80"), ("tunnel-path-prefix", "/api"));
     let kept = [

@@ -383,7 +383,7 @@ impl FakeCloudflare {
                 .collect();
             let edited = document.edit(&edits, &|rule| plan.own.has(id, rule));
             assert_eq!(edited.refused, [], "the plan has refused such edits already");
-            if !edited.effective.is_empty() {
+            if !edited.changed.is_empty() {
                 if self.writes == last {
                     return false;
                 }

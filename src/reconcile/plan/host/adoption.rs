@@ -178,7 +178,7 @@ fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, accepted: &[Accept
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = accepted.iter().find(|accepted| accepted.path() == path).and_then(|accepted| {
         let wanted = accepted.publication().rule.as_ref()?;
-        Some(document(tunnel)?.changes(rule, document(accepted.tunnel())?, wanted))
+        Some(document(tunnel)?.lost_options(rule, document(accepted.tunnel())?, wanted))
     });
     // After the rule is deleted, only its number shows its position.
     let rules = document(tunnel).into_iter().flat_map(Document::rules);
