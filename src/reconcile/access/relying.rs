@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::ingress::{Rule, is_status};
 use crate::model::access::{Application, Destination};
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::answering::{first_answer, names_under, record_text, rule_text};
+use crate::reconcile::access::answering::{first_answer, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
 use crate::reconcile::access::place::{Place, RulePlace};
@@ -38,7 +38,7 @@ pub(super) fn relying(
     if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
-    if let Some(outside) = outside_place(application, &place, wishes, snapshot) {
+    if let Some(outside) = outside_place(application, &place, snapshot) {
         return Some(outside);
     }
     let opens_place = wishes.open.contains(&RulePlace::of(place.hostname(), path));
@@ -136,27 +136,13 @@ impl NameUnder<'_> {
     }
 }
 
-/// The first of these: a destination outside the application's place, which a person added, a zone under the place that
-/// was not read, and a rule of ours outside the place that asks for the application's token.
-fn outside_place(
-    application: &Application,
-    place: &Place,
-    wishes: &Wishes,
-    snapshot: &Snapshot,
-) -> Option<String> {
+/// A destination of the application outside its place, which a person added, or a zone under the place that was not
+/// read, if there is such a destination or zone.
+fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) -> Option<String> {
     let own = place.destinations();
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
     let mut zones = snapshot.zones_elsewhere.iter();
-    let zone = || zones.find(|zone| place.is_over(zone)).map(ToString::to_string);
-    let stays = |rule: &&Rule| {
-        let at = RulePlace::of(rule.folded_hostname(), rule.path());
-        !place.is_over(rule.folded_hostname())
-            && !wishes.open.contains(&at)
-            && !wishes.withdrawn.contains(&at)
-    };
-    let mut accepting = host_protection::rules_accepting(application, snapshot);
-    let rule = || accepting.find(stays).map(rule_text);
-    destination.or_else(zone).or_else(rule)
+    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
 }
