@@ -322,18 +322,12 @@ impl Snapshot {
         of_tunnel.collect()
     }
 
-    /// The rules of a hostname that a stamp names. A digest that several rules of the hostname have names none of them.
-    /// This function alone decides which rules are ours.
+    /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
     pub(super) fn rules_claimed_by<'s>(&'s self, hostname: &Hostname, stamp: &Stamp) -> Vec<Placed<'s>> {
-        let rules = self.rules_of(hostname).into_iter();
-        let rules: Vec<_> = rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect();
-        let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
-        for (digest, _) in &rules {
-            let of = if once.insert(*digest) { continue } else { &mut twice };
-            of.insert(*digest);
-        }
-        let is_named = |digest: &Digest| stamp.claims.digests.contains(digest) && !twice.contains(digest);
-        rules.iter().filter(|(digest, _)| is_named(digest)).map(|(_, placed)| *placed).collect()
+        let mut rules = self.rules_of(hostname);
+        let named = &naming_digests(&rules) & &stamp.claims.digests;
+        rules.retain(|(tunnel, rule)| named.contains(&Digest::of(tunnel, rule.path())));
+        rules
     }
 
     /// The rules of a hostname, ours and foreign, with their tunnels.
@@ -410,6 +404,13 @@ impl Snapshot {
         });
         Arc::clone(own)
     }
+}
+
+/// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.
+pub(super) fn naming_digests(rules: &[Placed<'_>]) -> BTreeSet<Digest> {
+    let mut digests: Vec<Digest> = rules.iter().map(|(id, rule)| Digest::of(id, rule.path())).collect();
+    digests.sort_unstable();
+    inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())
 }
 
 /// The digests of our rules, by hostname.

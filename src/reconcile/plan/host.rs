@@ -20,7 +20,7 @@ use crate::reconcile::plan::request::HostRequest;
 use crate::reconcile::plan_inputs::{PlanInputs, Unfinished};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::{Placed, Snapshot, ZoneSnapshot};
+use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, OperatorSettings};
 
@@ -48,16 +48,46 @@ struct Host<'a> {
     foreign_records: Vec<&'a Record>,
     /// The stamp of `records`.
     stamp: Option<Stamp>,
-    /// All rules of the hostname, ours and foreign, sorted by digest.
-    rules_by_digest: Vec<(Digest, Placed<'a>)>,
-    /// Our rules, and rules that are taken over or taken back.
-    rules: Vec<Placed<'a>>,
+    /// All rules of the hostname, in the order of the tunnels and of their documents.
+    rules: Vec<HostRule<'a>>,
     /// The part of `records` that is foreign until the stamp is written.
     adopted_records: Vec<&'a Record>,
-    /// The part of `rules` that is foreign until the stamp is written.
-    adopted_rules: Vec<Placed<'a>>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     registry_names: &'a [Box<str>],
+}
+
+/// A rule of the hostname.
+#[derive(Clone, Copy)]
+struct HostRule<'a> {
+    tunnel: &'a TunnelId,
+    rule: &'a Rule,
+    digest: Digest,
+    standing: Standing,
+}
+
+/// Whose a rule is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// A stamp of ours names the rule.
+    Ours,
+    /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
+    TakenOver,
+    /// Our record was deleted by hand, and the rule is as wanted. The rule is foreign until the stamp is written.
+    TakenBack,
+    Foreign,
+    /// Another rule of the hostname has the digest. The rule is foreign, and cannot become ours.
+    Ambiguous,
+}
+
+impl<'a> HostRule<'a> {
+    fn path(&self) -> Option<&'a str> {
+        self.rule.path()
+    }
+
+    /// True if the rule is ours, or becomes ours with the stamp.
+    fn is_ours(&self) -> bool {
+        !matches!(self.standing, Standing::Foreign | Standing::Ambiguous)
+    }
 }
 
 impl<'a> Host<'a> {
@@ -79,22 +109,14 @@ impl<'a> Host<'a> {
             first.claims.merge(&other.claims);
             first
         });
-        let rules = snapshot.own_rules_of(&hostname);
-        let rules_of_all = snapshot.rules_of(&hostname).into_iter();
-        let with_digest =
-            rules_of_all.map(|(tunnel, rule)| (Digest::of(tunnel, rule.path()), (tunnel, rule)));
-        let mut rules_by_digest: Vec<(Digest, Placed<'a>)> = with_digest.collect();
-        rules_by_digest.sort_unstable_by_key(|(one, _)| *one);
         Self {
             context,
             zone,
             records,
             foreign_records,
             stamp,
-            rules_by_digest,
-            rules,
+            rules: rules_of(&hostname, snapshot),
             adopted_records: Vec::new(),
-            adopted_rules: Vec::new(),
             registry_names: &request.registry_names,
             hostname,
         }
@@ -112,7 +134,7 @@ impl<'a> Host<'a> {
             .wanted
             .iter()
             .filter_map(|one| Some(&one.publication.as_ref().ok()?.publication().tunnel));
-        let rules = self.rules_by_digest.iter().map(|(_, (tunnel, _))| *tunnel);
+        let rules = self.rules.iter().map(|rule| rule.tunnel);
         let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
@@ -151,28 +173,24 @@ impl<'a> Host<'a> {
         self.context.inputs.deleted.get(tunnel)
     }
 
-    /// The hostname's rules in one tunnel, ours and foreign ones.
-    fn rules_of(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
-        let tunnel = self.snapshot().tunnels.get(tunnel);
-        tunnel.map(|tunnel| tunnel.rules_of(&self.hostname)).unwrap_or_default()
+    /// Our rules, and rules that become ours with the stamp.
+    fn own_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(|rule| rule.is_ours())
+    }
+
+    /// The rules that `ADOPT` takes over.
+    fn rules_taken_over(&self) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(|rule| rule.standing == Standing::TakenOver)
     }
 
     /// The hostname's foreign rules in one tunnel.
-    fn foreign_rules(&self, tunnel: &TunnelId) -> Vec<&'a Rule> {
-        let mut rules = self.rules_of(tunnel);
-        rules.retain(|rule| self.own_rule(tunnel, rule.path()).is_none());
-        rules
+    fn foreign_rules(&self, tunnel: &TunnelId) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_ours())
     }
 
     /// The rule of a path, ours or foreign.
-    fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
-        self.rules_of(tunnel).into_iter().find(|rule| rule.path() == path)
-    }
-
-    /// Our rule of a path.
-    fn own_rule(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&'a Rule> {
-        let mut rules = self.rules.iter();
-        rules.find(|(id, rule)| *id == tunnel && rule.path() == path).map(|(_, rule)| *rule)
+    fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
+        self.rules.iter().find(|rule| rule.tunnel == tunnel && rule.path() == path)
     }
 
     /// True if the comment has to mark the hostname as protected by an Access application of ours.
@@ -183,7 +201,7 @@ impl<'a> Host<'a> {
 
     /// True if we have a rule for the path, in any tunnel.
     fn has_path(&self, path: Option<&str>) -> bool {
-        self.rules.iter().any(|(_, rule)| rule.path() == path)
+        self.own_rules().any(|rule| rule.path() == path)
     }
 
     /// True if the stamp claims the record without a rule.
@@ -193,13 +211,13 @@ impl<'a> Host<'a> {
 
     /// True if a put of our rule for the path would change which requests the rule answers.
     fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let is_adopted = |rule: &Rule| {
-            self.adopted_rules.iter().any(|(id, other)| *id == tunnel && std::ptr::eq(*other, rule))
-        };
-        self.context.marked_rules.get(tunnel).is_some_and(|marked_rules| match &*self.adopted_rules {
+        let Some(marked_rules) = self.context.marked_rules.get(tunnel) else { return false };
+        let taken_over: Vec<_> = self.rules_taken_over().filter(|taken| taken.tunnel == tunnel).collect();
+        let is_own = |rule: &Rule| taken_over.iter().any(|taken| rule.is_for(&self.hostname, taken.path()));
+        match &*taken_over {
             [] => marked_rules.is_shadowed(&self.hostname, path),
-            _ => marked_rules.with_own(&is_adopted).is_shadowed(&self.hostname, path),
-        })
+            _ => marked_rules.with_own(&is_own).is_shadowed(&self.hostname, path),
+        }
     }
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
@@ -252,6 +270,24 @@ impl<'a> Host<'a> {
             reason,
         }
     }
+}
+
+/// The rules of a hostname, each ours or foreign.
+fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>> {
+    let (rules, own) = (snapshot.rules_of(hostname), snapshot.own_digests());
+    let naming = naming_digests(&rules);
+    let rules = rules.into_iter().map(|(tunnel, rule)| {
+        let digest = Digest::of(tunnel, rule.path());
+        let standing = if own.has(tunnel, rule) {
+            Standing::Ours
+        } else if naming.contains(&digest) {
+            Standing::Foreign
+        } else {
+            Standing::Ambiguous
+        };
+        HostRule { tunnel, rule, digest, standing }
+    });
+    rules.collect()
 }
 
 /// A, AAAA and CNAME records exclude a CNAME. NS records below the zone's own name exclude all other records.

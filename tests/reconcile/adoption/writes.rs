@@ -141,6 +141,22 @@ fn what_another_owners_stamp_claims_is_ours_with_it() {
     assert_eq!(cloudflare.document(&tunnel_id(HOME)).rules().len(), 2, "the rule and the catch-all");
 }
 
+/// Invariant 1: both rules have the digest, so the stamp names neither.
+#[test]
+fn of_two_rules_with_one_path_another_owners_stamp_makes_neither_ours() {
+    let twice = [rule("http://theirs:80"), rule("http://theirs:81")];
+    let mut cloudflare = FakeCloudflare::new(&twice, &[]).adopting(&["owner=other"]);
+    cloudflare.add(NAME, "CNAME", &target(HOME), &stamp_of("other"));
+    let wanted = [endpoint(NAME, &[("tunnel-service", WANTED), ("tunnel-path", "^/new$")])];
+    let plan = cloudflare.run_loop(&wanted, usize::MAX);
+    let taken: Vec<_> = plan.hosts.iter().flat_map(|host| &host.adoptions).map(|one| &one.path).collect();
+    assert_eq!(taken, [&None], "the record alone");
+    settle(&mut cloudflare, &[]);
+    let rules = cloudflare.document(&tunnel_id(HOME)).rules().iter();
+    let theirs = rules.filter(|rule| rule.service().starts_with("http://theirs")).count();
+    assert_eq!(theirs, 2);
+}
+
 #[test]
 fn a_long_comment_is_cut_and_never_a_reason_to_refuse() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&["tunnel"]);

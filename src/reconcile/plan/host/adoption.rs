@@ -1,15 +1,17 @@
 //! Decides which foreign records and rules are taken over: by `ADOPT`, or because our record was deleted by hand.
 
-use super::Host;
+use std::collections::BTreeSet;
+
 use super::accepted::Accepted;
 use super::obstacle;
+use super::{Host, HostRule, Standing};
 use crate::ingress::Document;
+use crate::lean::inserted;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage;
 use crate::reconcile::plan::Adoption;
-use crate::reconcile::snapshot::Placed;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `accepted` endpoints.
@@ -19,52 +21,42 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> H
     let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.reaches(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
-    let taken_back: Vec<Placed<'a>> =
-        accepted.iter().filter_map(|accepted| taken_back(&host, accepted)).collect();
-    host.rules.extend(taken_back);
+    let taken_back = inserted(accepted.iter().filter_map(|accepted| taken_back(&host, accepted)));
+    take(&mut host, &taken_back, Standing::TakenBack);
     if is_allowed && host.foreign_records.is_empty() && adopt.reaches(&need_of_rule(&host)) {
-        let rules: Vec<Placed<'a>> =
-            accepted.iter().flat_map(|accepted| rules_for(&host, accepted)).collect();
-        host.rules.extend(&rules);
-        host.adopted_rules.extend(rules);
+        let with_rule = accepted.iter().filter(|accepted| accepted.publication().rule.is_some());
+        let taken_over = inserted(with_rule.flat_map(|accepted| rules_for(&host, accepted)));
+        take(&mut host, &taken_over, Standing::TakenOver);
     }
     host
 }
 
-/// The existing rule of an endpoint whose record was deleted by hand.
-fn taken_back<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Option<Placed<'a>> {
-    let wanted = accepted.publication().rule.as_ref()?;
-    let (id, _) = host.snapshot().tunnels.get_key_value(accepted.tunnel())?;
-    let rule =
-        host.rule_at(id, wanted.path_text()).filter(|rule| obstacle::takes_back(host, id, rule, wanted))?;
-    is_free(host, &(id, rule)).then_some((id, rule))
+/// Takes the foreign rules with these digests. A digest that several rules have takes none of them.
+fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, standing: Standing) {
+    let foreign = host.rules.iter_mut().filter(|rule| rule.standing == Standing::Foreign);
+    foreign.filter(|rule| digests.contains(&rule.digest)).for_each(|rule| rule.standing = standing);
 }
 
-/// True if the rule is not ours yet, and no other rule of the hostname has its digest.
-fn is_free(host: &Host<'_>, (id, rule): &Placed<'_>) -> bool {
-    host.own_rule(id, rule.path()).is_none() && obstacle::twin(host, id, rule.path()).is_none()
+/// The digest of the existing rule of an endpoint whose record was deleted by hand.
+fn taken_back(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Digest> {
+    let wanted = accepted.publication().rule.as_ref()?;
+    let present = host.rule_at(accepted.tunnel(), accepted.path())?;
+    obstacle::takes_back(host, present, wanted).then_some(present.digest)
 }
 
 /// Adds the foreign records, with the rules that their stamps name.
 fn with_records(mut host: Host<'_>) -> Host<'_> {
     for record in std::mem::take(&mut host.foreign_records) {
         let theirs = Stamp::of(record);
-        let named = theirs.as_ref().map(|stamp| takable_rules(&host, stamp)).unwrap_or_default();
-        host.rules.extend(&named);
-        host.adopted_rules.extend(named);
+        if let Some(stamp) = &theirs {
+            take(&mut host, &stamp.claims.digests, Standing::TakenOver);
+        }
         let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
         host.stamp = Some(stamp);
         host.records.push(record);
         host.adopted_records.push(record);
     }
     host
-}
-
-/// The rules that a foreign record's stamp names and that are not ours yet.
-fn takable_rules<'a>(host: &Host<'a>, stamp: &Stamp) -> Vec<Placed<'a>> {
-    let rules = host.snapshot().rules_of(&host.hostname).into_iter();
-    let is_named = |(id, rule): &Placed<'_>| stamp.claims.digests.contains(&Digest::of(id, rule.path()));
-    rules.filter(|placed| is_named(placed) && is_free(host, placed)).collect()
 }
 
 /// The stamp for a foreign record: the record's own stamp with our owner and without digests that no rule has, or a new
@@ -81,18 +73,13 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
     stamp
 }
 
-/// The rules to take over for an accepted endpoint: in its tunnel, and in the tunnel that visitors reach now.
-fn rules_for<'a>(host: &Host<'a>, accepted: &Accepted<'_>) -> Vec<Placed<'a>> {
-    let Some(wanted) = &accepted.publication().rule else {
-        return Vec::new();
-    };
+/// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel that visitors reach now.
+fn rules_for(host: &Host<'_>, accepted: &Accepted<'_>) -> Vec<Digest> {
     let target = accepted.tunnel();
     let led_to = host.led_to().filter(|_| !host.adopted_records.is_empty());
     let other = led_to.or_else(|| obstacle::visited_instead_of(host, target).cloned());
-    let is_meant = |id: &&TunnelId| *id == target || Some(*id) == other.as_ref();
-    let tunnels = host.snapshot().tunnels.keys().filter(is_meant);
-    let rules = tunnels.filter_map(|id| Some((id, host.rule_at(id, wanted.path_text())?)));
-    rules.filter(|placed| is_free(host, placed)).collect()
+    let tunnels = [Some(target), other.as_ref()].into_iter().flatten();
+    tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, accepted.path())?.digest)).collect()
 }
 
 /// The smallest mode of `ADOPT` that takes over a foreign rule at the path of a wanted rule.
@@ -130,13 +117,12 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
 /// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.
 pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
-    let tunnel = accepted.tunnel();
-    let digest = accepted.digest();
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
-    let is_claimed = digest.is_some_and(|digest| stamps.any(|stamp| stamp.claims.digests.contains(&digest)));
-    let stands = digest.is_some() && host.rule_at(tunnel, accepted.path()).is_some();
-    if stands && !is_claimed && host.own_rule(tunnel, accepted.path()).is_none() {
+    let mut is_claimed =
+        |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
+    let present = accepted.digest().and_then(|_| host.rule_at(accepted.tunnel(), accepted.path()));
+    if present.is_some_and(|rule| !rule.is_ours() && !is_claimed(rule)) {
         needs.push(need_of_rule(host));
     }
     Some(smallest(&needs))
@@ -145,7 +131,7 @@ pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option
 /// The records and rules that the stamp makes ours for the `accepted` endpoints, and the TXT records that it replaces.
 pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().copied().chain(replaced(host));
-    let rules = host.adopted_rules.iter().map(|placed| rule_adoption(host, *placed, accepted));
+    let rules = host.rules_taken_over().map(|rule| rule_adoption(host, rule, accepted));
     records.map(record_adoption).chain(rules).collect()
 }
 
@@ -173,7 +159,8 @@ fn record_adoption(record: &Record) -> Adoption {
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
 
-fn rule_adoption(host: &Host<'_>, (tunnel, rule): Placed<'_>, accepted: &[Accepted<'_>]) -> Adoption {
+fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[Accepted<'_>]) -> Adoption {
+    let HostRule { tunnel, rule, .. } = *taken;
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
     let options = accepted.iter().find(|accepted| accepted.path() == path).and_then(|accepted| {

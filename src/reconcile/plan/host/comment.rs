@@ -24,7 +24,7 @@ pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
 fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|accepted| accepted.path() == path);
-    let is_all = host.rules.iter().all(|(_, rule)| is_wanted(rule.path()));
+    let is_all = host.own_rules().all(|rule| is_wanted(rule.path()));
     let is_one = accepted.iter().all(|accepted| accepted.resource == first.resource);
     let was_one = stamp.resource.as_deref() == first.resource;
     first.resource.filter(|_| is_one && (is_all || was_one))
@@ -40,7 +40,7 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn:
     for accepted in accepted.iter().filter(|accepted| accepted.path().is_none()) {
         claims.record_only = accepted.publication().rule.is_none();
     }
-    claims.digests.extend(host.rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path())));
+    claims.digests.extend(host.own_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(Accepted::digest));
     claims
 }
@@ -48,7 +48,7 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn:
 /// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `accepted` endpoints has.
 pub(super) fn stale(host: &Host<'_>, accepted: &[Accepted<'_>]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
-    let mut stays: BTreeSet<Digest> = inserted(host.rules_by_digest.iter().map(|(digest, _)| *digest));
+    let mut stays: BTreeSet<Digest> = inserted(host.rules.iter().map(|rule| rule.digest));
     stays.extend(accepted.iter().filter_map(Accepted::digest));
     &stamp.claims.digests - &stays
 }

@@ -294,7 +294,7 @@ fn tunnel_for(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&s
         withdrawn.contains(&path) || accepted.iter().any(|accepted| accepted.path() == path)
     };
     let stays = host.claims_record_only() && !goes(None)
-        || host.rules.iter().any(|(tunnel, rule)| **tunnel == led_to && !goes(rule.path()));
+        || host.own_rules().any(|rule| *rule.tunnel == led_to && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|accepted| *accepted.tunnel() == led_to);
     let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &led_to).is_some();
     Some(if is_kept { led_to } else { first.clone() })

@@ -2,9 +2,9 @@
 
 use std::cell::OnceCell;
 
-use super::Host;
 use super::accepted::Accepted;
 use super::adoption;
+use super::{Host, HostRule, Standing};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
@@ -66,14 +66,17 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
     if let Some(reason) = ambiguity(host, tunnel, path) {
         return Some(reason);
     }
-    let rule = host.rule_at(tunnel, path).filter(|_| host.own_rule(tunnel, path).is_none())?;
-    Some(rule_held(host, tunnel, rule))
+    let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_ours())?;
+    Some(rule_held(host, rule))
 }
 
 /// The reason why a rule for this path would share its digest with another rule, or conflict with the document.
 fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<Reason> {
-    if let Some((tunnel, rule)) = twin(host, tunnel, path) {
-        return Some(digest_taken_by(tunnel, rule.path()));
+    let digest = Digest::of(tunnel, path);
+    let is_twin =
+        |rule: &&HostRule<'_>| rule.digest == digest && (rule.tunnel, rule.path()) != (tunnel, path);
+    if let Some(twin) = host.rules.iter().find(is_twin) {
+        return Some(digest_taken_by(twin.tunnel, twin.path()));
     }
     let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path)?;
     Some(Reason::Edit(refusal))
@@ -82,29 +85,16 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
 /// The path of a rule that the stamp names, but that is not ours because another rule has its digest; and the reason.
 pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
     let claims = &host.stamp.as_ref()?.claims.digests;
-    let tunnels = host.snapshot().tunnels.keys();
-    let mut rules = tunnels.flat_map(|id| host.foreign_rules(id).into_iter().map(move |rule| (id, rule)));
-    let (id, rule) = rules.find(|(id, rule)| claims.contains(&Digest::of(id, rule.path())))?;
-    Some((rule.path().unwrap_or_default(), ambiguity(host, id, rule.path())?))
-}
-
-/// Another rule of the hostname with the digest of this tunnel and path. A stamp cannot distinguish the two rules.
-pub(super) fn twin<'a>(
-    host: &Host<'a>,
-    tunnel: &TunnelId,
-    path: Option<&str>,
-) -> Option<(&'a TunnelId, &'a Rule)> {
-    let digest = Digest::of(tunnel, path);
-    let start = host.rules_by_digest.partition_point(|(other, _)| *other < digest);
-    let same = host.rules_by_digest.get(start..)?.iter().take_while(|(other, _)| *other == digest);
-    same.map(|(_, placed)| *placed).find(|(id, rule)| (*id, rule.path()) != (tunnel, path))
+    let mut ambiguous = host.rules.iter().filter(|rule| rule.standing == Standing::Ambiguous);
+    let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
+    Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path())?))
 }
 
 /// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
 /// was deleted by hand. A rule that visitors reach through another record does not count.
-pub(super) fn takes_back(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule, wanted: &WantedRule) -> bool {
+pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
     let has_record = host.has_record() || !host.foreign_records.is_empty();
-    !has_record && rule.equals_in_every_field(wanted) && !is_reached(host, tunnel)
+    !has_record && present.rule.equals_in_every_field(wanted) && !is_reached(host, present.tunnel)
 }
 
 /// True if another record points the hostname, or a name that the hostname matches, to the tunnel.
@@ -128,21 +118,16 @@ pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Opti
         answering.any(|record| TunnelId::from_hostname(&record.content).as_ref() == Some(id))
     };
     let mut others = host.snapshot().tunnels.keys().filter(|id| *id != wanted);
-    others.find(|id| !host.foreign_rules(id).is_empty() && leads_to(id))
+    others.find(|id| host.foreign_rules(id).next().is_some() && leads_to(id))
 }
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
 fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
     let visited = visited_instead_of(host, accepted.tunnel())?;
-    let foreign = host.foreign_rules(visited);
-    let is_takable = |rule: &&&Rule| {
-        accepted.publication().rule.is_some()
-            && rule.path() == accepted.path()
-            && twin(host, visited, rule.path()).is_none()
-    };
-    match foreign.iter().find(is_takable) {
-        Some(rule) => Some(rule_held(host, visited, rule)),
-        None => Some(rule_left_behind(visited, foreign.first()?)),
+    let is_takable = |rule: &&HostRule<'_>| accepted.digest().is_some() && rule.standing == Standing::Foreign;
+    match host.rule_at(visited, accepted.path()).filter(is_takable) {
+        Some(rule) => Some(rule_held(host, rule)),
+        None => Some(rule_left_behind(visited, host.foreign_rules(visited).next()?.rule)),
     }
 }
 
@@ -157,7 +142,7 @@ fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
 /// A foreign rule of the hostname in the tunnel that the hostname's record points to. If the record pointed to another
 /// tunnel, the foreign rule would lose its requests.
 pub(super) fn left_behind<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
-    host.foreign_rules(led_to).into_iter().next().or_else(|| left_below(host, led_to))
+    host.foreign_rules(led_to).next().map(|rule| rule.rule).or_else(|| left_below(host, led_to))
 }
 
 /// A rule in that tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
@@ -205,10 +190,11 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
         return None;
     }
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
-    let is_asked_for = |rule: &&Rule| all.iter().any(|accepted| accepted.path() == rule.path());
-    let rules = host.rules_of(tunnel).into_iter().filter(is_asked_for);
+    let is_asked_for = |rule: &&HostRule<'_>| {
+        rule.tunnel == tunnel && all.iter().any(|accepted| accepted.path() == rule.path())
+    };
     let mut stamp = Stamp::new(&host.operator().owner);
-    stamp.claims.digests.extend(rules.map(|rule| Digest::of(tunnel, rule.path())));
+    stamp.claims.digests.extend(host.rules.iter().filter(is_asked_for).map(|rule| rule.digest));
     stamp.claims.record_only = stamp.claims.digests.is_empty();
     stamp.bind_to(host.name());
     stamp.set_remark(&record.comment);
@@ -217,7 +203,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
     stamp.render(host.zone.comment_max_bytes()).filter(|_| may_be_ours).map(Into::into)
 }
 
-fn rule_held(host: &Host<'_>, tunnel: &TunnelId, rule: &Rule) -> Reason {
+fn rule_held(host: &Host<'_>, &HostRule { tunnel, rule, .. }: &HostRule<'_>) -> Reason {
     let adopt = adoption::need_of_rule(host).to_string().into();
     let service = without_userinfo(rule.service(), "://").into();
     Reason::RuleHeld { tunnel: tunnel.clone(), service, adopt }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::Host;
 use super::accepted::Accepted;
 use super::adoption;
 use super::comment::{self, Comments};
 use super::decide::Decision;
+use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
-use crate::reconcile::snapshot::Placed;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
 const STAMPED_LATELY: &str = "its record's comment names a missing rule, which another instance may be about to write: \
@@ -40,9 +39,9 @@ struct Move<'a, 'w> {
     /// The wanted rules that have to be written.
     puts: Vec<Accepted<'w>>,
     /// The rules that are deleted.
-    going: Vec<Placed<'a>>,
+    going: Vec<HostRule<'a>>,
     /// The rules that are deleted later, because visitors may still reach them.
-    staying: Vec<Placed<'a>>,
+    staying: Vec<HostRule<'a>>,
     /// True if the wanted tunnel has all wanted rules, and no withdrawn rule.
     is_in_place: bool,
 }
@@ -51,8 +50,8 @@ impl<'a, 'w> Move<'a, 'w> {
     fn of(decision: &Decision<'a, 'w>, is_withdrawal: bool) -> Self {
         let Decision { host, accepted, withdrawn, .. } = decision;
         let (target, puts) = (accepted.first().map(Accepted::tunnel), puts(host, accepted));
-        let goes = |(tunnel, rule): &Placed<'_>| Some(*tunnel) == target && withdrawn.contains(&rule.path());
-        let is_in_place = puts.is_empty() && !host.rules.iter().any(goes);
+        let goes = |rule: &HostRule<'_>| Some(rule.tunnel) == target && withdrawn.contains(&rule.path());
+        let is_in_place = puts.is_empty() && !host.own_rules().any(goes);
         let lead = lead(host, target, is_in_place);
         let (going, staying) = leaving(decision, is_withdrawal, lead);
         Self { target, lead, puts, going, staying, is_in_place }
@@ -67,7 +66,7 @@ impl<'a, 'w> Move<'a, 'w> {
                      connectors serve them"
                 )
             }),
-            (None, Some((tunnel, _))) => format!(
+            (None, Some(HostRule { tunnel, .. })) => format!(
                 "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
             ),
             (None, None) => return None,
@@ -75,7 +74,7 @@ impl<'a, 'w> Move<'a, 'w> {
         // A move is not overdue, whatever the age of its record, if this request writes a part of the move, or if a
         // deletion waits for the move.
         let is_claimed = accepted.iter().all(|accepted| comment::claims_already(host, accepted));
-        let is_withdrawn = |(_, rule): &Placed<'_>| withdrawn.contains(&rule.path());
+        let is_withdrawn = |rule: &HostRule<'_>| withdrawn.contains(&rule.path());
         let goes_on = self.lead == Lead::InStamp
             || !self.is_in_place
             || !is_claimed
@@ -95,7 +94,7 @@ pub(super) fn host_plan(
     let is_withdrawal = is_withdrawal(decision, &claims_before, &stale);
     let moving = Move::of(decision, is_withdrawal);
     let edits = edits(host, &moving, resource.as_deref());
-    let staying = moving.staying.iter().map(|(tunnel, _)| *tunnel);
+    let staying = moving.staying.iter().map(|rule| rule.tunnel);
     let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
     if let Some(tunnel) = edited.find(|tunnel| !is_writable(host, tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
@@ -103,8 +102,8 @@ pub(super) fn host_plan(
     let is_early = host.may_come(&stale);
     let stale = if is_early { BTreeSet::new() } else { stale };
     let mut claims = Claims { digests: &claims_before.digests - &stale, ..claims_before };
-    for (tunnel, rule) in &moving.going {
-        claims.digests.remove(&Digest::of(tunnel, rule.path()));
+    for rule in &moving.going {
+        claims.digests.remove(&rule.digest);
     }
     let comments = comment::comments(host, accepted);
     let (stamp, unstamp) = if is_withdrawal && !is_early {
@@ -115,7 +114,6 @@ pub(super) fn host_plan(
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = is_early.then(|| Reason::Undecided(STAMPED_LATELY.to_owned()));
     let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
-    let adopted = host.adopted_rules.iter().map(|(tunnel, rule)| Digest::of(tunnel, rule.path()));
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_record(),
@@ -124,7 +122,7 @@ pub(super) fn host_plan(
         edits,
         unstamp,
         adoptions: adoption::adoptions(host, accepted),
-        adopted_rules: inserted(adopted),
+        adopted_rules: inserted(host.rules_taken_over().map(|rule| rule.digest)),
         moves_to: moving.target.filter(|_| moving.lead == Lead::InStamp).cloned(),
         if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
         claims,
@@ -137,14 +135,14 @@ pub(super) fn host_plan(
 
 /// The edits of tunnels' documents: deletions of rules, and puts of wanted rules.
 fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
-    let removed = moving.going.iter().map(|(tunnel, rule)| {
+    let removed = moving.going.iter().map(|rule| {
         let path = rule.path().map(Into::into);
         let edit = RuleEdit::Remove { hostname: host.hostname.clone(), path };
-        PlannedEdit { tunnel: (*tunnel).clone(), edit, resource: resource.map(Into::into) }
+        PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
     });
     let put = moving.puts.iter().filter_map(|accepted| {
         let rule = accepted.publication().rule.clone()?;
-        let replaces = host.own_rule(accepted.tunnel(), accepted.path()).is_some();
+        let replaces = host.rule_at(accepted.tunnel(), accepted.path()).is_some_and(HostRule::is_ours);
         let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource.map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
@@ -170,7 +168,7 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
 fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
     let visited =
         host.snapshot().led_to(host.name()).filter(|visited| !host.has_record() && visited != target)?;
-    host.adopted_rules.iter().any(|(tunnel, _)| **tunnel == visited).then_some(visited)
+    host.rules_taken_over().any(|rule| *rule.tunnel == visited).then_some(visited)
 }
 
 /// The wanted rules that are missing, different or shadowed.
@@ -178,8 +176,8 @@ fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
     let is_put = |accepted: &&Accepted<'_>| {
         let (tunnel, path) = (accepted.tunnel(), accepted.path());
         accepted.publication().rule.as_ref().is_some_and(|wanted| {
-            let stands = host.own_rule(tunnel, path).is_some_and(|rule| rule.equals(wanted));
-            !stands || host.is_shadowed(tunnel, path)
+            let present = host.rule_at(tunnel, path).filter(|present| present.is_ours());
+            !present.is_some_and(|present| present.rule.equals(wanted)) || host.is_shadowed(tunnel, path)
         })
     };
     accepted.iter().filter(is_put).copied().collect()
@@ -189,8 +187,8 @@ fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
 fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
     let Decision { host, accepted, withdrawn, .. } = decision;
     let mut claims = Claims { digests: &claims.digests - stale, ..*claims };
-    for (tunnel, rule) in host.rules.iter().filter(|(_, rule)| withdrawn.contains(&rule.path())) {
-        claims.digests.remove(&Digest::of(tunnel, rule.path()));
+    for rule in host.own_rules().filter(|rule| withdrawn.contains(&rule.path())) {
+        claims.digests.remove(&rule.digest);
     }
     accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
 }
@@ -200,21 +198,21 @@ fn leaving<'a>(
     decision: &Decision<'a, '_>,
     is_withdrawal: bool,
     lead: Lead,
-) -> (Vec<Placed<'a>>, Vec<Placed<'a>>) {
+) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
     let Decision { host, accepted, withdrawn, .. } = decision;
     let led_to = host.led_to().or_else(|| host.snapshot().led_to(host.name()));
-    let leaves = |(tunnel, rule): &Placed<'_>| {
+    let leaves = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
         let is_wanted =
-            at_path.clone().any(|one| one.publication().rule.is_some() && one.tunnel() == *tunnel);
+            at_path.clone().any(|one| one.publication().rule.is_some() && one.tunnel() == rule.tunnel);
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
     };
-    let goes = |(tunnel, _): &Placed<'_>| {
+    let goes = |rule: &HostRule<'_>| {
         let is_left =
-            if led_to.as_ref() == Some(*tunnel) { lead == Lead::Here } else { host.is_past_grace() };
+            if led_to.as_ref() == Some(rule.tunnel) { lead == Lead::Here } else { host.is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
-    host.rules.iter().copied().filter(leaves).partition(goes)
+    host.own_rules().copied().filter(leaves).partition(goes)
 }
 
 fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
@@ -227,7 +225,8 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
 fn takes_from_another(host: &Host<'_>) -> bool {
-    let is_bare = host.rules.is_empty() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
+    let is_bare =
+        host.own_rules().next().is_none() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.led_to();
     is_bare && behind().is_some_and(leads_on)
