@@ -42,16 +42,15 @@ struct Host<'a> {
     context: HostContext<'a>,
     hostname: Hostname,
     zone: &'a ZoneSnapshot,
-    /// Our records, and records that are taken over.
-    records: Vec<&'a Record>,
+    own_records: Vec<&'a Record>,
+    /// Records that `ADOPT` takes over. They are foreign until the stamp is written.
+    adopted_records: Vec<&'a Record>,
     /// Foreign records that cannot exist beside a CNAME.
     foreign_records: Vec<&'a Record>,
-    /// The stamp of `records`.
+    /// The stamp of our records and of the adopted records.
     stamp: Option<Stamp>,
     /// All rules of the hostname, in the order of the tunnels and of their documents.
     rules: Vec<HostRule<'a>>,
-    /// The part of `records` that is foreign until the stamp is written.
-    adopted_records: Vec<&'a Record>,
     /// The names of the TXT records of ExternalDNS's registry about the wanted endpoints.
     registry_names: &'a [Box<str>],
 }
@@ -102,9 +101,9 @@ impl<'a> Host<'a> {
         let is_apex = hostname.as_str() == &*zone.zone.name;
         let excluding = zone.records_of(hostname.as_str()).iter();
         let excluding = excluding.filter(|record| excludes_cname(record, is_apex));
-        let (records, foreign_records): (Vec<&Record>, Vec<&Record>) =
+        let (own_records, foreign_records): (Vec<&Record>, Vec<&Record>) =
             excluding.partition(|record| snapshot.own_stamp(record).is_some());
-        let stamps = records.iter().filter_map(|record| snapshot.own_stamp(record));
+        let stamps = own_records.iter().filter_map(|record| snapshot.own_stamp(record));
         let stamp = stamps.reduce(|mut first, other| {
             first.claims.merge(&other.claims);
             first
@@ -112,11 +111,11 @@ impl<'a> Host<'a> {
         Self {
             context,
             zone,
-            records,
+            own_records,
+            adopted_records: Vec::new(),
             foreign_records,
             stamp,
             rules: rules_of(&hostname, snapshot),
-            adopted_records: Vec::new(),
             registry_names: &request.registry_names,
             hostname,
         }
@@ -154,13 +153,18 @@ impl<'a> Host<'a> {
         self.hostname.as_str()
     }
 
+    /// Our records, and records that become ours with the stamp.
+    fn records(&self) -> impl Iterator<Item = &'a Record> {
+        self.own_records.iter().chain(&self.adopted_records).copied()
+    }
+
     fn has_record(&self) -> bool {
-        !self.records.is_empty()
+        self.records().next().is_some()
     }
 
     /// The tunnel that our record points to.
     fn led_to(&self) -> Option<TunnelId> {
-        TunnelId::from_hostname(&self.records.first()?.content)
+        TunnelId::from_hostname(&self.records().next()?.content)
     }
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
@@ -222,7 +226,7 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_older_than(&self, duration: Duration) -> bool {
-        let changed = self.records.iter().filter_map(|record| record.modified).max();
+        let changed = self.records().filter_map(|record| record.modified).max();
         let now = self.snapshot().date_unix_seconds.and_then(|now| u64::try_from(now).ok());
         let now = now.map(Duration::from_secs);
         now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)

@@ -46,15 +46,14 @@ fn taken_back(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Digest> {
 
 /// Adds the foreign records, with the rules that their stamps name.
 fn with_records(mut host: Host<'_>) -> Host<'_> {
-    for record in std::mem::take(&mut host.foreign_records) {
+    host.adopted_records = std::mem::take(&mut host.foreign_records);
+    for record in host.adopted_records.clone() {
         let theirs = Stamp::of(record);
         if let Some(stamp) = &theirs {
             take(&mut host, &stamp.claims.digests, Standing::TakenOver);
         }
         let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
         host.stamp = Some(stamp);
-        host.records.push(record);
-        host.adopted_records.push(record);
     }
     host
 }

@@ -190,11 +190,10 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<
         return None;
     }
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
-    let is_asked_for = |rule: &&HostRule<'_>| {
-        rule.tunnel == tunnel && all.iter().any(|accepted| accepted.path() == rule.path())
-    };
+    let is_asked_for = |rule: &&HostRule<'_>| all.iter().any(|accepted| accepted.path() == rule.path());
+    let rules = host.rules.iter().filter(|rule| rule.tunnel == tunnel).filter(is_asked_for);
     let mut stamp = Stamp::new(&host.operator().owner);
-    stamp.claims.digests.extend(host.rules.iter().filter(is_asked_for).map(|rule| rule.digest));
+    stamp.claims.digests.extend(rules.map(|rule| rule.digest));
     stamp.claims.record_only = stamp.claims.digests.is_empty();
     stamp.bind_to(host.name());
     stamp.set_remark(&record.comment);

@@ -152,7 +152,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
-    let is_past = |target| host.records.iter().any(|record| leads_past(record, target));
+    let is_past = |target| host.records().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
         None => Lead::Here,
         Some(_) if host.is_dry_run() => Lead::InUnstamp,
@@ -220,7 +220,7 @@ fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
-    host.records.iter().map(|record| RecordOperation::delete(record)).collect()
+    host.records().map(RecordOperation::delete).collect()
 }
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
@@ -239,7 +239,7 @@ fn leads_past(record: &Record, target: &TunnelId) -> bool {
 
 /// False if one of our records points to a tunnel that is not configured.
 fn may_stay(host: &Host<'_>) -> bool {
-    host.records.iter().all(|record| {
+    host.records().all(|record| {
         let tunnel = TunnelId::from_hostname(&record.content);
         tunnel.is_none_or(|tunnel| host.snapshot().settings.is_configured(&tunnel))
     })
@@ -261,7 +261,7 @@ impl RecordWrites<'_, '_> {
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         let comment = |claims: &Claims| self.comments.with(claims);
-        match host.records.iter().find(|record| record.is_cname()) {
+        match host.records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
@@ -281,7 +281,7 @@ impl RecordWrites<'_, '_> {
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
-        let records = host.records.iter();
+        let records = host.records();
         let served_elsewhere = served_elsewhere(host, target).filter(|_| self.moving.lead == Lead::Later);
         if self.moving.lead == Lead::Later && host.has_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
@@ -295,7 +295,7 @@ impl RecordWrites<'_, '_> {
             ttl: 1,
             comment,
         });
-        records.map(|record| RecordOperation::delete(record)).chain([post]).collect()
+        records.map(RecordOperation::delete).chain([post]).collect()
     }
 
     /// The target, if the record is pointed to it at this time.
