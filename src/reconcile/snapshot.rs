@@ -324,10 +324,9 @@ impl Snapshot {
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
     pub(super) fn rules_claimed_by<'s>(&'s self, hostname: &Hostname, stamp: &Stamp) -> Vec<Placed<'s>> {
-        let mut rules = self.rules_of(hostname);
+        let rules = self.digested_rules_of(hostname);
         let named = &naming_digests(&rules) & &stamp.claims.digests;
-        rules.retain(|(tunnel, rule)| named.contains(&Digest::of(tunnel, rule.path())));
-        rules
+        rules.into_iter().filter(|(digest, _)| named.contains(digest)).map(|(_, placed)| placed).collect()
     }
 
     /// The rules of a hostname, ours and foreign, with their tunnels.
@@ -338,12 +337,18 @@ impl Snapshot {
             .collect()
     }
 
+    /// The same, each with its digest.
+    pub(super) fn digested_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(Digest, Placed<'s>)> {
+        let rules = self.rules_of(hostname).into_iter();
+        rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect()
+    }
+
     /// The claims of a hostname's stamp, without the digests that no rule has.
     pub(super) fn existing_claims(&self, name: &str, stamp: &Stamp) -> Claims {
-        let rules = Hostname::parse(name).map(|hostname| self.rules_of(&hostname)).unwrap_or_default();
-        let rules = rules.into_iter().map(|(id, rule)| Digest::of(id, rule.path()));
-        let rules = inserted(rules.filter(|digest| stamp.claims.digests.contains(digest)));
-        Claims { digests: rules, ..stamp.claims }
+        let rules = Hostname::parse(name).map(|hostname| self.digested_rules_of(&hostname));
+        let digests = rules.into_iter().flatten().map(|(digest, _)| digest);
+        let digests = inserted(digests.filter(|digest| stamp.claims.digests.contains(digest)));
+        Claims { digests, ..stamp.claims }
     }
 
     /// True if a stamp names the rule of a path in one of the configured tunnels, or the record alone.
@@ -407,8 +412,8 @@ impl Snapshot {
 }
 
 /// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.
-pub(super) fn naming_digests(rules: &[Placed<'_>]) -> BTreeSet<Digest> {
-    let mut digests: Vec<Digest> = rules.iter().map(|(id, rule)| Digest::of(id, rule.path())).collect();
+pub(super) fn naming_digests(rules: &[(Digest, Placed<'_>)]) -> BTreeSet<Digest> {
+    let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
     inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())
 }

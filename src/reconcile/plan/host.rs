@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ingress::{MarkedRules, Rule};
+use crate::lean::inserted;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
@@ -129,10 +130,8 @@ impl<'a> Host<'a> {
         snapshot.old.keys().next()?;
         let may_hide_rule = !comment::stale(self, &[]).is_empty();
         let led_to = snapshot.led_to(self.name());
-        let wishes = request
-            .wanted
-            .iter()
-            .filter_map(|one| Some(&one.publication.as_ref().ok()?.publication().tunnel));
+        let wanted = request.wanted.iter().filter_map(|one| one.publication.as_ref().ok());
+        let wishes = wanted.map(|gated| &gated.publication().tunnel);
         let rules = self.rules.iter().map(|rule| rule.tunnel);
         let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
@@ -278,11 +277,11 @@ impl<'a> Host<'a> {
 
 /// The rules of a hostname, each ours or foreign.
 fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>> {
-    let (rules, own) = (snapshot.rules_of(hostname), snapshot.own_digests());
+    let own: BTreeSet<Digest> = inserted(snapshot.own_digests().of(hostname.as_str()));
+    let rules = snapshot.digested_rules_of(hostname);
     let naming = naming_digests(&rules);
-    let rules = rules.into_iter().map(|(tunnel, rule)| {
-        let digest = Digest::of(tunnel, rule.path());
-        let standing = if own.has(tunnel, rule) {
+    let rules = rules.into_iter().map(|(digest, (tunnel, rule))| {
+        let standing = if own.contains(&digest) {
             Standing::Ours
         } else if naming.contains(&digest) {
             Standing::Foreign
