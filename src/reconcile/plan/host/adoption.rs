@@ -138,10 +138,8 @@ pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adopt
 /// them. A TXT record under an old name may describe several records.
 pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.operator().adopt.owners;
-    let found = host
-        .adopted_records
-        .iter()
-        .flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));
+    let records = host.adopted_records.iter();
+    let found = records.flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));
     let mut replaced = Vec::new();
     for (record, heritage) in found.filter(|(record, _)| !record.read_only) {
         if owners.contains(&heritage.owner) && !replaced.contains(&record) {

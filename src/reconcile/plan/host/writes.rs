@@ -239,10 +239,8 @@ fn leads_past(record: &Record, target: &TunnelId) -> bool {
 
 /// False if one of our records points to a tunnel that is not configured.
 fn may_stay(host: &Host<'_>) -> bool {
-    host.records().all(|record| {
-        let tunnel = TunnelId::from_hostname(&record.content);
-        tunnel.is_none_or(|tunnel| host.snapshot().settings.is_configured(&tunnel))
-    })
+    let mut tunnels = host.records().filter_map(|record| TunnelId::from_hostname(&record.content));
+    tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
 }
 
 /// The operations on the hostname's records.
