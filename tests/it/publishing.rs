@@ -261,7 +261,7 @@ fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_abou
     let clock = Arc::new(ManualClock::stopped());
     let program = harness.start_by(Arc::clone(&clock) as _, &[("DRY_RUN", "true")]);
     program.wait_until_ready();
-    let warned = harness.log.lines_with(&["the tunnel \"home\" is not made"]);
+    let warned = harness.log.lines_with(&["the tunnel \"home\" is not created"]);
     assert!(matches!(&*warned, [line] if line.starts_with("WARN")), "{warned:?}");
     let desired = [published("web.example.com", "http://web:80")];
     program.external_dns().run_loop(&desired).expect("answered");
