@@ -16,7 +16,8 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 use crate::webhook::body::{Body, ReceivedEndpoint};
 
-/// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as not without_service.
+/// Hostnames without a service that are remembered of one request: 200 KB. `status` shows further ones as
+/// not sent.
 const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
 
 /// The endpoints without a service of one request.

@@ -387,8 +387,10 @@ impl Snapshot {
     /// The Access applications, with the places that each protects.
     pub fn protections<'s>(&'s self) -> Protections<'s> {
         let applications = self.access.applications();
-        let owner = &self.operator().owner;
-        let index = self.index.protections.get_or_init(|| ProtectionIndex::of(applications, owner));
+        let index = self.index.protections.get_or_init(|| {
+            let rules = self.own_rules_placed().map(|(_, rule)| rule);
+            ProtectionIndex::of(applications, rules, &self.operator().owner)
+        });
         Protections::new(applications, index)
     }
 

@@ -6,7 +6,7 @@ use crate::labels::labels;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
-use crate::reconcile::access::host_protection::{self, HostProtection};
+use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
 use crate::reconcile::access::place::{self, Place, RulePlace};
 use crate::reconcile::access::reading::{AccessReading, Unread};
@@ -250,7 +250,7 @@ impl Gate<'_> {
         let Some(first) = over.first() else {
             return Ok(AccessStep::Opening { deletion: None, end });
         };
-        let is_accepted = host_protection::rules_accepting(first, self.snapshot).next().is_some();
+        let is_accepted = self.snapshot.protections().is_accepted(first);
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
         deletion.iter().try_for_each(|write| self.not_paused(write))?;

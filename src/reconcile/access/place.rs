@@ -66,7 +66,7 @@ impl Place {
     }
 
     /// The place in the name of an application of ours.
-    fn from_application_name(name: &str, owner: &str) -> Option<Self> {
+    pub(super) fn from_application_name(name: &str, owner: &str) -> Option<Self> {
         let name = name.strip_suffix(&name_suffix(owner))?;
         let (hostname, prefix) = name.split_at(name.find('/').unwrap_or(name.len()));
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty()).map(Into::into);
@@ -301,7 +301,7 @@ mod tests {
             ("unrelated", theirs(ApplicationKind::Unrelated, &own), false, false),
         ] {
             let one = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(one, "default");
+            let index = ProtectionIndex::of(one, std::iter::empty(), "default");
             let other = Protections::new(one, &index).in_the_way(&api);
             assert_eq!(other.is_some(), is_in_the_way, "{label}");
             assert_eq!(has_destinations_of(&application, &api), is_over, "{label}");

@@ -14,8 +14,10 @@
 //! only these applications.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use crate::ingress::PathPattern;
+use crate::ingress::access::AccessCheck;
+use crate::ingress::{PathPattern, Rule};
 use crate::model::access::{Application, ApplicationKind, Destination};
 use crate::model::hostname::{in_tree_order, is_within};
 use crate::reconcile::access::cover::literal_end;
@@ -29,6 +31,9 @@ pub struct ProtectionIndex {
     /// Our applications, by the places in their names. Their destinations may have changed since.
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
+    tag: String,
+    /// The audiences whose tokens our rules accept.
+    accepted_audiences: BTreeSet<Box<str>>,
 }
 
 /// The Access applications, with their index.
@@ -39,17 +44,30 @@ pub struct Protections<'a> {
 }
 
 impl ProtectionIndex {
-    /// The index of `applications`.
-    pub(in crate::reconcile) fn of(applications: &[Application], owner: &str) -> Self {
-        let mut index = Self { owner: owner.into(), ..Self::default() };
+    /// The index of `applications`, with the audiences whose tokens our `rules` accept.
+    pub(in crate::reconcile) fn of<'r>(
+        applications: &[Application],
+        rules: impl Iterator<Item = &'r Rule>,
+        owner: &str,
+    ) -> Self {
+        let mut index = Self { owner: owner.into(), tag: place::tag(owner), ..Self::default() };
         for (number, application) in applications.iter().enumerate() {
             let ends = application.destinations.iter().map(|destination| literal_end(&destination.host));
             index.near.extend(ends.map(|end| (end, number)));
-            index.ours.extend(Place::of_application(application, owner).map(|place| (place, number)));
+            index.ours.extend(index.place_of(application).map(|place| (place, number)));
         }
         index.near.sort_unstable_by(|(one, _), (other, _)| in_tree_order(one, other));
         index.ours.sort_unstable();
+        let checks = rules.filter_map(Rule::access_check);
+        index.accepted_audiences.extend(checks.flat_map(AccessCheck::audience_tags).cloned());
         index
+    }
+
+    /// As [`Place::of_application`]. The tag is computed once, because thousands of rules need it.
+    fn place_of(&self, application: &Application) -> Option<Place> {
+        place::has_tag(application, &self.tag)
+            .then(|| Place::from_application_name(&application.name, &self.owner))
+            .flatten()
     }
 }
 
@@ -113,6 +131,11 @@ impl<'a> Protections<'a> {
         is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
     }
 
+    /// True if a rule of ours that was read accepts a token of the application.
+    pub(super) fn is_accepted(self, application: &Application) -> bool {
+        self.index.accepted_audiences.contains(&application.audience)
+    }
+
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
     pub(super) fn all_over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
@@ -140,7 +163,7 @@ impl<'a> Protections<'a> {
         let mut over = self.over_a_part(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
-            asks && Place::of_application(one, &self.index.owner).is_some()
+            asks && self.index.place_of(one).is_some()
         };
         over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));
         over
@@ -250,7 +273,7 @@ mod tests {
                 created_unix_seconds: None,
             };
             let all = std::slice::from_ref(&application);
-            let index = ProtectionIndex::of(all, "default");
+            let index = ProtectionIndex::of(all, std::iter::empty(), "default");
             for name in names {
                 let hostname = Hostname::parse(name).expect("a hostname");
                 let near: Vec<&Application> = Protections::new(all, &index).near(name).collect();

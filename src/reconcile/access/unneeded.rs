@@ -32,8 +32,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     };
     let protections = snapshot.protections();
     let unneeded = protections.ours().filter_map(|(place, application)| {
-        let mut accepting = host_protection::rules_accepting(application, snapshot);
-        if accepting.next().is_some() || is_claimed(place, snapshot) {
+        if protections.is_accepted(application) || is_claimed(place, snapshot) {
             return None;
         }
         let is_replaced = is_replaced(place, application, snapshot);
