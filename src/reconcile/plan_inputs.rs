@@ -23,6 +23,13 @@ pub struct PlanInputs {
     pub is_dry_run: bool,
 }
 
+impl PlanInputs {
+    /// Refuses the write with this fingerprint while it is paused.
+    pub(in crate::reconcile) fn not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
+        self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
+    }
+}
+
 /// The unfinished work of a run on a hostname.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {

@@ -193,7 +193,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wish.clone()),
         };
         let write = ApplicationWrite { place, operation };
-        self.not_paused(&write)?;
+        self.inputs.not_paused(write.content_fingerprint())?;
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
         Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(write)))
     }
@@ -253,14 +253,10 @@ impl Gate<'_> {
         let is_accepted = self.snapshot.protections().is_accepted(first);
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
-        deletion.iter().try_for_each(|write| self.not_paused(write))?;
+        deletion.iter().try_for_each(|write| self.inputs.not_paused(write.content_fingerprint()))?;
         let is_last = deletion.is_some() && over.len() == 1;
         let end = if is_last { end } else { OpeningEnd::Later { application: first.id.clone() } };
         Ok(AccessStep::Opening { deletion, end })
-    }
-
-    fn not_paused(self, write: &ApplicationWrite) -> Result<(), Reason> {
-        self.inputs.paused.get(&write.content_fingerprint()).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.

@@ -30,10 +30,11 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// The requests by hostname, with a reason in place of each refused publication.
     pub(super) fn judged(self, requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
-        let wishes = self.wishes(&requests);
+        let entitled = requests.iter().map(|(name, request)| self.entitled(name, request));
+        let entitled: Vec<Option<NamespaceCode>> = entitled.collect();
+        let wishes = self.wishes(&requests, &entitled);
         let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, wishes: &wishes };
-        let judged = requests.into_iter().map(|(name, request)| {
-            let entitled = self.entitled(&name, &request);
+        let judged = requests.into_iter().zip(entitled).map(|((name, request), entitled)| {
             let HostRequest { wanted, withdrawn, registry_names } = request;
             let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
             (name, HostRequest { wanted, withdrawn, registry_names })
@@ -70,14 +71,14 @@ impl Judge<'_> {
         Wanted { set_identifier, resource, publication }
     }
 
-    /// The Access wishes of the request, without endpoints that the namespace guard refuses.
-    fn wishes(self, requests: &Read) -> Wishes {
+    /// The Access wishes of the request, without endpoints that the namespace guard refuses. `entitled` has the entitled
+    /// namespace of each hostname.
+    fn wishes(self, requests: &Read, entitled: &[Option<NamespaceCode>]) -> Wishes {
         let mut wishes = Wishes::default();
-        for (name, request) in requests {
+        for ((name, request), entitled) in requests.iter().zip(entitled) {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             wishes.withdrawn.extend(withdrawn.map(|path| RulePlace::of(name, path)));
             let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
-            let entitled = self.entitled(name, request);
             for wanted in &request.wanted {
                 let may_have = self.may_have(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
                 if entitled.is_some() && !may_have {
@@ -125,8 +126,6 @@ impl Judge<'_> {
     /// Refuses a publication whose rule Cloudflare refused and would refuse again.
     fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
         let rule = publication.rule.as_ref().filter(|_| !self.inputs.paused.is_empty());
-        let refused =
-            rule.and_then(|rule| self.inputs.paused.get(&rule_fingerprint(&publication.tunnel, rule)));
-        refused.map_or(Ok(()), |reason| Err(reason.clone()))
+        rule.map_or(Ok(()), |rule| self.inputs.not_paused(rule_fingerprint(&publication.tunnel, rule)))
     }
 }
