@@ -388,7 +388,9 @@ impl Snapshot {
     pub fn protections<'s>(&'s self) -> Protections<'s> {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {
-            let rules = self.own_rules_placed().map(|(_, rule)| rule);
+            // Most accounts have no application, and then no rule is looked at.
+            let rules = (!applications.is_empty()).then(|| self.own_rules_placed()).into_iter().flatten();
+            let rules = rules.map(|(_, rule)| rule);
             ProtectionIndex::of(applications, rules, &self.operator().owner)
         });
         Protections::new(applications, index)
