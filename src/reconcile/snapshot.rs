@@ -274,6 +274,15 @@ impl Snapshot {
         self.zones.iter().filter(move |zone| hostname::is_within(name, &zone.zone.name))
     }
 
+    /// All our records. Those of one name are adjacent.
+    pub(super) fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
+        let records =
+            self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
+        let own = records.filter_map(|(zone, record)| Some((zone, record, self.own_stamp(record)?)));
+        let at_home = own.filter(|(zone, record, _)| self.is_home(zone, &record.name));
+        at_home.map(|(zone, record, stamp)| OwnRecord { zone, record, stamp })
+    }
+
     /// Our records of `name`.
     pub fn own_records_of(&self, name: &str) -> Vec<OwnRecord<'_>> {
         let Some(zone) = self.zone_of(name) else { return Vec::new() };
@@ -400,13 +409,10 @@ impl Snapshot {
     pub fn own_digests(&self) -> Arc<OwnDigests> {
         let own = self.index.own.get_or_init(|| {
             let mut own = OwnDigests::default();
-            for zone in &self.zones {
-                for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
-                    let stamp = self.own_stamp(record).filter(|_| self.is_home(zone, &record.name));
-                    if let (Some(stamp), Ok(hostname)) = (stamp, Hostname::parse(&record.name)) {
-                        let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
-                        own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
-                    }
+            for OwnRecord { zone: _, record, stamp } in self.own_records() {
+                if let Ok(hostname) = Hostname::parse(&record.name) {
+                    let rules = self.rules_claimed_by(&hostname, &stamp).into_iter();
+                    own.add(&record.name, rules.map(|(id, rule)| Digest::of(id, rule.path())));
                 }
             }
             own.into()

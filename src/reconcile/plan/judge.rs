@@ -1,6 +1,7 @@
 //! Judges each wanted endpoint before its hostname is planned: by the namespace guard, by the gate of Access, and by
 //! the rules that Cloudflare refused before.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use super::request::{HostRequest, Wanted};
@@ -78,7 +79,8 @@ impl Judge<'_> {
         for ((name, request), entitled) in requests.iter().zip(entitled) {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
             wishes.withdrawn.extend(withdrawn.map(|path| RulePlace::of(name, path)));
-            let hostname = Hostname::parse(name).ok().filter(|_| self.may_be_published(name));
+            let hostname =
+                LazyCell::new(|| Hostname::parse(name).ok().filter(|_| self.may_be_published(name)));
             for wanted in &request.wanted {
                 let may_have = self.may_have(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
                 if entitled.is_some() && !may_have {
@@ -96,7 +98,7 @@ impl Judge<'_> {
                     Ok(AccessWish::Protected(_)) => ClosedBy::Policies,
                     Err(_) => ClosedBy::Mistake,
                 };
-                wishes.closing.extend(hostname.clone().map(|hostname| {
+                wishes.closing.extend((*hostname).clone().map(|hostname| {
                     let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
                     Closing { hostname, set_identifier, resource, by }
                 }));

@@ -11,7 +11,7 @@ use std::mem;
 use super::{HostPlan, Plan, Reason, Refusal};
 use crate::lean::inserted;
 use crate::reconcile::namespace;
-use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 
 /// One of our hostnames.
@@ -71,31 +71,21 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 /// All our hostnames within the filter, each once. A record without a creation time counts as the oldest if its
 /// hostname is withdrawn, and as the youngest otherwise, which allows the fewest deletions.
 fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
-    let mut published = Vec::new();
-    for zone in &snapshot.zones {
-        for records in zone.records().chunk_by(|a, b| a.name == b.name) {
-            let Some(name) = records.first().map(|record| &*record.name) else { continue };
-            let own = snapshot.own_records_of(name);
-            let is_home = own.first().is_some_and(|first| first.zone.zone.id == zone.zone.id);
-            if !is_home || !snapshot.operator().filter.matches(name) {
-                continue;
-            }
-            let created = own.iter().map(|own| own.record.created_unix_seconds);
-            let withdrawn = plan.host(name).filter(|host| host.is_withdrawn).map(|host| &host.hostname);
-            let created = if withdrawn.is_some() {
-                created.map(Option::unwrap_or_default).min()
-            } else {
-                created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
-            };
-            let guard = snapshot.operator().namespace_guard;
-            let namespace = guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
-            let of = |created_unix_seconds| OwnHostname {
-                namespace,
-                created_unix_seconds,
-                withdrawn: withdrawn.cloned(),
-            };
-            published.extend(created.map(of));
-        }
-    }
-    published
+    let own: Vec<OwnRecord<'_>> = snapshot.own_records().collect();
+    let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
+    let own_hostnames = of_hostnames.filter_map(|own| {
+        let name = &*own.first()?.record.name;
+        let created = own.iter().map(|own| own.record.created_unix_seconds);
+        let withdrawn = plan.host(name).filter(|host| host.is_withdrawn).map(|host| host.hostname.clone());
+        let created_unix_seconds = if withdrawn.is_some() {
+            created.map(Option::unwrap_or_default).min()
+        } else {
+            created.map(|seconds| seconds.unwrap_or(u32::MAX)).max()
+        };
+        let operator = snapshot.operator();
+        let namespace = operator.namespace_guard.then(|| namespace::holder(name, snapshot).ok()?).flatten();
+        let own_hostname = OwnHostname { namespace, created_unix_seconds: created_unix_seconds?, withdrawn };
+        operator.filter.matches(name).then_some(own_hostname)
+    });
+    own_hostnames.collect()
 }
