@@ -141,7 +141,7 @@ impl SnapshotReader {
             }
         })?;
         let mut snapshot = Snapshot {
-            zones_elsewhere: others.into_iter().map(|zone| zone.name.clone()).collect(),
+            zones_elsewhere: others.into_iter().cloned().collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
         for Answer { content, old } in parts {

@@ -28,8 +28,8 @@ pub struct Snapshot {
     pub settings: Arc<Settings>,
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
-    /// The names of zones that were not read. A hostname in such a zone does not belong to an outer zone.
-    pub zones_elsewhere: Vec<Box<str>>,
+    /// The zones that were not read.
+    pub zones_elsewhere: Vec<Zone>,
     /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Existing tunnels of the account that are not configured here. A record that points to such a tunnel belongs to
@@ -219,11 +219,12 @@ impl Snapshot {
     }
 
     /// The zone that `name` belongs to: the longest active zone on a label boundary, or else the longest zone. `None`
-    /// if a longer zone was not read, or if NS records delegate the name to other name servers.
+    /// if that zone was not read, or if NS records delegate the name to other name servers.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let home = self.answering_zone(name)?;
-        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| zone.len() > home.zone.name.len());
-        let is_elsewhere = elsewhere.any(|zone| hostname::is_within(name, zone)) || home.delegates(name);
+        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| hostname::is_within(name, &zone.name));
+        let is_elsewhere = elsewhere.any(|zone| precedence(zone) > precedence(&home.zone));
+        let is_elsewhere = is_elsewhere || home.delegates(name);
         (!is_elsewhere).then_some(home)
     }
 
@@ -234,7 +235,7 @@ impl Snapshot {
 
     /// True if a zone that was not read is at or below a domain.
     pub(super) fn has_zone_elsewhere_below(&self, domain: &str) -> bool {
-        self.zones_elsewhere.iter().any(|zone| hostname::is_within(zone, domain))
+        self.zones_elsewhere.iter().any(|zone| hostname::is_within(&zone.name, domain))
     }
 
     /// True if `name` belongs to this zone, and not to a zone inside or around this zone.
@@ -266,7 +267,7 @@ impl Snapshot {
 
     /// The zone that resolvers ask about `name`, among the zones that were read.
     fn answering_zone(&self, name: &str) -> Option<&ZoneSnapshot> {
-        self.zones_around(name).max_by_key(|zone| (zone.zone.is_active(), zone.zone.name.len()))
+        self.zones_around(name).max_by_key(|zone| precedence(&zone.zone))
     }
 
     /// The zones that were read and that contain `name`.
@@ -419,6 +420,11 @@ impl Snapshot {
         });
         Arc::clone(own)
     }
+}
+
+/// Of the zones around a name, the one with the highest precedence has the name.
+fn precedence(zone: &Zone) -> (bool, usize) {
+    (zone.is_active(), zone.name.len())
 }
 
 /// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.

@@ -119,6 +119,28 @@ fn a_hostname_is_published_again_in_a_zone_inside_its_own_once_that_is_active() 
     assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], outer));
 }
 
+/// Visitors of a pending zone's names reach the outer zone, whether the webhook serves the pending zone or not.
+#[test]
+fn a_pending_zone_that_is_not_served_takes_no_hostname_until_it_is_active() {
+    let harness = Harness::new();
+    let zone = harness.zone.clone();
+    let fixture = Fixture::with(harness, &[("ZONE_ID_FILTER", &zone)]);
+    let desired = [published(WEB, "http://web:80")];
+    fixture.settle(&desired);
+    let outer = fixture.own(&fixture.harness.zone);
+    fixture.add_inner_zone("pending");
+    let both = [published(WEB, "http://web:80"), published("api.dev.example.com", "http://api:80")];
+    fixture.settle(&both);
+    assert_eq!((fixture.own(&fixture.harness.zone).len(), fixture.service(WEB)), (2, "http://web:80".into()));
+    assert_eq!(fixture.harness.log.lines_with(&["is left alone"]), [""; 0]);
+    fixture.settle(&desired);
+    assert_eq!(fixture.own(&fixture.harness.zone), outer);
+    fixture.set_status("active");
+    assert_eq!(fixture.run_loop(&desired), Ok(()));
+    assert_eq!(fixture.own(&fixture.harness.zone), outer, "the record is left alone");
+    assert_eq!(fixture.harness.log.lines_with(&[WEB, "is left alone"]).len(), 1);
+}
+
 /// What the refusal tells the operator to do has to have an effect.
 #[test]
 fn a_hostname_without_a_zone_is_published_by_the_next_loop_after_its_zone_came() {

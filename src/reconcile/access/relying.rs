@@ -143,6 +143,6 @@ fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) 
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
-    let mut zones = snapshot.zones_elsewhere.iter();
-    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(ToString::to_string))
+    let mut zones = snapshot.zones_elsewhere.iter().map(|zone| &*zone.name);
+    destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(str::to_owned))
 }

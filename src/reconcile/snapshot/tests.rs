@@ -56,11 +56,36 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
     ] {
         let snapshot = Snapshot {
             zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
-            zones_elsewhere: elsewhere.iter().map(|name| (*name).into()).collect(),
+            zones_elsewhere: elsewhere.iter().map(|name| zone(name, Vec::new()).zone).collect(),
             ..fixture::snapshot()
         };
         let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
         assert_eq!(found, expected, "{served:?} without {elsewhere:?}");
+    }
+}
+
+/// Resolvers ask the outer zone until the inner one is active.
+#[test]
+fn a_pending_zone_takes_no_name_from_an_active_one_whichever_of_the_two_is_served() {
+    let (inner, outer) = ("shop.example.com", "example.com");
+    for (served, elsewhere, is_home) in [
+        ((outer, "active"), (inner, "pending"), true),
+        ((outer, "active"), (inner, "active"), false),
+        ((outer, "pending"), (inner, "pending"), false),
+        ((inner, "pending"), (outer, "active"), false),
+        ((inner, "pending"), (outer, "pending"), true),
+    ] {
+        let of_status = |(name, status): (&str, &str)| {
+            let mut zone = zone(name, Vec::new());
+            zone.zone.status = status.into();
+            zone
+        };
+        let snapshot = Snapshot {
+            zones: vec![of_status(served)],
+            zones_elsewhere: vec![of_status(elsewhere).zone],
+            ..fixture::snapshot()
+        };
+        assert_eq!(snapshot.zone_of("a.shop.example.com").is_some(), is_home, "{served:?} {elsewhere:?}");
     }
 }
 

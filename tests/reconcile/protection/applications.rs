@@ -1,5 +1,6 @@
 //! Which applications are made, counted, used again and deleted.
 
+use external_dns_cloudflare_tunnel_webhook::model::Zone;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::unneeded::removable;
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::plan;
@@ -152,7 +153,8 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
     }
     let mut snapshot = cloudflare.snapshot();
     snapshot.date_unix_seconds = Some(i64::from(u32::MAX));
-    snapshot.zones_elsewhere.push("a.example.com".into());
+    let elsewhere = Zone { name: "a.example.com".into(), ..snapshot.zones[0].zone.clone() };
+    snapshot.zones_elsewhere.push(elsewhere);
     let left = removable(&snapshot);
     assert_eq!(left.iter().map(|one| one.place.hostname()).collect::<Vec<_>>(), [NAME]);
 }
