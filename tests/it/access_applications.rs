@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cloudflare_emulator::{Application, Fault, Matcher, RuleText, Token};
+use cloudflare_emulator::{Application, ConfigSource, Fault, Matcher, RuleText, Token, catch_all};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::exchange;
@@ -438,4 +438,20 @@ fn an_application_that_is_gone_when_it_is_to_be_replaced_is_created_by_the_next_
     assert_eq!(writes(&stage, &[wish("on-call")]), [format!("POST {NAME}")]);
     stage.run(&[wish("on-call")]);
     assert!(stage.is_served_with_login());
+}
+
+/// A file beside its `cloudflared` configures the tunnel. A wildcard may lead visitors of the hostname elsewhere.
+#[test]
+fn a_hostname_of_a_tunnel_that_may_not_be_written_gets_no_application() {
+    let stage = Stage::new(&[]);
+    stage.cloudflare().edit(|cloudflare| {
+        let tunnel = &stage.harness.tunnel;
+        cloudflare.put_configuration(tunnel, &catch_all("http_status:404")).expect("a document");
+        cloudflare.tunnel_mut(tunnel).config_source = ConfigSource::Local;
+    });
+    for _ in 0..3 {
+        stage.run_loop(&[wish("staff")]).expect("refused by name");
+    }
+    assert!(stage.logged(&["refused=local_tunnel", NAME]));
+    assert_eq!((stage.applications().len(), stage.harness.cnames().len()), (0, 0));
 }

@@ -84,6 +84,10 @@ impl<'a> HostRule<'a> {
         self.rule.path()
     }
 
+    fn is_at(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
+        self.tunnel == tunnel && self.path() == path
+    }
+
     /// True if the rule is ours, or becomes ours with the stamp.
     fn is_ours(&self) -> bool {
         !matches!(self.standing, Standing::Foreign | Standing::Ambiguous)
@@ -193,13 +197,18 @@ impl<'a> Host<'a> {
 
     /// The rule of a path, ours or foreign.
     fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
-        self.rules.iter().find(|rule| rule.tunnel == tunnel && rule.path() == path)
+        self.rules.iter().find(|rule| rule.is_at(tunnel, path))
     }
 
     /// True if the comment has to mark the hostname as protected by an Access application of ours.
     fn is_protected(&self) -> bool {
         let stands = self.stamp.as_ref().is_some_and(|stamp| stamp.claims.is_protected);
         HostProtection::of(&self.hostname, self.snapshot()).needs_mark(stands)
+    }
+
+    /// True if the tunnel's configuration is stored at Cloudflare, or may be written over the file of its `cloudflared`.
+    fn is_writable(&self, tunnel: &TunnelId) -> bool {
+        self.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
     }
 
     /// True if we have a rule for the path, in any tunnel.

@@ -97,18 +97,22 @@ fn the_application_of_a_withdrawn_deep_name_goes_where_no_open_rule_is_behind_th
     }
 }
 
-/// Its endpoint waits for it, and would wait without end.
+/// A wildcard's record may serve the hostname elsewhere, and its visitors would need a login for nothing.
 #[test]
-fn an_application_is_made_beside_a_rule_that_cannot_be_written() {
-    let cloudflare = cloudflare();
+fn no_application_is_made_for_a_rule_that_cannot_be_written() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at("b.example.com", "", "")]);
     let mut path = at(NAME, "/p", "staff");
     path.labels.set("resource", "ingress/shop/other");
-    let changes = cloudflare.changes(&[at(NAME, "", ""), path]);
+    let changes = cloudflare.changes(&[at(NAME, "", ""), path, at("b.example.com", "", "staff")]);
     let mut snapshot = cloudflare.snapshot();
     snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it was read").writable = false;
     let plan = plan(&changes, &snapshot, &PlanInputs::default(), &WHOLE);
     let plan = plan.expect("they are of our owner");
-    assert_eq!((labels(&plan), plan.application_writes.len()), (vec!["local_tunnel", "waiting"], 1));
+    assert_eq!(labels(&plan), ["local_tunnel", "local_tunnel", "waiting"]);
+    let protected: Vec<_> = plan.application_writes.iter().map(|write| write.place.hostname()).collect();
+    assert_eq!(protected, ["b.example.com"], "its rule is published, and its visitors are to need a login");
+    assert_eq!(plan.hosts, []);
 }
 
 /// A foreign rule without a hostname.

@@ -50,6 +50,9 @@ impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
         let rule = accepted.publication().rule.as_ref()?;
+        if !host.is_writable(tunnel) && !host.own_rules().any(|own| own.is_at(tunnel, rule.path_text())) {
+            return Some(Reason::LocalTunnel { tunnel: (*tunnel).clone() });
+        }
         of_rule(host, tunnel, rule)
     }
 

@@ -96,7 +96,7 @@ pub(super) fn host_plan(
     let edits = edits(host, &moving, resource.as_deref());
     let staying = moving.staying.iter().map(|rule| rule.tunnel);
     let mut edited = edits.iter().map(|planned| &planned.tunnel).chain(staying);
-    if let Some(tunnel) = edited.find(|tunnel| !is_writable(host, tunnel)) {
+    if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
     let is_early = host.may_come(&stale);
@@ -213,10 +213,6 @@ fn leaving<'a>(
         is_withdrawal || host.is_dry_run() || is_left
     };
     host.own_rules().copied().filter(leaves).partition(goes)
-}
-
-fn is_writable(host: &Host<'_>, tunnel: &TunnelId) -> bool {
-    host.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
