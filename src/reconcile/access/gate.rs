@@ -3,6 +3,7 @@
 use crate::ingress::WantedRule;
 use crate::ingress::access::AccessCheck;
 use crate::labels::labels;
+use crate::model::TunnelId;
 use crate::model::access::Application;
 use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
@@ -17,6 +18,7 @@ use crate::reconcile::namespace;
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
+use crate::reconcile::stamp::Digest;
 
 const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
      that policy at Cloudflare, or name another one";
@@ -88,6 +90,8 @@ pub(in crate::reconcile) enum AccessStep {
 #[derive(Debug)]
 pub(in crate::reconcile) struct Gated {
     publication: Publication,
+    /// The object of the endpoint, if it is known.
+    resource: Option<Box<str>>,
     access_step: AccessStep,
 }
 
@@ -96,8 +100,26 @@ impl Gated {
         &self.publication
     }
 
+    pub(in crate::reconcile) fn resource(&self) -> Option<&str> {
+        self.resource.as_deref()
+    }
+
     pub(in crate::reconcile) fn access_step(&self) -> &AccessStep {
         &self.access_step
+    }
+
+    pub(in crate::reconcile) fn tunnel(&self) -> &TunnelId {
+        &self.publication.tunnel
+    }
+
+    pub(in crate::reconcile) fn path(&self) -> Option<&str> {
+        self.publication.path()
+    }
+
+    /// The digest of the rule; `None` if the endpoint asks only for the record.
+    pub(in crate::reconcile) fn digest(&self) -> Option<Digest> {
+        self.publication.rule.as_ref()?;
+        Some(Digest::of(self.tunnel(), self.path()))
     }
 }
 
@@ -146,7 +168,7 @@ impl Gate<'_> {
             }
             AccessWish::Silent => (self.silent(publication, protection)?, AccessStep::Nothing),
         };
-        Ok(Gated { publication, access_step })
+        Ok(Gated { publication, resource: resource.map(Into::into), access_step })
     }
 
     /// The Access check of a rule whose endpoint names policies, and the work on the application.

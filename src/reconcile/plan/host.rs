@@ -1,6 +1,5 @@
 //! One hostname as it was read.
 
-mod accepted;
 mod adoption;
 pub(super) mod comment;
 mod decide;
@@ -163,6 +162,17 @@ impl<'a> Host<'a> {
 
     fn has_record(&self) -> bool {
         self.records().next().is_some()
+    }
+
+    /// True if the hostname has neither a record of ours nor a foreign one that excludes a CNAME.
+    fn has_no_record(&self) -> bool {
+        !self.has_record() && self.foreign_records.is_empty()
+    }
+
+    /// The tunnel other than `wanted` that visitors reach by a wildcard's record, if the hostname has no record.
+    fn visited_instead_of(&self, wanted: &TunnelId) -> Option<TunnelId> {
+        let visited = self.has_no_record().then(|| self.snapshot().led_to(self.name())).flatten();
+        visited.filter(|visited| visited != wanted)
     }
 
     /// The tunnel that our record points to.

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::accepted::Accepted;
 use super::obstacle;
 use super::{Host, HostRule, Standing};
 use crate::ingress::Document;
 use crate::lean::inserted;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
 use crate::reconcile::heritage;
 use crate::reconcile::plan::Adoption;
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The hostname with everything that is taken over for the `accepted` endpoints.
-pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[Accepted<'_>]) -> Host<'a> {
+pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a> {
     let adopt = &host.operator().adopt;
     let needs = needs_of_records(&host);
     let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
@@ -38,7 +38,7 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, standing: Standing) {
 }
 
 /// The digest of the existing rule of an endpoint whose record was deleted by hand.
-fn taken_back(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Digest> {
+fn taken_back(host: &Host<'_>, accepted: &Gated) -> Option<Digest> {
     let wanted = accepted.publication().rule.as_ref()?;
     let present = host.rule_at(accepted.tunnel(), accepted.path())?;
     obstacle::takes_back(host, present, wanted).then_some(present.digest)
@@ -73,17 +73,17 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
 }
 
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel that visitors reach now.
-fn rules_for(host: &Host<'_>, accepted: &Accepted<'_>) -> Vec<Digest> {
+fn rules_for(host: &Host<'_>, accepted: &Gated) -> Vec<Digest> {
     let target = accepted.tunnel();
     let led_to = host.led_to().filter(|_| !host.adopted_records.is_empty());
-    let other = led_to.or_else(|| obstacle::visited_instead_of(host, target).cloned());
+    let other = led_to.or_else(|| host.visited_instead_of(target));
     let tunnels = [Some(target), other.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, accepted.path())?.digest)).collect()
 }
 
 /// The smallest mode of `ADOPT` that takes over a foreign rule at the path of a wanted rule.
 pub(super) fn need_of_rule(host: &Host<'_>) -> Need {
-    if host.has_record() || !host.foreign_records.is_empty() { Need::Tunnel } else { Need::All }
+    if host.has_no_record() { Need::All } else { Need::Tunnel }
 }
 
 /// The needs of all foreign records; `None` if no value of `ADOPT` takes over one of them.
@@ -114,7 +114,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
 }
 
 /// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.
-pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Box<str>> {
+pub(super) fn smallest_value(host: &Host<'_>, accepted: &Gated) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
@@ -128,7 +128,7 @@ pub(super) fn smallest_value(host: &Host<'_>, accepted: &Accepted<'_>) -> Option
 }
 
 /// The records and rules that the stamp makes ours for the `accepted` endpoints, and the TXT records that it replaces.
-pub(super) fn adoptions(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Vec<Adoption> {
+pub(super) fn adoptions(host: &Host<'_>, accepted: &[&Gated]) -> Vec<Adoption> {
     let records = host.adopted_records.iter().copied().chain(replaced(host));
     let rules = host.rules_taken_over().map(|rule| rule_adoption(host, rule, accepted));
     records.map(record_adoption).chain(rules).collect()
@@ -156,7 +156,7 @@ fn record_adoption(record: &Record) -> Adoption {
     Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
 }
 
-fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[Accepted<'_>]) -> Adoption {
+fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> Adoption {
     let HostRule { tunnel, rule, .. } = *taken;
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);

@@ -3,37 +3,37 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::accepted::Accepted;
 use crate::lean::inserted;
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::stamp::{Claims, Digest, NamespaceCode, Stamp};
 
 /// The comments that the hostname's record can have while the `accepted` endpoints are published.
-pub(super) fn comments(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Comments {
+pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
     let mut stamp = host.stamp.clone().unwrap_or_else(|| Stamp::new(&host.operator().owner));
     stamp.resource = resource(host, accepted, &stamp).map(Into::into);
     stamp.bind_to(host.name());
-    let asking = || namespace::code_of(accepted.first()?.resource?);
+    let asking = || namespace::code_of(accepted.first()?.resource()?);
     let namespace = host.operator().namespace_guard.then(asking).flatten();
     let may_be_cut = !host.adopted_records.is_empty();
     Comments { stamp, namespace, limit_bytes: host.zone.comment_max_bytes(), may_be_cut }
 }
 
 /// The object of all rules of the hostname, if they have a single object.
-fn resource<'r>(host: &Host<'_>, accepted: &[Accepted<'r>], stamp: &'r Stamp) -> Option<&'r str> {
+fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|accepted| accepted.path() == path);
     let is_all = host.own_rules().all(|rule| is_wanted(rule.path()));
-    let is_one = accepted.iter().all(|accepted| accepted.resource == first.resource);
-    let was_one = stamp.resource.as_deref() == first.resource;
-    first.resource.filter(|_| is_one && (is_all || was_one))
+    let is_one = accepted.iter().all(|accepted| accepted.resource() == first.resource());
+    let was_one = stamp.resource.as_deref() == first.resource();
+    first.resource().filter(|_| is_one && (is_all || was_one))
 }
 
 const DIGESTS_FIRST: &str = "its record's comment still names deleted rules, and has room for this one once their digests are removed";
 
 /// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
-pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Claims {
+pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
@@ -41,20 +41,20 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn:
         claims.record_only = accepted.publication().rule.is_none();
     }
     claims.digests.extend(host.own_rules().map(|rule| rule.digest));
-    claims.digests.extend(accepted.iter().filter_map(Accepted::digest));
+    claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));
     claims
 }
 
 /// The digests of the stamp that neither a rule at Cloudflare nor a rule of the `accepted` endpoints has.
-pub(super) fn stale(host: &Host<'_>, accepted: &[Accepted<'_>]) -> BTreeSet<Digest> {
+pub(super) fn stale(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest> {
     let Some(stamp) = &host.stamp else { return BTreeSet::new() };
     let mut stays: BTreeSet<Digest> = inserted(host.rules.iter().map(|rule| rule.digest));
-    stays.extend(accepted.iter().filter_map(Accepted::digest));
+    stays.extend(accepted.iter().filter_map(|one| one.digest()));
     &stamp.claims.digests - &stays
 }
 
 /// The reason if the comment has no room for new claims beside the claims that the stamp has already.
-pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option<Reason> {
+pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
     let comes = accepted.iter().any(|accepted| !claims_already(host, accepted));
     let comments = comments(host, accepted);
     let mut claims = claims_with(host, accepted, &[]);
@@ -71,7 +71,7 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[Accepted<'_>]) -> Option
 }
 
 /// True if the stamp already claims the endpoint's rule, or the record alone.
-pub(super) fn claims_already(host: &Host<'_>, accepted: &Accepted<'_>) -> bool {
+pub(super) fn claims_already(host: &Host<'_>, accepted: &Gated) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
     claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match accepted.digest() {
         Some(digest) => claims.digests.contains(&digest),

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use super::accepted::Accepted;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
 use crate::lean::inserted;
@@ -26,7 +25,7 @@ pub(super) struct Decision<'a, 'w> {
     /// The hostname with everything that is taken over.
     pub(super) host: Host<'a>,
     /// The endpoints that are published, all in one tunnel.
-    pub(super) accepted: Vec<Accepted<'w>>,
+    pub(super) accepted: Vec<&'w Gated>,
     /// The paths that are withdrawn; `None` for the rule without a path, or the record alone.
     pub(super) withdrawn: Vec<Option<&'w str>>,
     pub(super) refusals: Vec<Refusal>,
@@ -67,8 +66,8 @@ impl<'w> Judged<'w> {
         host.refusal(&self.wanted.set_identifier, self.resource(), reason)
     }
 
-    fn accepted(&self) -> Option<Accepted<'w>> {
-        Some(Accepted { gated: self.outcome.as_ref().ok()?, resource: self.resource() })
+    fn accepted(&self) -> Option<&'w Gated> {
+        self.outcome.as_ref().ok().copied()
     }
 }
 
@@ -204,7 +203,7 @@ fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
     named.is_some() && named != resource.and_then(namespace::code_of)
 }
 
-fn accepted<'w>(judged: &[Judged<'w>]) -> Vec<Accepted<'w>> {
+fn accepted<'w>(judged: &[Judged<'w>]) -> Vec<&'w Gated> {
     judged.iter().filter_map(Judged::accepted).collect()
 }
 
@@ -233,7 +232,7 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in judged.iter().enumerate() {
         let Some(accepted) = one.accepted() else { continue };
-        match obstacles.to(&accepted).or_else(|| refused_beside(&refused, one)) {
+        match obstacles.to(accepted).or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
             None => free.extend(accepted.digest().map(|digest| (digest, index))),
         }
@@ -249,7 +248,7 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
         && let Some(reason) = comment::lack_of_room(host, &possible)
     {
         let is_new = |one: &Judged<'_>| {
-            one.accepted().is_some_and(|accepted| !comment::claims_already(host, &accepted))
+            one.accepted().is_some_and(|accepted| !comment::claims_already(host, accepted))
         };
         let new = judged.iter().enumerate().filter(|(_, one)| is_new(one));
         found.extend(new.map(|(index, _)| (index, reason.clone())));
@@ -284,7 +283,7 @@ fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
 /// a rule or the record alone remains there, and otherwise the tunnel of the first endpoint.
-fn tunnel_for(host: &Host<'_>, accepted: &[Accepted<'_>], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
+fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(led_to) = host.led_to().filter(is_live) else {

@@ -2,36 +2,36 @@
 
 use std::cell::OnceCell;
 
-use super::accepted::Accepted;
 use super::adoption;
 use super::{Host, HostRule, Standing};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
 use crate::model::{Record, TunnelId};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::reason::{Reason, RecordKind};
 use crate::reconcile::stamp::{Digest, Stamp};
 
 /// The obstacles to the endpoints of a hostname that is to be served through one tunnel. Obstacles common to all
 /// endpoints are found once, because a hostname may have thousands of endpoints.
-pub(super) struct Obstacles<'h, 'a, 'w> {
+pub(super) struct Obstacles<'h, 'a> {
     host: &'h Host<'a>,
     tunnel: &'h TunnelId,
     /// The endpoints of the request that could be published so far.
-    all: &'h [Accepted<'w>],
+    all: &'h [&'h Gated],
     /// The foreign rule that would answer, without a login, visitors that need a login now.
     opened_by: OnceCell<Option<String>>,
     remedy: OnceCell<Option<Box<str>>>,
 }
 
-impl<'h, 'a, 'w> Obstacles<'h, 'a, 'w> {
-    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [Accepted<'w>]) -> Self {
+impl<'h, 'a> Obstacles<'h, 'a> {
+    pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [&'h Gated]) -> Self {
         Self { host, tunnel, all, opened_by: OnceCell::new(), remedy: OnceCell::new() }
     }
 
     /// The obstacle to an endpoint, apart from the other endpoints of the request.
-    pub(super) fn to(&self, accepted: &Accepted<'_>) -> Option<Reason> {
+    pub(super) fn to(&self, accepted: &Gated) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
             let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
@@ -96,41 +96,27 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
 /// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
 /// was deleted by hand. A rule that visitors reach through another record does not count.
 pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
-    let has_record = host.has_record() || !host.foreign_records.is_empty();
-    !has_record && present.rule.equals_in_every_field(wanted) && !is_reached(host, present.tunnel)
-}
-
-/// True if another record points the hostname, or a name that the hostname matches, to the tunnel.
-fn is_reached(host: &Host<'_>, tunnel: &TunnelId) -> bool {
-    let leads_there = |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(tunnel);
-    let name = host.name();
-    let by_name_below = name.strip_prefix("*.").is_some_and(|domain| {
-        let mut records = host.zone.records().iter().filter(|record| is_below(&record.name, domain));
-        records.any(leads_there)
-    });
-    by_name_below || host.zone.answering(name).iter().any(leads_there)
-}
-
-/// The tunnel other than `wanted` that has foreign rules of the hostname, and that a wildcard's record points to.
-pub(super) fn visited_instead_of<'a>(host: &Host<'a>, wanted: &TunnelId) -> Option<&'a TunnelId> {
-    if host.has_record() || !host.foreign_records.is_empty() {
-        return None;
-    }
-    let leads_to = |id: &TunnelId| {
-        let mut answering = host.zone.answering(host.name()).iter();
-        answering.any(|record| TunnelId::from_hostname(&record.content).as_ref() == Some(id))
+    let leads_there =
+        |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(present.tunnel);
+    let is_reached_below = || {
+        let domain = host.name().strip_prefix("*.");
+        let below = domain.map(|domain| host.zone.records_within(domain)).unwrap_or_default();
+        below.iter().any(|record| domain != Some(&*record.name) && leads_there(record))
     };
-    let mut others = host.snapshot().tunnels.keys().filter(|id| *id != wanted);
-    others.find(|id| host.foreign_rules(id).next().is_some() && leads_to(id))
+    host.has_no_record()
+        && present.rule.equals_in_every_field(wanted)
+        && !host.zone.answering(host.name()).iter().any(leads_there)
+        && !is_reached_below()
 }
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
-fn held_elsewhere(host: &Host<'_>, accepted: &Accepted<'_>) -> Option<Reason> {
-    let visited = visited_instead_of(host, accepted.tunnel())?;
+fn held_elsewhere(host: &Host<'_>, accepted: &Gated) -> Option<Reason> {
+    let visited = host.visited_instead_of(accepted.tunnel())?;
+    let first = host.foreign_rules(&visited).next()?;
     let is_takable = |rule: &&HostRule<'_>| accepted.digest().is_some() && rule.standing == Standing::Foreign;
-    match host.rule_at(visited, accepted.path()).filter(is_takable) {
+    match host.rule_at(&visited, accepted.path()).filter(is_takable) {
         Some(rule) => Some(rule_held(host, rule)),
-        None => Some(rule_left_behind(visited, host.foreign_rules(visited).next()?.rule)),
+        None => Some(rule_left_behind(&visited, first.rule)),
     }
 }
 
@@ -161,12 +147,7 @@ fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
-fn record_held(
-    host: &Host<'_>,
-    record: &Record,
-    accepted: &Accepted<'_>,
-    remedy: Option<Box<str>>,
-) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, accepted: &Gated, remedy: Option<Box<str>>) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -188,7 +169,7 @@ fn record_held(
 /// The stamp that makes a record ours again if the record points to a configured tunnel and may have lost its stamp.
 /// The stamp names only rules that endpoints ask for, because other rules may be foreign. A person's comment becomes
 /// the stamp's remark. `None` if the record has a person's comment and no such rule, or if the stamp does not fit.
-fn remedy(host: &Host<'_>, record: &Record, all: &[Accepted<'_>]) -> Option<Box<str>> {
+fn remedy(host: &Host<'_>, record: &Record, all: &[&Gated]) -> Option<Box<str>> {
     if record.read_only || Stamp::of(record).is_some() || !record.is_cname() {
         return None;
     }

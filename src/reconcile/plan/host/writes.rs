@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::accepted::Accepted;
 use super::adoption;
 use super::comment::{self, Comments};
 use super::decide::Decision;
@@ -10,6 +9,7 @@ use super::{Host, HostRule};
 use crate::ingress::RuleEdit;
 use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
+use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
@@ -37,7 +37,7 @@ struct Move<'a, 'w> {
     target: Option<&'w TunnelId>,
     lead: Lead,
     /// The wanted rules that have to be written.
-    puts: Vec<Accepted<'w>>,
+    puts: Vec<&'w Gated>,
     /// The rules that are deleted.
     going: Vec<HostRule<'a>>,
     /// The rules that are deleted later, because visitors may still reach them.
@@ -49,7 +49,7 @@ struct Move<'a, 'w> {
 impl<'a, 'w> Move<'a, 'w> {
     fn of(decision: &Decision<'a, 'w>, is_withdrawal: bool) -> Self {
         let Decision { host, accepted, withdrawn, .. } = decision;
-        let (target, puts) = (accepted.first().map(Accepted::tunnel), puts(host, accepted));
+        let (target, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let goes = |rule: &HostRule<'_>| Some(rule.tunnel) == target && withdrawn.contains(&rule.path());
         let is_in_place = puts.is_empty() && !host.own_rules().any(goes);
         let lead = lead(host, target, is_in_place);
@@ -143,7 +143,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
     let put = moving.puts.iter().filter_map(|accepted| {
         let rule = accepted.publication().rule.clone()?;
         let replaces = host.rule_at(accepted.tunnel(), accepted.path()).is_some_and(HostRule::is_ours);
-        let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource.map(Into::into));
+        let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource().map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
     removed.chain(put).collect()
@@ -163,17 +163,15 @@ fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
     }
 }
 
-/// The tunnel other than `target` to which a wildcard's record leads visitors of a hostname without a record, if the
-/// hostname's rule there is taken over.
+/// The tunnel of [`Host::visited_instead_of`], if the hostname's rule there is taken over.
 fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
-    let visited =
-        host.snapshot().led_to(host.name()).filter(|visited| !host.has_record() && visited != target)?;
+    let visited = host.visited_instead_of(target)?;
     host.rules_taken_over().any(|rule| *rule.tunnel == visited).then_some(visited)
 }
 
 /// The wanted rules that are missing, different or shadowed.
-fn puts<'w>(host: &Host<'_>, accepted: &[Accepted<'w>]) -> Vec<Accepted<'w>> {
-    let is_put = |accepted: &&Accepted<'_>| {
+fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
+    let is_put = |accepted: &&&Gated| {
         let (tunnel, path) = (accepted.tunnel(), accepted.path());
         accepted.publication().rule.as_ref().is_some_and(|wanted| {
             let present = host.rule_at(tunnel, path).filter(|present| present.is_ours());
