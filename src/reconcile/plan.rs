@@ -11,9 +11,9 @@ mod judge;
 mod mass_deletion;
 mod notes;
 mod request;
+mod unmet;
 
 use std::collections::BTreeSet;
-use std::mem;
 use std::sync::Arc;
 
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
@@ -22,14 +22,12 @@ pub use host::comment::Comments;
 pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage, Subject};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
-use crate::ingress::{Document, Rule};
+use crate::ingress::Document;
 use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::reconcile::Note;
-use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::gate::{ApplicationWrite, Gated};
-use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::plan::host::HostContext;
 use crate::reconcile::plan::host::outcome::{self, Outcome};
@@ -131,17 +129,16 @@ pub fn plan(
     let mut plan = Plan { notes, ..Plan::default() };
     let (wanted, withdrawn): (Vec<_>, Vec<_>) =
         by_hostname.into_iter().partition(|(_, request)| request.withdrawn.is_empty());
+    let withdrawn = withdrawn.into_iter();
+    let planned = withdrawn.filter_map(|(name, request)| plan.add(outcome::plan(&name, &request, context)));
+    let planned: Vec<HostPlan> = planned.collect();
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
-    for (name, request) in withdrawn {
-        let host = plan.add(outcome::plan(&name, &request, context));
-        plan.hosts.extend(host);
-    }
-    let mut plan = mass_deletion::without_mass_deletion(plan, snapshot);
-    let planned = mem::take(&mut plan.hosts).into_iter().map(|host| Candidate::Planned(host.into()));
+    let planned = plan.without_mass_deletion(planned, snapshot);
+    let planned = planned.into_iter().map(|host| Candidate::Planned(host.into()));
     let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
     plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
-    Refusal::replace_unmet_closings(&mut plan.refusals, &plan.postponed);
-    plan.replace_unmet_openings(snapshot);
+    unmet::replace_closings(&mut plan);
+    unmet::replace_openings(&mut plan, snapshot);
     plan.refusals.sort_unstable();
     plan.notes.extend(notes::of(&plan, snapshot, &marked_rules));
     plan.notes.sort_unstable();
@@ -154,13 +151,18 @@ pub fn plan(
     Ok(Plan { own: snapshot.own_digests(), ..plan })
 }
 
+/// The writes of a hostname among `hosts`, which are sorted.
+fn host_of<'h>(hosts: &'h [HostPlan], hostname: &str) -> Option<&'h HostPlan> {
+    hosts.get(hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+}
+
 impl Plan {
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.application_writes.is_empty()
     }
 
     pub fn host(&self, hostname: &str) -> Option<&HostPlan> {
-        self.hosts.get(self.hosts.binary_search_by(|host| (*host.hostname).cmp(hostname)).ok()?)
+        host_of(&self.hosts, hostname)
     }
 
     /// The hostnames with a digest that the plan removes because its rule was not read, although `document` has it.
@@ -199,32 +201,20 @@ impl Plan {
                 self.refusals.push(Refusal { hostname, set_identifier, resource: None, reason });
             }
         }
-        Refusal::replace_unmet_closings(&mut self.refusals, &self.postponed);
+        unmet::replace_closings(self);
     }
 
-    /// Replaces [`Reason::TokensFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens
-    /// stays as it is.
-    fn replace_unmet_openings(&mut self, snapshot: &Snapshot) {
-        let mut refusals = mem::take(&mut self.refusals);
-        for refusal in &mut refusals {
-            let Reason::TokensFirst(id) = &refusal.reason else { continue };
-            let Some(application) = snapshot.access.applications().iter().find(|one| one.id == *id) else {
-                continue;
-            };
-            let staying = rules_accepting(application, snapshot).find(|rule| !self.changes(rule));
-            if let Some(rule) = staying {
-                let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
-                refusal.reason = Reason::StillProtected { application, relying };
-            }
-        }
-        self.refusals = refusals;
-    }
-
-    /// True if a write changes or deletes the rule, in this turn or in a later one.
-    fn changes(&self, rule: &Rule) -> bool {
-        let name = rule.folded_hostname();
-        let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
-        self.postponed.contains(name) || self.host(name).is_some_and(is_edited)
+    /// Refuses the hostnames of mass deletions, and returns the others.
+    fn without_mass_deletion(&mut self, hosts: Vec<HostPlan>, snapshot: &Snapshot) -> Vec<HostPlan> {
+        let refused = mass_deletion::refused(&hosts, snapshot);
+        self.drop_notes_of(&refused);
+        let (refused, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
+            hosts.into_iter().partition(|host| refused.contains(&host.hostname));
+        let refusals = refused.into_iter();
+        let refusals =
+            refusals.map(|host| Refusal::whole(host.hostname, host.resource, Reason::MassDeletion));
+        self.refusals.extend(refusals);
+        hosts
     }
 
     /// Removes the notes on hostnames that are not written.

@@ -215,6 +215,16 @@ impl Reason {
 
     /// The group of the reason, which shows where to look for the remedy.
     pub fn category(&self) -> &'static str {
+        self.kind().0
+    }
+
+    /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
+    pub fn is_unfinished(&self) -> bool {
+        self.kind().1
+    }
+
+    /// The category, and `is_unfinished`.
+    fn kind(&self) -> (&'static str, bool) {
         match self {
             Self::Invalid(_)
             | Self::OutsideFilter
@@ -226,43 +236,25 @@ impl Reason {
             | Self::TunnelGone { .. }
             | Self::DigestTaken { .. }
             | Self::StampFull { .. }
-            | Self::Edit(_) => MISTAKE,
+            | Self::Edit(_) => (MISTAKE, false),
             Self::RecordHeld { .. }
             | Self::RuleHeld { .. }
             | Self::ApplicationHeld { .. }
             | Self::RuleLeftBehind { .. }
             | Self::LocalTunnel { .. }
-            | Self::NotKept { .. } => "held by others",
-            Self::MassDeletion
-            | Self::NamespaceHeld { .. }
-            | Self::Unprotected(_)
-            | Self::WouldOpen { .. } => "guard",
-            Self::AccessUnknown(_) | Self::Cloudflare(_) | Self::Failed(_) => "Cloudflare",
-            Self::Beside { .. }
-            | Self::Withheld { .. }
-            | Self::ApplicationFirst(_)
+            | Self::NotKept { .. } => ("held by others", false),
+            Self::MassDeletion => ("guard", true),
+            Self::NamespaceHeld { .. } | Self::Unprotected(_) | Self::WouldOpen { .. } => ("guard", false),
+            Self::Failed(_) => ("Cloudflare", true),
+            Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false),
+            Self::ApplicationFirst(_)
             | Self::TokensFirst(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
             | Self::ClosingFirst { .. }
-            | Self::Moving(_)
-            | Self::NotMoved(_) => WAITING,
+            | Self::Moving(_) => (WAITING, true),
+            Self::Beside { .. } | Self::Withheld { .. } | Self::NotMoved(_) => (WAITING, false),
         }
-    }
-
-    /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
-    pub fn is_unfinished(&self) -> bool {
-        matches!(
-            self,
-            Self::MassDeletion
-                | Self::Failed(_)
-                | Self::ApplicationFirst(_)
-                | Self::TokensFirst(_)
-                | Self::Undecided(_)
-                | Self::Waiting(_)
-                | Self::ClosingFirst { .. }
-                | Self::Moving(_)
-        )
     }
 
     /// True if requested protection is missing: the hostname stays open or unpublished.

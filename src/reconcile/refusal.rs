@@ -1,9 +1,7 @@
 //! Requests that are not carried out, each with its reason, and their lines in the log.
 
-use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use crate::lean::inserted;
 use crate::limits;
 use crate::model::LogLine;
 use crate::reconcile::canonical::is_unknown_path;
@@ -25,23 +23,6 @@ impl Refusal {
     /// The refusal of a whole hostname.
     pub fn whole(hostname: Box<str>, resource: Option<Box<str>>, reason: Reason) -> Self {
         Self { hostname, set_identifier: None, resource, reason }
-    }
-
-    /// Replaces [`Reason::ClosingFirst`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal
-    /// of that place is unfinished, and its hostname is not postponed.
-    pub(crate) fn replace_unmet_closings(refusals: &mut [Self], postponed: &BTreeSet<Box<str>>) {
-        let is_opening = |one: &&Self| matches!(one.reason, Reason::ClosingFirst { .. });
-        let waiting = refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(one));
-        let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
-            inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
-        for refusal in refusals {
-            let Reason::ClosingFirst { hostname, set_identifier } = &refusal.reason else { continue };
-            let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
-            if !postponed.contains(hostname) && !waits(None) && !waits(Some(set_identifier)) {
-                let (hostname, set_identifier) = (hostname.clone(), set_identifier.clone());
-                refusal.reason = Reason::WouldOpenToo { hostname, set_identifier };
-            }
-        }
     }
 
     /// One line for each refusal, or one line for all hostnames with the same reason if these may be hundreds.

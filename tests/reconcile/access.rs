@@ -130,7 +130,7 @@ impl Rule {
             path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),
             path => Some(PathPattern::parse(path).unwrap()),
         };
-        cover(applications, &Hostname::parse(self.host).unwrap(), path.as_ref())
+        cover(applications, &Hostname::parse(self.host).unwrap(), path.as_ref().map(PathPattern::as_str))
     }
 
     /// The hosts of requests that the rule takes, for a wildcard with one label in its place.

@@ -344,7 +344,7 @@ fn asks_to_be_closed(before: &FakeCloudflare, changes: &Changes, host: &str, pat
 /// True if a request is at or below the place of an endpoint.
 fn is_within(path: &str, set_identifier: &str) -> bool {
     set_identifier.is_empty()
-        || PathPattern::parse(set_identifier).ok().and_then(|path| path.prefix()).is_some_and(|prefix| {
+        || PathPattern::prefix_of(set_identifier).is_some_and(|prefix| {
             path.strip_prefix(&*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
 }

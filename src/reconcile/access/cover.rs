@@ -89,9 +89,9 @@ impl fmt::Display for Gap {
 pub fn cover<'a>(
     applications: impl IntoIterator<Item = &'a Application>,
     hostname: &Hostname,
-    path: Option<&PathPattern>,
+    path: Option<&str>,
 ) -> Cover {
-    let prefix = path.and_then(PathPattern::prefix);
+    let prefix = path.and_then(PathPattern::prefix_of);
     let requests = VisitorRequests::new(hostname, prefix.as_deref());
     let met = requests.applications(applications.into_iter());
     if let Some(gap) = met.iter().filter_map(|application| gap(application)).min() {

@@ -3,7 +3,6 @@
 //! A rule is published only if Cloudflare Access covers it, and requires a token of the covering applications. If one
 //! of these applications is deleted later, cloudflared refuses the requests that no application checks any more.
 
-use crate::ingress::PathPattern;
 use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
 use crate::reconcile::access::cover::{self, Cover, Gap};
@@ -30,7 +29,7 @@ pub fn required(
 ) -> Result<AccessCheck, Uncovered> {
     let access = read_for(hostname, snapshot).map_err(Uncovered::Unknown)?;
     let near = snapshot.protections().near(hostname.as_str());
-    match cover::cover(near, hostname, parsed(path).as_ref()) {
+    match cover::cover(near, hostname, path) {
         Cover::Protected { audiences } => Ok(AccessCheck::required(&access.team, audiences)),
         Cover::Open(gap) => Err(Uncovered::Open(gap)),
     }
@@ -44,10 +43,6 @@ fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s Acces
         Some((_, unread)) => Err(unread.clone()),
         None => Ok(access),
     }
-}
-
-fn parsed(path: Option<&str>) -> Option<PathPattern> {
-    path.and_then(|path| PathPattern::parse(path).ok())
 }
 
 /// The names of the applications that protect a hostname or a path of it, sorted; empty if the protection is absent or

@@ -45,12 +45,11 @@ impl Place {
         let prefix = match path {
             None => None,
             Some(path) => {
-                let prefix = PathPattern::parse(path).ok().and_then(|path| path.prefix());
                 // It is not known how Access compares encoded characters or two slashes in a row.
                 let is_plain = |prefix: &String| {
                     prefix.bytes().all(|byte| byte.is_ascii_graphic()) && !prefix.contains("//")
                 };
-                Some(prefix.filter(is_plain).ok_or(EXPRESSION)?.into())
+                Some(PathPattern::prefix_of(path).filter(is_plain).ok_or(EXPRESSION)?.into())
             }
         };
         let place = Self { hostname: hostname.as_str().into(), prefix };

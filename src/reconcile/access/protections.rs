@@ -183,7 +183,7 @@ impl<'a> Protections<'a> {
 
 /// The path that a rule takes with everything below, without the leading slash, if its expression is such a prefix.
 fn prefix_of(path: Option<&str>) -> Option<String> {
-    let prefix = PathPattern::parse(path?).ok()?.prefix()?;
+    let prefix = PathPattern::prefix_of(path?)?;
     Some(prefix.trim_start_matches('/').to_owned())
 }
 

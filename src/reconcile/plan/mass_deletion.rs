@@ -6,9 +6,8 @@
 //! deletions are compared only with hostnames that are at least as old, by the creation times of the records.
 
 use std::collections::BTreeSet;
-use std::mem;
 
-use super::{HostPlan, Plan, Reason, Refusal};
+use super::{HostPlan, host_of};
 use crate::lean::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
@@ -23,33 +22,26 @@ struct OwnHostname {
     withdrawn: Option<Box<str>>,
 }
 
-/// The plan without mass deletions. With the namespace guard, each namespace is judged by itself, so the deletions of
-/// one namespace withhold none of another namespace. Deletions that would leave no hostname are judged over all
-/// namespaces, because a source may fail for many small namespaces at once.
-pub(super) fn without_mass_deletion(mut plan: Plan, snapshot: &Snapshot) -> Plan {
+/// The hostnames of mass deletions among `hosts`, which are sorted. With the namespace guard, each namespace is judged by
+/// itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no hostname
+/// are judged over all namespaces, because a source may fail for many small namespaces at once.
+pub(super) fn refused(hosts: &[HostPlan], snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
-    let vanishing = plan.hosts.iter().filter(|host| host.is_withdrawn).count();
+    let vanishing = hosts.iter().filter(|host| host.is_withdrawn).count();
     if limit == 0 || vanishing <= limit {
-        return plan;
+        return BTreeSet::new();
     }
-    let mut published = own_hostnames(&plan, snapshot);
+    let mut published = own_hostnames(hosts, snapshot);
     published.sort_unstable_by(|one, other| {
         (&one.namespace, one.created_unix_seconds).cmp(&(&other.namespace, other.created_unix_seconds))
     });
     let of_one_namespace = published.chunk_by(|one, other| one.namespace == other.namespace);
     let outnumber = |going, staying| going > limit && going > staying;
-    let mut withheld: BTreeSet<Box<str>> =
+    let mut refused: BTreeSet<Box<str>> =
         inserted(of_one_namespace.flat_map(|published| mass(published, outnumber)));
     published.sort_unstable_by_key(|one| one.created_unix_seconds);
-    withheld.extend(mass(&published, |going, staying| going > limit && staying == 0));
-    plan.drop_notes_of(&withheld);
-    let (withheld, hosts): (Vec<HostPlan>, Vec<HostPlan>) =
-        mem::take(&mut plan.hosts).into_iter().partition(|host| withheld.contains(&host.hostname));
-    let reason = Reason::MassDeletion;
-    let refusals =
-        withheld.into_iter().map(|host| Refusal::whole(host.hostname, host.resource, reason.clone()));
-    plan.refusals.extend(refusals);
-    Plan { hosts, ..plan }
+    refused.extend(mass(&published, |going, staying| going > limit && staying == 0));
+    refused
 }
 
 /// The hostnames of mass deletions. `is_mass` judges each age of the sorted hostnames by the numbers of deleted
@@ -70,13 +62,14 @@ fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> im
 
 /// All our hostnames within the filter, each once. A record without a creation time counts as the oldest if its
 /// hostname is withdrawn, and as the youngest otherwise, which allows the fewest deletions.
-fn own_hostnames(plan: &Plan, snapshot: &Snapshot) -> Vec<OwnHostname> {
+fn own_hostnames(hosts: &[HostPlan], snapshot: &Snapshot) -> Vec<OwnHostname> {
     let own: Vec<OwnRecord<'_>> = snapshot.own_records().collect();
     let of_hostnames = own.chunk_by(|one, other| one.record.name == other.record.name);
     let own_hostnames = of_hostnames.filter_map(|own| {
         let name = &*own.first()?.record.name;
         let created = own.iter().map(|own| own.record.created_unix_seconds);
-        let withdrawn = plan.host(name).filter(|host| host.is_withdrawn).map(|host| host.hostname.clone());
+        let host = host_of(hosts, name).filter(|host| host.is_withdrawn);
+        let withdrawn = host.map(|host| host.hostname.clone());
         let created_unix_seconds = if withdrawn.is_some() {
             created.map(Option::unwrap_or_default).min()
         } else {

@@ -34,7 +34,8 @@ fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
         path if path.starts_with('/') => Some(PathPattern::from_prefix(path).unwrap()),
         path => Some(PathPattern::parse(path).unwrap()),
     };
-    match cover(applications, &Hostname::parse(hostname).unwrap(), pattern.as_ref()) {
+    match cover(applications, &Hostname::parse(hostname).unwrap(), pattern.as_ref().map(PathPattern::as_str))
+    {
         Cover::Protected { audiences } => audiences.join(" "),
         Cover::Open(Gap::NoApplication { needed }) => format!("none: {}", needed.join(" ")),
         Cover::Open(Gap::Bypass { application }) => format!("bypass: {application}"),

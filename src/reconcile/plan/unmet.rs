@@ -1,0 +1,52 @@
+//! Replaces the reasons of refusals that wait for a write, if the plan does not have that write.
+
+use std::collections::BTreeSet;
+use std::mem;
+
+use super::{HostPlan, Plan};
+use crate::ingress::Rule;
+use crate::lean::inserted;
+use crate::reconcile::access::answering::rule_text;
+use crate::reconcile::access::host_protection::rules_accepting;
+use crate::reconcile::reason::Reason;
+use crate::reconcile::snapshot::Snapshot;
+
+/// Replaces [`Reason::ClosingFirst`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal of
+/// that place is unfinished, and its hostname is not postponed.
+pub(super) fn replace_closings(plan: &mut Plan) {
+    let is_opening = |reason: &Reason| matches!(reason, Reason::ClosingFirst { .. });
+    let waiting = plan.refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(&one.reason));
+    let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
+        inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
+    for refusal in &mut plan.refusals {
+        let Reason::ClosingFirst { hostname, set_identifier } = &refusal.reason else { continue };
+        let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
+        if !plan.postponed.contains(hostname) && !waits(None) && !waits(Some(set_identifier)) {
+            let (hostname, set_identifier) = (hostname.clone(), set_identifier.clone());
+            refusal.reason = Reason::WouldOpenToo { hostname, set_identifier };
+        }
+    }
+}
+
+/// Replaces [`Reason::TokensFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
+/// as it is.
+pub(super) fn replace_openings(plan: &mut Plan, snapshot: &Snapshot) {
+    let mut refusals = mem::take(&mut plan.refusals);
+    for refusal in &mut refusals {
+        let Reason::TokensFirst(id) = &refusal.reason else { continue };
+        let mut applications = snapshot.access.applications().iter();
+        let Some(application) = applications.find(|one| one.id == *id) else { continue };
+        if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule, plan)) {
+            let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
+            refusal.reason = Reason::StillProtected { application, relying };
+        }
+    }
+    plan.refusals = refusals;
+}
+
+/// True if a write changes or deletes the rule, in this turn or in a later one.
+fn is_written(rule: &Rule, plan: &Plan) -> bool {
+    let name = rule.folded_hostname();
+    let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
+    plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
+}
