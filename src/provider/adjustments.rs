@@ -55,8 +55,8 @@ pub fn adjust(
             true => adjuster.add(&endpoint),
             false => adjuster.add_too_long(&endpoint),
         };
-        kept += added.iter().map(Endpoint::memory_bytes).sum::<usize>();
-        if added.is_empty() {
+        kept += added;
+        if added == 0 {
             without_service.add(&endpoint);
         }
     })?;

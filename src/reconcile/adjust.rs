@@ -20,7 +20,7 @@ use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
-use crate::reconcile::winner::{self, Choice, Intents};
+use crate::reconcile::winner::{self, Candidate, Choice};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on endpoints that are not in it.
@@ -47,68 +47,66 @@ pub struct Adjuster<'s> {
     reader: EndpointReader<'s>,
     /// The last snapshot.
     snapshot: Option<&'s Snapshot>,
-    endpoints: Vec<Endpoint>,
-    intents: Intents,
+    candidates: Vec<Candidate>,
 }
 
 impl<'s> Adjuster<'s> {
     pub fn new(settings: &'s Settings, snapshot: Option<&'s Snapshot>) -> Self {
         let access = snapshot.map_or(&AccessReading::NotAsked, |snapshot| &snapshot.access);
-        Self {
-            reader: EndpointReader::new(settings, access),
-            snapshot,
-            endpoints: Vec::new(),
-            intents: Intents::default(),
-        }
+        Self { reader: EndpointReader::new(settings, access), snapshot, candidates: Vec::new() }
     }
 
-    /// Reads an endpoint, adds the results and returns them; none if the endpoint is not meant for a tunnel.
-    pub fn add(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+    /// Reads an endpoint, adds the results and returns their memory in bytes; zero if the endpoint is not meant for a
+    /// tunnel.
+    pub fn add(&mut self, endpoint: &Endpoint) -> usize {
         let read = self.reader.read(endpoint);
         self.extend(read)
     }
 
     /// Adds an endpoint as invalid, because no time is left to read it. A missing endpoint would count as not wanted.
-    pub fn add_late(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+    pub fn add_late(&mut self, endpoint: &Endpoint) -> usize {
         self.add_unread(endpoint, OUT_OF_TIME)
     }
 
     /// Adds an endpoint as invalid that is too long to be read. An endpoint whose type was not read may be ours.
-    pub fn add_too_long(&mut self, endpoint: &Endpoint) -> &[Endpoint] {
+    pub fn add_too_long(&mut self, endpoint: &Endpoint) -> usize {
         self.add_unread(endpoint, &too_long())
     }
 
-    fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> &[Endpoint] {
+    fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> usize {
         let is_ours = endpoint.is_address() || endpoint.record_type.is_empty();
         let read = is_ours.then(|| self.reader.unread(endpoint, problem));
         self.extend(read)
     }
 
-    fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> &[Endpoint] {
-        let before = self.endpoints.len();
+    fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> usize {
+        let mut bytes = 0;
         for Canonical { endpoint, publication: _, intent } in read {
-            self.intents.note(&endpoint, intent);
-            self.endpoints.push(endpoint);
+            bytes += endpoint.memory_bytes();
+            self.candidates.push(Candidate { endpoint, intent, is_left_out: false });
         }
-        self.endpoints.get(before..).unwrap_or_default()
+        bytes
     }
 
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot, the
     /// present object of a hostname is not known: all endpoints are answered, and ExternalDNS goes by its own labels.
     pub fn finish(self) -> Adjusted {
-        let Self { reader: _, snapshot, mut endpoints, intents } = self;
-        sort(&mut endpoints);
+        let Self { reader: _, snapshot, mut candidates } = self;
+        sort(&mut candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
         let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
-        let mut unasked_wildcards = wildcard::leave_out(&mut endpoints, whole);
+        let mut unasked_wildcards = wildcard::leave_out(&mut candidates, whole);
+        candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
-        let choice = snapshot.map(|snapshot| winner::choose(&endpoints, &intents, snapshot));
-        let Choice { is_winner, lost: left_out, kept: mut notes } = choice.unwrap_or_default();
-        refuse_together(&mut endpoints);
-        let mut is_winner = is_winner.into_iter();
-        endpoints.retain(|_| is_winner.next().unwrap_or(true));
-        unasked_wildcards.extend(wildcard::keep(&mut endpoints));
-        sort(&mut endpoints);
+        let choice = snapshot.map(|snapshot| winner::choose(&mut candidates, snapshot));
+        let Choice { lost: left_out, kept: mut notes } = choice.unwrap_or_default();
+        refuse_together(&mut candidates);
+        candidates.retain(|candidate| !candidate.is_left_out);
+        unasked_wildcards.extend(wildcard::keep(&mut candidates));
+        sort(&mut candidates);
+        let mut endpoints: Vec<Endpoint> =
+            candidates.into_iter().map(|candidate| candidate.endpoint).collect();
+        endpoints.dedup();
         let asked = endpoints.iter().map(fingerprint_of).collect();
         let kept = snapshot.map(|snapshot| shown::keep(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept.len();
@@ -125,23 +123,25 @@ fn fingerprint_of(endpoint: &Endpoint) -> u64 {
 
 /// If one endpoint of an object is invalid, all its endpoints for that hostname become invalid: a valid rule would take
 /// the requests of the invalid endpoint. Only here are all these endpoints visible: ExternalDNS may ask for only one of
-/// them, and another object may win the path of one. `endpoints` are sorted.
-fn refuse_together(endpoints: &mut [Endpoint]) {
-    let have_same_path = |one: &Endpoint, other: &Endpoint| {
+/// them, and another object may win the path of one. `candidates` are sorted.
+fn refuse_together(candidates: &mut [Candidate]) {
+    let is_one_path = |one: &Candidate, other: &Candidate| {
+        let (one, other) = (&one.endpoint, &other.endpoint);
         one.set_identifier == other.set_identifier && resource_of(one) == resource_of(other)
     };
-    for on_host in endpoints.chunk_by_mut(|one, other| one.dns_name == other.dns_name) {
+    for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
         if on_host.len() > limits::HOSTNAME_PATHS_MAX {
             refuse_excess(on_host);
         }
         let mut causes: BTreeMap<Box<str>, String> = BTreeMap::new();
-        for at_path in on_host.chunk_by_mut(have_same_path) {
-            if at_path.array_windows().any(|[one, other]| !winner::asks_alike(one, other)) {
-                let problem = at_path.iter().find_map(|endpoint| endpoint.property(INVALID));
+        for at_path in on_host.chunk_by_mut(is_one_path) {
+            let mut pairs = at_path.array_windows();
+            if pairs.any(|[one, other]| !winner::asks_alike(&one.endpoint, &other.endpoint)) {
+                let problem = at_path.iter().find_map(|one| one.endpoint.property(INVALID));
                 let problem = problem.unwrap_or(SAME_PATH).to_owned();
                 invalidate(at_path, |_| Some(&problem));
             }
-            if let Some(invalid) = at_path.iter().find(|endpoint| is_invalid(endpoint)) {
+            if let Some(invalid) = at_path.iter().map(|one| &one.endpoint).find(|one| is_invalid(one)) {
                 causes.entry(resource_of(invalid).into()).or_insert_with(|| cause(invalid));
             }
         }
@@ -150,8 +150,9 @@ fn refuse_together(endpoints: &mut [Endpoint]) {
 }
 
 /// Makes the endpoints of an object invalid if there are too many for the hostname.
-fn refuse_excess(on_host: &mut [Endpoint]) {
-    let mut objects: Vec<Box<str>> = on_host.iter().map(|endpoint| resource_of(endpoint).into()).collect();
+fn refuse_excess(on_host: &mut [Candidate]) {
+    let objects = on_host.iter().map(|one| resource_of(&one.endpoint).into());
+    let mut objects: Vec<Box<str>> = objects.collect();
     objects.sort_unstable();
     let excess = objects.chunk_by(|one, other| one == other);
     let excess = excess.filter(|same| same.len() > limits::HOSTNAME_PATHS_MAX);
@@ -161,8 +162,9 @@ fn refuse_excess(on_host: &mut [Endpoint]) {
 }
 
 /// Makes each valid endpoint invalid for which `problem` finds a problem.
-fn invalidate<'p>(endpoints: &mut [Endpoint], problem: impl Fn(&Endpoint) -> Option<&'p String>) {
-    for endpoint in endpoints.iter_mut().filter(|endpoint| !is_invalid(endpoint)) {
+fn invalidate<'p>(candidates: &mut [Candidate], problem: impl Fn(&Endpoint) -> Option<&'p String>) {
+    let endpoints = candidates.iter_mut().map(|candidate| &mut candidate.endpoint);
+    for endpoint in endpoints.filter(|endpoint| !is_invalid(endpoint)) {
         if let Some(problem) = problem(endpoint) {
             endpoint.provider_specific = vec![Property::new(INVALID, &**problem)];
         }
@@ -207,12 +209,15 @@ fn too_long() -> String {
 const OUT_OF_TIME: &str =
     "the request was too much to be read in its time: look for an object with many long annotations";
 
-/// Sorts endpoints and removes duplicates, such as those from the A and the AAAA of one object.
-fn sort(endpoints: &mut Vec<Endpoint>) {
-    // Most endpoints already differ in their names.
-    endpoints
-        .sort_unstable_by(|a, b| a.dns_name.cmp(&b.dns_name).then_with(|| sort_key(a).cmp(&sort_key(b))));
-    endpoints.dedup();
+/// Sorts candidates and removes duplicates, such as those from the A and the AAAA of one object.
+fn sort(candidates: &mut Vec<Candidate>) {
+    candidates.sort_unstable_by(|one, other| {
+        let (a, b) = (&one.endpoint, &other.endpoint);
+        // Most endpoints already differ in their names.
+        let by_name = a.dns_name.cmp(&b.dns_name);
+        by_name.then_with(|| (sort_key(a), one.intent).cmp(&(sort_key(b), other.intent)))
+    });
+    candidates.dedup();
 }
 
 fn sort_key(endpoint: &Endpoint) -> impl Ord + '_ {

@@ -121,12 +121,14 @@ pub struct Canonical {
 }
 
 /// The wishes of an object that its canonical endpoint does not distinguish from a default, or that a mistake hides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Intent {
     /// The object asks for a login, perhaps by a mistake.
     pub login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
     pub default_service: bool,
+    /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` and does not.
+    pub unasked_wildcard: bool,
 }
 
 /// The endpoint's object; empty if it is unknown.

@@ -29,7 +29,7 @@ use crate::reconcile::property_name::{
 };
 use crate::reconcile::service_template;
 use crate::reconcile::target::{self, TargetKind};
-use crate::reconcile::wildcard::{self, UNASKED};
+use crate::reconcile::wildcard;
 
 /// The number of paths, and of property names, that are remembered while a request is read. More are parsed each time.
 const READ_ONCE_MAX: usize = 256;
@@ -129,15 +129,14 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
-        let intent =
-            Intent { login: self.asks_for_login(part), default_service: service.0 == DEFAULT_SERVICE };
+        let (login, default_service) = (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
         let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
         let access_wish = reader.access(&rule);
         reader.check_names();
-        let unasked = reader.lacks_property(&hostname).then(|| Property::new(TUNNEL_WILDCARD, UNASKED));
+        let intent = Intent { login, default_service, unasked_wildcard: reader.lacks_property(&hostname) };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: name its group, or a service without one";
             reader.fault(property, problem);
@@ -160,16 +159,14 @@ impl<'s> EndpointReader<'s> {
                 let name = publication.hostname.as_str().to_owned();
                 let set_identifier = publication.path().unwrap_or_default().to_owned();
                 let mut properties = canonical::properties_of(&publication);
-                properties.extend(unasked.or_else(|| wildcard::property(&name)));
+                properties.extend(wildcard::property(&name).filter(|_| !intent.unasked_wildcard));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
                 Canonical { endpoint, publication: Ok(publication), intent }
             }
             Err(faults) => {
                 let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
-                let mut read = invalid(name, target, set_identifier, labels, Problem::of(&faults));
-                read.endpoint.provider_specific.extend(unasked);
-                Canonical { intent, ..read }
+                Canonical { intent, ..invalid(name, target, set_identifier, labels, Problem::of(&faults)) }
             }
         })
     }

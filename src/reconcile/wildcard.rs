@@ -1,7 +1,6 @@
 //! Decides which wildcards are published. A route without hostnames gets those of its listeners, and an Ingress those
 //! of its certificates, so a wildcard of such an object is published only if `webhook/tunnel-wildcard` asks for it.
 //!
-//! `reading.rs` marks a wildcard without that property by the value `false`, which only this file and `winner.rs` see.
 //! A published wildcard has the value `true`, because `records` shows that value at each wildcard of ours.
 
 use std::collections::BTreeSet;
@@ -15,12 +14,10 @@ use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::winner::Candidate;
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";
-
-/// The value of a wildcard whose object does not set the property.
-pub(super) const UNASKED: &str = "false";
 
 /// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
@@ -57,46 +54,35 @@ fn is_wildcard(dns_name: &str) -> bool {
     dns_name.starts_with("*.")
 }
 
-/// True if the endpoint's object does not set the property.
-pub(super) fn is_unasked(endpoint: &Endpoint) -> bool {
-    endpoint.property(TUNNEL_WILDCARD) == Some(UNASKED)
-}
-
-/// Leaves out unpublished wildcards without the property. If their object has a published path of the wildcard, they
-/// become invalid instead: ExternalDNS may be deleting their earlier form. `endpoints` are sorted.
-pub(super) fn leave_out(endpoints: &mut Vec<Endpoint>, snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
+/// Marks unpublished wildcards without the property as left out. If their object has a published path of the wildcard,
+/// they become invalid instead: ExternalDNS may be deleting their earlier form. `candidates` are sorted.
+pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot>) -> Vec<UnaskedWildcard> {
     let claim = |endpoint: &Endpoint| PathClaim::of(endpoint, snapshot);
-    let unasked: Vec<&Endpoint> = endpoints.iter().filter(|endpoint| is_unasked(endpoint)).collect();
-    if unasked.is_empty() {
-        return Vec::new();
-    }
-    let standing = unasked.into_iter().filter(|endpoint| claim(endpoint) == PathClaim::Claimed);
-    let holders: BTreeSet<_> = standing.map(object).collect();
-    let (mut stays, mut left_out) = (Vec::with_capacity(endpoints.len()), Vec::new());
-    for at_path in endpoints.chunk_by_mut(have_same_path) {
-        let is_asked = !at_path.iter().all(is_unasked);
-        for endpoint in at_path {
-            let claim = if is_unasked(endpoint) { claim(endpoint) } else { PathClaim::Claimed };
-            let problem = match claim {
-                PathClaim::Claimed => None,
-                PathClaim::Unread => Some(NOT_READ),
+    let unasked = candidates.iter().filter(|one| one.intent.unasked_wildcard).map(|one| &one.endpoint);
+    let holders: BTreeSet<_> =
+        unasked.filter(|endpoint| claim(endpoint) == PathClaim::Claimed).map(object).collect();
+    let mut left_out = Vec::new();
+    for at_path in candidates.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
+        let is_asked = !at_path.iter().all(|one| one.intent.unasked_wildcard);
+        let unasked = at_path.iter_mut().filter(|one| one.intent.unasked_wildcard);
+        for Candidate { endpoint, intent, is_left_out } in unasked {
+            let problem = match claim(endpoint) {
+                PathClaim::Claimed => continue,
+                PathClaim::Unread => NOT_READ,
                 PathClaim::Free if !holders.contains(&object(endpoint)) => {
                     if !is_asked {
                         add(&mut left_out, endpoint, false);
                     }
-                    stays.push(false);
+                    *is_left_out = true;
                     continue;
                 }
-                PathClaim::Free | PathClaim::BesideOwn => Some(TAKEN_OFF),
+                PathClaim::Free | PathClaim::BesideOwn => TAKEN_OFF,
             };
-            if let Some(problem) = endpoint.property(INVALID).or(problem).map(str::to_owned) {
-                endpoint.provider_specific = vec![Property::new(INVALID, problem)];
-            }
-            stays.push(true);
+            let problem = endpoint.property(INVALID).unwrap_or(problem).to_owned();
+            endpoint.provider_specific = vec![Property::new(INVALID, problem)];
+            intent.unasked_wildcard = false;
         }
     }
-    let mut stays = stays.into_iter();
-    endpoints.retain(|_| stays.next().unwrap_or(true));
     left_out
 }
 
@@ -105,11 +91,10 @@ fn object(endpoint: &Endpoint) -> (Box<str>, Box<str>) {
 }
 
 /// Adds the property to the published wildcards without it.
-pub(super) fn keep(endpoints: &mut [Endpoint]) -> Vec<UnaskedWildcard> {
+pub(super) fn keep(candidates: &mut [Candidate]) -> Vec<UnaskedWildcard> {
     let mut public = Vec::new();
-    for endpoint in endpoints.iter_mut().filter(|endpoint| is_unasked(endpoint)) {
+    for Candidate { endpoint, .. } in candidates.iter_mut().filter(|one| one.intent.unasked_wildcard) {
         add(&mut public, endpoint, true);
-        endpoint.provider_specific.retain(|property| *property.name != *TUNNEL_WILDCARD);
         endpoint.provider_specific.extend(property(&endpoint.dns_name));
         endpoint.provider_specific.sort_unstable();
     }

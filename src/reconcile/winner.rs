@@ -7,13 +7,12 @@
 //! of the hostname.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::lean::inserted;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
-use crate::model::text::fingerprint;
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown::{self, is_of_access};
 use crate::reconcile::access::wish::OPEN;
@@ -26,78 +25,62 @@ use crate::reconcile::{Note, namespace, wildcard};
 const WAY_OUT: &str =
     "give each a set-identifier annotation and a path, or remove the hostname from all but one of them";
 
-/// The intents of a request's endpoints, without default intents.
-#[derive(Debug, Default)]
-pub(super) struct Intents(BTreeMap<u64, Intent>);
-
-impl Intents {
-    pub(super) fn note(&mut self, endpoint: &Endpoint, intent: Intent) {
-        if intent != Intent::default() {
-            // An object may send the same endpoint twice, with mistakes that differ.
-            let known = self.0.entry(Self::key(endpoint)).or_default();
-            known.login |= intent.login;
-            known.default_service |= intent.default_service;
-        }
-    }
-
-    fn of(&self, endpoint: &Endpoint) -> Intent {
-        self.0.get(&Self::key(endpoint)).copied().unwrap_or_default()
-    }
-
-    fn key(endpoint: &Endpoint) -> u64 {
-        fingerprint([&*endpoint.dns_name, &*endpoint.set_identifier, resource_of(endpoint)])
-    }
+/// A canonical endpoint that may be answered.
+#[derive(Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) endpoint: Endpoint,
+    pub(super) intent: Intent,
+    /// The endpoint lost its hostname and path to another one, or is an unpublished wildcard that is not asked for.
+    pub(super) is_left_out: bool,
 }
 
-/// The winners among some endpoints.
+/// The notes of a choice.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// For each endpoint, true if it wins its hostname and path.
-    pub(super) is_winner: Vec<bool>,
     /// Notes on the losers.
     pub(super) lost: Vec<Note>,
     /// Notes on rules that remain although their namespace no longer asks for them.
     pub(super) kept: Vec<Note>,
 }
 
-/// Finds one endpoint for each hostname and path of `endpoints`, which are canonical and sorted like those of `adjust`.
-/// The notes end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
-pub(super) fn choose(endpoints: &[Endpoint], intents: &Intents, snapshot: &Snapshot) -> Choice {
-    let Choice { mut is_winner, mut lost, mut kept } = Choice::default();
-    for on_host in endpoints.chunk_by(|one, other| one.dns_name == other.dns_name) {
+/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. The notes
+/// end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
+pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choice {
+    let Choice { mut lost, mut kept } = Choice::default();
+    for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {
         let entitled = entitled(on_host, snapshot);
-        for candidates in on_host.chunk_by(have_same_path) {
-            let [first, others @ ..] = candidates else { continue };
-            let contest = Contest { of: first, intents, entitled: entitled.as_ref(), snapshot };
-            let winner = if others.is_empty() { first } else { contest.winner(candidates) };
-            is_winner.extend(candidates.iter().map(|candidate| std::ptr::eq(candidate, winner)));
-            if lost.len() + kept.len() > limits::NOTES_MAX {
-                // Further notes would take more memory than the endpoints, and the log has no room for them.
-                continue;
+        for candidates in on_host.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
+            let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
+            let Some((index, winner)) = contest.winner() else { continue };
+            // Further notes would take more memory than the endpoints, and the log has no room for them.
+            if lost.len() + kept.len() <= limits::NOTES_MAX {
+                let mut losers = candidates.iter().filter(|candidate| {
+                    !asks_alike(&candidate.endpoint, winner)
+                        && resource_of(&candidate.endpoint) != resource_of(winner)
+                        && !candidate.intent.unasked_wildcard
+                });
+                let named = losers.by_ref().take(limits::NAMES_SHOWN_MAX);
+                lost.extend(named.map(|one| left_out(one, winner)));
+                lost.extend(unnamed(winner, losers.count()));
+                kept.extend(contest.kept_for_another(winner));
             }
-            let mut losers = candidates.iter().filter(|candidate| {
-                !asks_alike(candidate, winner)
-                    && resource_of(candidate) != resource_of(winner)
-                    && !wildcard::is_unasked(candidate)
-            });
-            lost.extend(
-                losers.by_ref().take(limits::NAMES_SHOWN_MAX).map(|one| left_out(one, winner, intents)),
-            );
-            lost.extend(unnamed(winner, losers.count()));
-            kept.extend(contest.kept_for_another(winner));
+            for (_, loser) in candidates.iter_mut().enumerate().filter(|(other, _)| *other != index) {
+                loser.is_left_out = true;
+            }
         }
     }
-    Choice { is_winner, lost, kept }
+    Choice { lost, kept }
 }
 
 /// The namespace that may have the hostname, if the namespace guard is on. An object with an invalid endpoint does not
 /// compete for a free hostname, because `plan` refuses all endpoints of that object for the hostname. The request does
 /// not name the registry's TXT records, so TXT records with a prefix or a suffix are not found.
-fn entitled(on_host: &[Endpoint], snapshot: &Snapshot) -> Option<NamespaceCode> {
-    let name = &on_host.first().filter(|_| snapshot.operator().namespace_guard)?.dns_name;
-    let refused = on_host.iter().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
+fn entitled(on_host: &[Candidate], snapshot: &Snapshot) -> Option<NamespaceCode> {
+    let name = &on_host.first().filter(|_| snapshot.operator().namespace_guard)?.endpoint.dns_name;
+    let endpoints = on_host.iter().map(|candidate| &candidate.endpoint);
+    let refused = endpoints.clone().filter(|endpoint| is_invalid(endpoint)).map(resource_of);
     let refused: BTreeSet<&str> = inserted(refused);
-    let asking = on_host.iter().map(resource_of).filter(|resource| !refused.contains(resource));
+    let asking = endpoints.map(resource_of).filter(|resource| !refused.contains(resource));
     namespace::entitled(name, &[], asking, snapshot)
 }
 
@@ -122,45 +105,55 @@ fn shows_where_it_leads(property: &Property) -> bool {
     *property.name == *TUNNEL_SERVICE
 }
 
-/// A hostname and path with several candidates.
+/// The candidates of one hostname and path.
 struct Contest<'a> {
-    /// One of the candidates.
-    of: &'a Endpoint,
-    intents: &'a Intents,
+    candidates: &'a [Candidate],
     /// The namespace that may have the hostname.
     entitled: Option<&'a NamespaceCode>,
     snapshot: &'a Snapshot,
 }
 
 impl<'a> Contest<'a> {
-    fn winner(&self, candidates: &'a [Endpoint]) -> &'a Endpoint {
-        let Self { of, snapshot, .. } = self;
-        let mut left: Vec<&Endpoint> = candidates.iter().collect();
-        prefer(&mut left, |candidate| self.is_of_entitled(candidate));
-        let stamps = snapshot.stamps_of(&of.dns_name);
-        let path = path_of(&of.set_identifier);
+    /// The winner, with its index.
+    fn winner(&self) -> Option<(usize, &'a Endpoint)> {
+        let mut left: Vec<(usize, &Candidate)> = self.candidates.iter().enumerate().collect();
+        if left.len() > 1 {
+            self.narrow(&mut left);
+        }
+        left.first().map(|(index, winner)| (*index, &winner.endpoint))
+    }
+
+    /// Keeps the candidates that are preferred in each respect, one respect after the other.
+    fn narrow(&self, left: &mut Vec<(usize, &Candidate)>) {
+        let Some(Endpoint { dns_name, set_identifier, .. }) = self.endpoint() else { return };
+        prefer(left, |candidate| self.is_of_entitled(&candidate.endpoint));
+        let stamps = self.snapshot.stamps_of(dns_name);
+        let path = path_of(set_identifier);
         // The object that the stamp names is preferred only if the stamp claims this path.
-        let stamped = stamps.first().filter(|stamp| snapshot.claims_path(stamp, path));
+        let stamped = stamps.first().filter(|stamp| self.snapshot.claims_path(stamp, path));
         let stamped = stamped.and_then(|stamp| stamp.resource.as_deref());
-        prefer(&mut left, |candidate| Some(resource_of(candidate)) == stamped);
-        prefer(&mut left, |candidate| !wildcard::is_unasked(candidate));
+        prefer(left, |candidate| Some(resource_of(&candidate.endpoint)) == stamped);
+        prefer(left, |candidate| !candidate.intent.unasked_wildcard);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
         for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
-            prefer(&mut left, |candidate| {
-                present.as_ref().is_some_and(|present| asks_for(candidate, present, shows))
+            prefer(left, |candidate| {
+                present.as_ref().is_some_and(|present| asks_for(&candidate.endpoint, present, shows))
             });
         }
         if left.len() > 1 && present.is_some() {
             // If no candidate asks for the published rule, an invalid endpoint wins, so that the rule stays as it is.
-            prefer(&mut left, is_invalid);
+            prefer(left, |candidate| is_invalid(&candidate.endpoint));
         } else {
             // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
-            prefer(&mut left, |candidate| self.intents.of(candidate).login);
-            prefer(&mut left, |candidate| !is_invalid(candidate));
-            prefer(&mut left, |candidate| !self.intents.of(candidate).default_service);
+            prefer(left, |candidate| candidate.intent.login);
+            prefer(left, |candidate| !is_invalid(&candidate.endpoint));
+            prefer(left, |candidate| !candidate.intent.default_service);
         }
-        left.first().copied().unwrap_or(of)
+    }
+
+    fn endpoint(&self) -> Option<&'a Endpoint> {
+        self.candidates.first().map(|first| &first.endpoint)
     }
 
     fn is_of_entitled(&self, endpoint: &Endpoint) -> bool {
@@ -185,33 +178,34 @@ impl<'a> Contest<'a> {
 
     /// The properties of our present rule, as `records` shows them.
     fn present(&self) -> Option<Vec<Property>> {
-        let Self { of, intents: _, entitled: _, snapshot } = self;
-        let path = path_of(&of.set_identifier);
-        let hostname = Hostname::parse(&of.dns_name).ok()?;
-        let own = snapshot.own_records_of(&of.dns_name);
+        let Self { candidates: _, entitled: _, snapshot } = self;
+        let Endpoint { dns_name, set_identifier, .. } = self.endpoint()?;
+        let path = path_of(set_identifier);
+        let hostname = Hostname::parse(dns_name).ok()?;
+        let own = snapshot.own_records_of(dns_name);
         let OwnRecord { zone: _, record: _, stamp } = own.first()?;
         if path.is_none() && stamp.claims.record_only {
-            let word = wildcard::property(&of.dns_name);
+            let word = wildcard::property(dns_name);
             return Some([Property::new(TUNNEL_SERVICE, RECORD_ONLY)].into_iter().chain(word).collect());
         }
         let (_, rule) =
             snapshot.rules_claimed_by(&hostname, stamp).into_iter().find(|(_, rule)| rule.path() == path)?;
         let (mut properties, _) = shown::properties_of_rule(rule, HostProtection::of(&hostname, snapshot));
-        properties.extend(wildcard::property(&of.dns_name));
+        properties.extend(wildcard::property(dns_name));
         properties.sort_unstable();
         Some(properties)
     }
 }
 
 /// Keeps only the preferred candidates, if there are any.
-fn prefer(candidates: &mut Vec<&Endpoint>, is_preferred: impl Fn(&Endpoint) -> bool) {
+fn prefer(candidates: &mut Vec<(usize, &Candidate)>, is_preferred: impl Fn(&Candidate) -> bool) {
     // The check of a single candidate changes nothing, and may take long.
-    if candidates.len() > 1 && candidates.iter().any(|candidate| is_preferred(candidate)) {
-        candidates.retain(|candidate| is_preferred(candidate));
+    if candidates.len() > 1 && candidates.iter().any(|(_, candidate)| is_preferred(candidate)) {
+        candidates.retain(|(_, candidate)| is_preferred(candidate));
     }
 }
 
-fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
+fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endpoint) -> Note {
     let path = &loser.set_identifier;
     let name = match resource_of(winner) {
         "" => "an object without a name",
@@ -221,7 +215,7 @@ fn left_out(loser: &Endpoint, winner: &Endpoint, intents: &Intents) -> Note {
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);
     let ignored = [
-        ("login", intents.of(loser).login && (!is_read || differs(&is_of_access))),
+        ("login", intent.login && (!is_read || differs(&is_of_access))),
         ("service", is_read && differs(&shows_where_it_leads)),
         ("tunnel", is_read && loser.targets != winner.targets),
         ("options", is_read && differs(&is_option)),

@@ -21,7 +21,7 @@ use crate::reconcile::property_name::{
 };
 use crate::reconcile::route;
 use crate::reconcile::target::TargetKind;
-use crate::reconcile::wildcard::{self, ASKED, UNASKED};
+use crate::reconcile::wildcard::{self, ASKED};
 
 /// Reads the properties of one rule.
 pub(super) struct PartReader<'r, 's> {
@@ -216,7 +216,7 @@ impl PartReader<'_, '_> {
             _ if said != endpoint.property(TUNNEL_WILDCARD) => {
                 "applies to the whole object: set it without a group"
             }
-            None | Some(ASKED | UNASKED) => "",
+            None | Some(ASKED | "false") => "",
             Some(_) => "is neither true nor false",
         };
         if !problem.is_empty() {
