@@ -247,7 +247,7 @@ impl<'a> RecordView<'a> {
             views.push(PathView { path: None, properties, drift });
         }
         let Some(hostname) = hostname else { return views };
-        let mut rules = self.snapshot.own_rules_of(&hostname);
+        let mut rules = self.snapshot.own_rules_of(&hostname, |_| true);
         rules.sort_by(|(_, one), (_, other)| one.path().cmp(&other.path()));
         let by_path = rules.chunk_by(|(_, one), (_, other)| one.path() == other.path());
         views.extend(by_path.map(|rules| self.view_of_path(&hostname, rules)));

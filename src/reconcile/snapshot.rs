@@ -183,12 +183,8 @@ impl TunnelSnapshot {
 
     /// The rules of one hostname, in the document's order.
     pub fn rules_of(&self, hostname: &Hostname) -> Vec<&Rule> {
-        self.indexed_rules_of(hostname).map(|(_, rule)| rule).collect()
-    }
-
-    /// The rules of one hostname, each with its index in the document.
-    pub(super) fn indexed_rules_of(&self, hostname: &Hostname) -> impl Iterator<Item = (usize, &Rule)> {
-        self.near(hostname.as_str()).filter(|(_, rule)| rule.has_hostname(hostname))
+        let near = self.near(hostname.as_str()).map(|(_, rule)| rule);
+        near.filter(|rule| rule.has_hostname(hostname)).collect()
     }
 
     /// The rules whose hosts may overlap with a hostname, each with its index in the document.
@@ -322,12 +318,17 @@ impl Snapshot {
         )
     }
 
-    /// Our rules of a hostname, with their tunnels.
-    pub(super) fn own_rules_of(&self, hostname: &Hostname) -> Vec<Placed<'_>> {
+    /// Our rules of a hostname, with their tunnels, as far as `is_meant` selects them.
+    pub(super) fn own_rules_of<'s>(
+        &'s self,
+        hostname: &Hostname,
+        is_meant: impl Fn(&Rule) -> bool,
+    ) -> Vec<Placed<'s>> {
         let own = self.own_positions().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
-            let indices = tunnel.indexed_rules_of(hostname).filter(|(index, _)| own.contains(index));
-            indices.map(move |(_, rule)| (id, rule))
+            let near = tunnel.near(hostname.as_str()).filter(|(_, rule)| is_meant(rule));
+            let own = near.filter(|(index, rule)| rule.has_hostname(hostname) && own.contains(index));
+            own.map(|(_, rule)| (id, rule)).collect::<Vec<_>>()
         });
         of_tunnel.collect()
     }

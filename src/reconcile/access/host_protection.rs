@@ -95,8 +95,8 @@ impl<'a> HostProtection<'a> {
         path: Option<&str>,
         tunnel: Option<&TunnelId>,
     ) -> Option<&'a Rule> {
-        let mut rules = self.snapshot.own_rules_of(self.hostname);
-        rules.retain(|(id, rule)| rule.path() == path && tunnel.is_none_or(|tunnel| *id == tunnel));
+        let mut rules = self.snapshot.own_rules_of(self.hostname, |rule| rule.path() == path);
+        rules.retain(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
         let led_to = (rules.len() > 1).then(|| self.snapshot.led_to(self.hostname.as_str())).flatten();
         rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
     }
