@@ -318,3 +318,24 @@ fn a_tunnel_that_was_never_configured_is_not_given_an_empty_document_by_the_prob
         .collect();
     assert!(puts.len() <= 2, "{puts:#?}");
 }
+
+/// The failure left the record without its rule, and then Cloudflare refuses the rule.
+#[test]
+fn below_another_record_a_hostname_whose_rule_is_refused_after_a_failure_does_not_stay_offline() {
+    let mut simulation = below_a_proxy();
+    let wanted = [published("refused.example.org", WEB)];
+    for fault in [Fault::status(500), Fault::error(400, 1056, "Bad Configuration")] {
+        simulation.account.clear_faults();
+        simulation.account.cloudflare().fault_every(Matcher::put_configuration().with_body("refused"), fault);
+        let _ = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+        simulation.pass(INTERVAL.as_secs());
+    }
+    for _ in 0..2 {
+        let _ = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+        assert_eq!(
+            simulation.account.cloudflare().visit("refused.example.org", "/").to_string(),
+            "A 192.0.2.50"
+        );
+        simulation.pass(INTERVAL.as_secs());
+    }
+}

@@ -2,7 +2,7 @@
 //! wildcard's record.
 
 use test_support::fake_cloudflare::{FakeCloudflare, HOME};
-use test_support::harness::published;
+use test_support::harness::{endpoint, published};
 
 const NAME: &str = "a.example.com";
 
@@ -38,6 +38,18 @@ fn a_record_without_a_rule_goes_only_where_another_record_would_lead_its_visitor
         (&[PROXY, below], 1),
     ] {
         assert_eq!(records_left(without_rule(foreign), "http://web:80"), expected, "{foreign:?}");
+    }
+}
+
+/// Cloudflare refused the rule after a failure had left the record.
+#[test]
+fn the_record_of_a_refused_rule_goes_only_where_another_record_would_lead_its_visitors_elsewhere() {
+    for (foreign, expected) in [(&[PROXY][..], 0), (&[], 1)] {
+        let mut cloudflare = without_rule(foreign);
+        let wanted = [endpoint(NAME, &[("tunnel-service", "no service")])];
+        cloudflare.run_loop(&wanted, usize::MAX);
+        let left = cloudflare.records.iter().filter(|record| *record.name == *NAME).count();
+        assert_eq!(left, expected, "{foreign:?}");
     }
 }
 

@@ -106,7 +106,9 @@ pub(super) fn host_plan(
         claims.digests.remove(&rule.digest);
     }
     let comments = comment::comments(host, accepted);
-    let (stamp, unstamp) = if is_withdrawal && !is_early {
+    let takes_from_another = takes_from_another(host);
+    let is_deletion = is_withdrawal || takes_from_another && accepted.is_empty();
+    let (stamp, unstamp) = if is_deletion && !is_early {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
@@ -124,7 +126,7 @@ pub(super) fn host_plan(
         adoptions: adoption::adoptions(host, accepted),
         adopted_rules: inserted(host.rules_taken_over().map(|rule| rule.digest)),
         moves_to: moving.target.filter(|_| moving.lead == Lead::InStamp).cloned(),
-        if_unwritable: if takes_from_another(host) { deletions(host) } else { Vec::new() },
+        if_unwritable: if takes_from_another { deletions(host) } else { Vec::new() },
         claims,
         stale,
         comments,
