@@ -46,7 +46,7 @@ struct Execution<'a> {
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
-    /// By target to which pieces were sent: true if each of them was written or refused.
+    /// By target that was written to: true if each piece was written or refused.
     decided: BTreeMap<WriteTarget<'a>, bool>,
     /// The number of writes that searched for the bad pieces of a refused group.
     search_writes: usize,
@@ -119,24 +119,29 @@ impl<'a> Execution<'a> {
     /// # Errors
     /// When no time or no calls are left to try a tunnel.
     fn give_up_unwritable(&mut self, hosts: &[&'a HostPlan]) -> Result<(), Error> {
-        let edited = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
-        let mut failing: BTreeSet<&TunnelId> = inserted(edited);
+        let tunnels = hosts.iter().flat_map(|host| &host.edits).map(|planned| &planned.tunnel);
+        let mut failing: BTreeSet<&TunnelId> = inserted(tunnels);
         failing.retain(|tunnel| self.memory.targets.is_failing(tunnel.as_str()));
         for tunnel in failing {
-            let mut edited = hosts.to_vec();
-            edited.retain(|host| {
+            let mut of_tunnel = hosts.to_vec();
+            of_tunnel.retain(|host| {
                 host.edits.iter().any(|planned| planned.tunnel == *tunnel)
                     && !self.ledger.is_given_up(&host.hostname)
             });
+            if of_tunnel.is_empty() {
+                continue;
+            }
             let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
-            let reason = match paused.map_or_else(|| self.rewrite(tunnel), |reason| Err(Stop::Target(reason)))
-            {
-                Ok(()) => continue,
+            let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
+                Ok(()) => {
+                    self.decided.insert(WriteTarget::Tunnel(tunnel), true);
+                    continue;
+                }
                 Err(Stop::Target(reason)) => reason,
                 Err(Stop::Run(error)) => return Err(error),
             };
-            self.set_failing(WriteTarget::Tunnel(tunnel), edited.len(), &reason);
-            for host in edited {
+            self.set_failing(WriteTarget::Tunnel(tunnel), of_tunnel.len(), &reason);
+            for host in of_tunnel {
                 self.ledger.give_up(&host.hostname, reason.clone());
                 self.unwritable.push(host);
             }

@@ -76,7 +76,7 @@ impl Writer {
 impl Request<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         if let Some(plan) = self.plan_without_writes()? {
-            return self.finish(&plan, &RunResult::default());
+            return self.finish_without_writes(&plan);
         }
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
@@ -85,8 +85,7 @@ impl Request<'_> {
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan(&snapshot)?;
             if plan.is_empty() || self.writer.is_dry_run() {
-                self.memory.unfinished.clear();
-                return self.finish(&plan, &RunResult::default());
+                return self.finish_without_writes(&plan);
             }
             self.note_deleted_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
@@ -150,6 +149,13 @@ impl Request<'_> {
         if !is_repeated {
             turns.end = plan.end.clone();
         }
+    }
+
+    /// Reports a plan of which nothing is written. Only the work of refused hostnames is still unfinished.
+    fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let refused: BTreeSet<&str> = inserted(plan.refusals.iter().map(|refusal| &*refusal.hostname));
+        self.memory.unfinished.retain(|hostname, _| refused.contains(&**hostname));
+        self.finish(plan, &RunResult::default())
     }
 
     /// Reports the results. Fails if work is left.

@@ -339,3 +339,22 @@ fn below_another_record_a_hostname_whose_rule_is_refused_after_a_failure_does_no
         simulation.pass(INTERVAL.as_secs());
     }
 }
+
+/// The tunnel is written again, and the zone of the hostname is not.
+#[test]
+fn a_tunnel_that_took_the_probe_is_not_probed_in_every_loop_while_records_cannot_be_written() {
+    let mut simulation = below_a_proxy();
+    let wanted = thirty();
+    simulation.account.cloudflare().fault_every(Matcher::put_configuration(), Fault::status(500));
+    let _ = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+    simulation.account.clear_faults();
+    simulation.account.cloudflare().fault_every(Matcher::batch(), Fault::status(500));
+    let more = [&wanted[..], &[published("more.example.org", WEB)]].concat();
+    let mut versions = 0;
+    for _ in 0..5 {
+        simulation.pass(INTERVAL.as_secs());
+        let (_, writes) = simulation.run_loop(&more).expect("ExternalDNS goes on");
+        versions += writes.configurations;
+    }
+    assert!(versions <= 2, "{versions}: the probe, and the rules whose records are there");
+}

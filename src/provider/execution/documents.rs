@@ -77,7 +77,7 @@ impl<'a> Execution<'a> {
     ///
     /// # Errors
     /// The reason why the tunnel cannot be written.
-    pub(super) fn rewrite(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
+    pub(super) fn probe(&mut self, tunnel: &'a TunnelId) -> Result<(), Stop> {
         let (document, version) = self.read_document(tunnel)?;
         // If a file configures the tunnel, an empty list would replace its whole configuration.
         if document.rules().is_empty() {
