@@ -100,7 +100,7 @@ pub struct Arguments {
     /// check, list, tunnel and status: print one JSON document instead of a table
     #[argh(switch)]
     pub json: bool,
-    /// tunnel: file for the tunnel's tunnel token, which cloudflared reads as its own --token-file
+    /// tunnel: file for the tunnel token, which cloudflared reads as its own --token-file
     #[argh(option)]
     pub token_file: Option<String>,
     /// list: with dnsendpoint, print the foreign rules as the objects that would publish the same

@@ -1,4 +1,4 @@
-//! What unit tests of several modules begin with.
+//! The values that unit tests of several modules begin with.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn tunnel() -> TunnelId {
     TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id")
 }
 
-/// The defaults of everything but the owner, and no grace.
+/// The default settings but for the owner, without `MOVE_GRACE`.
 pub(crate) fn operator_settings(owner: &str) -> OperatorSettings {
     OperatorSettings {
         owner: owner.into(),
@@ -38,7 +38,7 @@ pub(crate) fn operator_settings(owner: &str) -> OperatorSettings {
     }
 }
 
-/// Those of the owner `default` with one tunnel, `home`.
+/// The settings of the owner `default` with one tunnel, `home`.
 pub(crate) fn settings() -> Settings {
     let tunnel = ConfiguredTunnel { id: tunnel(), name: "home".into(), is_locally_managed: false };
     Settings::new(operator_settings("default"), tunnel, Vec::new())

@@ -7,7 +7,7 @@ use super::transport::{TransportError, TransportErrorKind};
 use crate::limits::ERROR_TEXT_MAX_CHARS;
 use crate::model::text::cut;
 
-/// The reason why a call of Cloudflare's API brought no result.
+/// The reason why a call to Cloudflare's API brought no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.

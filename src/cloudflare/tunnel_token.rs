@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::model::{AccountId, TunnelId};
 use crate::secret::Secret;
 
-/// A tunnel's tunnel token. It holds the tunnel's secret, so it is never shown.
+/// A tunnel token. It holds the tunnel's secret, so it is never shown.
 #[derive(Debug)]
 pub struct TunnelToken {
     text: Secret,

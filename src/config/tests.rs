@@ -166,7 +166,7 @@ fn a_whole_top_level_domain_is_served_only_if_it_is_written_with_a_dot() {
     {
         assert_eq!(config.provider.operator.filter.matches(name), is_served, "{name}");
     }
-    // Names that are not of the internet are left out so.
+    // A filter may exclude names that are not of the internet.
     assert!(read(&with("EXCLUDE_DOMAIN_FILTER", "internal,local")).is_ok());
 }
 

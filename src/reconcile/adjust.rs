@@ -35,7 +35,7 @@ pub struct Adjusted {
     pub notes: Vec<Note>,
     /// The endpoints that lost their place to another object. Beyond `NOTES_MAX`, only the first by name.
     pub left_out: Vec<Note>,
-    /// The wildcards that no object asks for by the word. Beyond `NOTES_MAX`, only the first by name.
+    /// The wildcards that no object asks for by `webhook/tunnel-wildcard`. Beyond `NOTES_MAX`, only the first by name.
     pub unasked_wildcards: Vec<UnaskedWildcard>,
     /// The number of endpoints that are protected and have no Access property.
     pub unasked_protections: usize,

@@ -31,7 +31,7 @@ pub const DRIFT: &str = "webhook/drift";
 /// even if the cause is not in the endpoint: another rule of its object, or a text that was too large.
 pub const INVALID: &str = "webhook/invalid";
 
-/// The word for a new wildcard. Only a Service, a DNSEndpoint or an endpoint without an object needs none.
+/// The property that a new wildcard needs, unless its object is a Service or a DNSEndpoint, or it has no object.
 pub const TUNNEL_WILDCARD: &str = "webhook/tunnel-wildcard";
 
 /// The reusable Access policies of the hostname or the path, by name or id, in their order; `none` opens the place.
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// An object may be meant for other providers as well, or for them alone.
+    /// An object may be meant for other providers as well, or only for other providers.
     #[test]
     fn the_properties_of_other_providers_mean_nothing() {
         for name in [

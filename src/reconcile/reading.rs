@@ -243,7 +243,7 @@ impl<'s> EndpointReader<'s> {
         if is_record {
             return Some((TUNNEL_SERVICE, RECORD_ONLY.into()));
         }
-        // The word for a wildcard does not show that the endpoint is meant for a tunnel.
+        // The property of a wildcard does not show that the endpoint is meant for a tunnel.
         let names = || part.properties.iter().map(|(name, _)| *name).filter(|name| *name != TUNNEL_WILDCARD);
         let operator = &self.settings.operator;
         if let Some(template) = &operator.default_service
@@ -338,12 +338,12 @@ mod tests {
     use super::*;
     use crate::fixture::settings;
 
-    /// A DNSEndpoint may have any number of them, of any length.
+    /// A DNSEndpoint may have any number of properties, of any length.
     #[test]
     fn the_names_and_paths_that_are_remembered_are_bounded_in_number_and_length() {
         let settings = settings();
         let mut reader = EndpointReader::new(&settings, &AccessReading::NotAsked);
-        // Those that are longer are read each time.
+        // Longer names and paths are read each time.
         for more in [0, 1, 2] {
             reader.meaning(&"x".repeat(limits::PROPERTY_NAME_MAX_BYTES + more));
             let _ = reader.path(TUNNEL_PATH, &"x".repeat(limits::PATH_MAX_BYTES + more));

@@ -71,7 +71,7 @@ pub enum Reason {
     },
     /// The Access guard refuses the endpoint, because visitors may reach it without a login.
     Unprotected(Gap),
-    /// What Access protects could not be read, or an application could not be written, for want of a permission.
+    /// The webhook could not read what Access protects, or lacks a permission to write an application.
     AccessUnknown(Box<str>),
     /// The endpoint's wish for Access cannot be carried out, such as a policy that cannot be used.
     AccessPolicy(Box<str>),
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(Reason::Edit("too many rules".to_owned()).to_string(), "too many rules");
     }
 
-    /// An object can bring the words itself, as `webhook/invalid`.
+    /// An object can set the text itself, as `webhook/invalid`.
     #[test]
     fn an_invalid_endpoint_is_refused_in_the_words_of_its_mistake() {
         let words = "x is y; the rest is by an object";
@@ -576,7 +576,7 @@ mod tests {
         }
     }
 
-    /// They count in a metric of their own.
+    /// A metric of its own counts these refusals.
     #[test]
     fn what_is_refused_for_its_protection_is_told_from_the_rest() {
         assert!(Reason::AccessPolicy("x".into()).leaves_unprotected());

@@ -113,8 +113,8 @@ pub fn records(snapshot: &Snapshot) -> Shown {
     shown.notes.extend(surprising_tunnels(snapshot));
     shown.notes.extend(unreachable_rules(snapshot, &marked_rules));
     shown.endpoints.sort_unstable_by(|a, b| (key(a), &a.targets).cmp(&(key(b), &b.targets)));
-    // Several records of one name and type, made by hand, become one endpoint with several targets. So do a record
-    // alone and a rule if our stamp claims both: ExternalDNS then plans an update.
+    // Several records of one name and type, made by hand, become one endpoint with several targets. A record alone and
+    // a rule that our stamp claims become one endpoint too: ExternalDNS then plans an update.
     shown.endpoints.dedup_by(|later, first| {
         let is_same = key(later) == key(first);
         if is_same {
@@ -129,7 +129,7 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
     (&endpoint.dns_name, &endpoint.record_type, &endpoint.set_identifier)
 }
 
-/// A note on a record of ours in a zone that does not answer for the name. The record has no effect, and is left alone.
+/// A note on a record of ours in a zone that does not answer for the name. The record has no effect, and stays.
 fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
     let zone = &zone.zone.name;
     let text = format!(

@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(stamp.render(100).as_deref(), Some(comment));
     }
 
-    /// Refused work is remembered by this form of it.
+    /// The fingerprint of a refused write contains this form.
     #[test]
     fn a_digest_is_shown_for_debugging_as_in_a_comment() {
         let digest = Digest::parse("k3f").expect("a digest");
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Of a hostname with an A and an AAAA record each may have a stamp.
+    /// The A and the AAAA record of a hostname may each have a stamp.
     #[test]
     fn merged_claims_are_those_of_both() {
         let claims = |run: &str| Claims::parse(run).expect("claims");

@@ -71,7 +71,7 @@ mod tests {
         });
     }
 
-    /// Its client sends half a body, then neither goes on nor closes.
+    /// The client of the request sends half a body, and then neither continues nor closes.
     #[test]
     fn a_permit_that_is_held_for_long_shows_once_another_request_went_without() {
         let permit = LargeBodyPermit::default();

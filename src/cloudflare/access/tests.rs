@@ -302,7 +302,7 @@ fn one_application_that_cannot_be_read_fails_the_list() {
     }
 }
 
-/// What else an application has may change its shape.
+/// The other members of an application may change their form.
 #[test]
 fn what_is_not_asked_for_is_not_looked_at() {
     let read = application(
@@ -404,7 +404,7 @@ fn tags_are_read_and_made_by_name() {
     assert_eq!(sent[1].body.as_deref(), Some(r#"{"name":"a \"b\""}"#));
 }
 
-/// A PUT has to send back what it must not lose, also fields that were unknown when this was written.
+/// A PUT has to send back every field that it must not lose, also fields that this code does not know.
 #[test]
 fn one_application_is_read_with_every_member() {
     let text = r#"{"a":12345678901234567890,"b":1.5,"id":"p1","z":[null]}"#;
@@ -414,7 +414,7 @@ fn one_application_is_read_with_every_member() {
     assert_eq!(fixture.script.paths(), ["/accounts/a1/access/apps/p%2F1"]);
 }
 
-/// What is taken for gone is made again.
+/// The webhook would create an application again if it took an existing one for deleted.
 #[test]
 fn only_cloudflares_own_word_says_that_an_application_is_gone() {
     for (label, first, is_gone) in [
@@ -465,7 +465,7 @@ fn applications_are_written_as_they_are_given() {
     );
 }
 
-/// The application may have been made all the same.
+/// Cloudflare may have created the application nevertheless.
 #[test]
 fn an_answer_to_a_write_that_cannot_be_read_leaves_open_what_was_done() {
     for answered in [

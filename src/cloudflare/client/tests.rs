@@ -167,7 +167,7 @@ fn a_rate_limit_without_a_time_stops_all_calls_for_a_minute() {
     assert_eq!(records(&fixture), Err(Error::RateLimited { retry_after: 60 * SECOND }));
 }
 
-/// What was read just before a write must still be true when the write goes out.
+/// The data read just before a write must still be true when the write is sent.
 #[test]
 fn a_write_does_not_wait_for_a_rate_limit() {
     let fixture = Fixture::new([limited(Some("1"))]);
@@ -237,7 +237,7 @@ fn repetitions_end_before_the_deadline() {
     assert!(!deadline.is_over(&*fixture.clock));
 }
 
-/// The watch would check the token every ten seconds for as long as it lacks the permission.
+/// The watch would check the token every ten seconds as long as the token lacks the permission.
 #[test]
 fn only_what_is_refused_outside_of_access_puts_the_token_in_doubt() {
     let account = AccountId::new("a1");
@@ -266,7 +266,7 @@ fn zones_page(range: std::ops::Range<u32>, info: &str) -> Result<Response, Trans
     answer(200, &format!(r#"{{"success":true,"result":[{}],"result_info":{info}}}"#, zones.join(",")))
 }
 
-/// With an empty list the rest of the program would go by records that it has not seen.
+/// After an empty list, the rest of the program would treat existing records as deleted.
 #[test]
 fn no_list_of_zones_or_records_is_taken_for_an_empty_one() {
     let fixture = Fixture::new(vec![success("null"), success("null")]);

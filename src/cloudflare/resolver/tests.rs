@@ -156,7 +156,7 @@ fn addresses_of_both_families_are_tried_in_turn_beginning_with_the_family_that_c
         ("61 62 63 41 42 43", "", "41 61 42"),
         ("61 62 63 41 42 43", "42", "42 61 41"),
         ("61 62 63 41 42 43", "62", "62 41 61"),
-        // It is no longer one of the addresses, but what it says about the families still holds.
+        // The address is no longer in the list, but its family still begins.
         ("41 42 61 62", "69", "61 41 62"),
         ("61 62 63 64", "", "61 62 63"),
         ("61 41 42", "", "41 61 42"),

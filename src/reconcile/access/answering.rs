@@ -26,7 +26,8 @@ pub(super) fn names_under<'s>(place: &'s Place, snapshot: &'s Snapshot) -> Vec<&
 }
 
 /// The first rule that `answers` visitors of `place` at `name`, in the tunnels to which `records` point. The search in
-/// a tunnel ends at a `last` rule that takes all these visitors. A record to no read tunnel is an answer too.
+/// a tunnel ends at a `last` rule that takes all these visitors. A record that points to an unread tunnel also
+/// counts as an answer.
 pub(super) fn first_answer<'s>(
     place: &Place,
     name: &str,

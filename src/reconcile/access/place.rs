@@ -224,7 +224,7 @@ mod tests {
         Place::of(&Hostname::parse(hostname).expect("a hostname"), path).expect("a place")
     }
 
-    /// As this program makes it, for the owner `default`.
+    /// The application that the webhook creates for the place, with the owner `default`.
     fn application(hostname: &str, path: &str) -> Application {
         let place = place(hostname, path);
         let policy = |id: &str| AttachedPolicy { id: id.into(), decision: Decision::Allow };
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Both stand at Cloudflare: with another tag or name every application that was made before would be foreign.
+    /// Cloudflare stores the tag and the name. If either changed, every existing application would be foreign.
     #[test]
     fn the_tag_and_the_name_of_an_owners_applications_are_what_they_were() {
         assert_eq!(tag("default"), "externaldnsu41tfbmdmv0l");

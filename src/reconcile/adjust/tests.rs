@@ -196,7 +196,7 @@ fn each_group_becomes_an_endpoint_of_its_own() {
     assert_eq!(services("http://web:80"), [whole, images, api]);
 }
 
-/// What the default service makes of an endpoint with these properties and this target.
+/// The service of an endpoint with these properties and this target, under a default service.
 fn defaulted(settings: &Settings, target: &str, said: &[(&str, &str)]) -> Option<String> {
     let kind = if target == "192.0.2.1" { "A" } else { "CNAME" };
     let adjusted = adjust(&[endpoint("a.example.com", kind, target, said)], settings, None).endpoints;
@@ -213,7 +213,7 @@ fn with_default_service() -> Settings {
     settings
 }
 
-/// ExternalDNS 0.22 reads annotations under another prefix. What was kept out by one was published, all of it at once.
+/// ExternalDNS 0.22 reads annotations under another prefix. Objects that an annotation excluded were all published at once.
 #[test]
 fn a_default_service_is_only_for_what_carries_a_property_of_this_program() {
     let settings = with_default_service();

@@ -64,7 +64,7 @@ struct HostRule<'a> {
     standing: Standing,
 }
 
-/// Whose a rule is.
+/// The owner of a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// A stamp of ours names the rule.

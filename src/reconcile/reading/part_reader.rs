@@ -208,7 +208,8 @@ impl PartReader<'_, '_> {
         parsed.map(Some).map_err(|error| self.cannot_read(subject, text, &error))
     }
 
-    /// True for a wildcard whose object has to set the word, but has neither the word nor a misspelling of it.
+    /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
+    /// of it.
     pub(super) fn lacks_property(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);

@@ -51,7 +51,7 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
         // An outer zone that is not served takes nothing from an inner one that is.
         (&["shop.example.com"], &["example.com"], Some("shop.example.com")),
         (&["other.test"], &[], None),
-        // Another account has it as well, and only one of them is delegated to.
+        // Another account has the same zone, and the registrar delegates to only one of the two.
         (&["shop.example.com"], &["shop.example.com"], Some("shop.example.com")),
     ] {
         let snapshot = Snapshot {
@@ -103,7 +103,7 @@ fn of_two_zones_of_one_name_the_active_one_has_its_names_whatever_their_ids() {
     }
 }
 
-/// Cloudflare writes some itself, for R2 or a load balancer, and lets no client change them.
+/// Cloudflare writes some records itself, for R2 or a load balancer, and lets no client change them.
 #[test]
 fn a_record_that_no_client_can_write_is_never_ours() {
     let snapshot = fixture::snapshot();

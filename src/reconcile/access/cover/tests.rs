@@ -27,7 +27,7 @@ fn bypass(name: &str, destinations: &[&str]) -> Application {
     Application { policies, ..application(name, destinations) }
 }
 
-/// In a word: the audiences, or the gap with the application's name. The path is a prefix, or an expression.
+/// The cover as one word: the audiences, or the gap with the application's name. The path is a prefix, or an expression.
 fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     let pattern = match path {
         "" => None,
@@ -59,7 +59,7 @@ fn one_application_covers_what_its_destinations_take() {
         (&["b.example.com"], "", whole),
         (&["a.example.com/admin", "a.example.com/admin/*"], "/admin", "X"),
         (&["a.example.com/admin", "a.example.com/admin/*"], "", whole),
-        // Documented as enough, and contradicted by users that tried it.
+        // Cloudflare documents this destination as enough, but users report that it is not.
         (&["a.example.com/admin"], "/admin", admin),
         (&["a.example.com/admin/*"], "/admin", admin),
         // Every other expression may match elsewhere, too.
@@ -100,7 +100,7 @@ fn a_wildcard_covers_the_names_that_its_stars_take() {
     assert!(judged(&mixed, HOST, "/admin").starts_with("none"), "one of the two is to have both");
 }
 
-/// Which of two overlapping wildcards counts is not known; an exact host goes before them.
+/// Cloudflare documents no order for two overlapping wildcards. An exact host comes before both.
 #[test]
 fn of_two_wildcards_over_a_name_neither_covers_it() {
     let all = || application("all", &["*.example.com"]);
@@ -157,7 +157,7 @@ fn a_wildcard_hostname_needs_the_same_wildcard_and_no_gap_below_it() {
     }
     let admin = || application("admin", &["*.example.com/admin", "*.example.com/admin/*"]);
     assert_eq!(judged(&[admin()], "*.example.com", "/admin"), "ADMIN");
-    // Before a wildcard's path comes the name's own application, whatever its path.
+    // The application of the name itself comes before the path of a wildcard.
     assert_eq!(judged(&[admin(), bypass("x", &["a.example.com"])], "*.example.com", "/admin"), "bypass: x");
     assert_eq!(judged(&[admin(), bypass("x", &["*.example.com"])], "*.example.com", "/admin"), "bypass: x");
 }
@@ -212,7 +212,7 @@ fn above_a_path_with_its_own_application_others_do_not_count() {
         ("a.example.com/a/b", "bypass: x"),
         ("a.example.com/A/b", "bypass: x"),
         ("a.example.com/a/b/c", "bypass: x"),
-        // Of two patterns with stars it is unknown which one counts.
+        // Cloudflare documents no order for two patterns with stars.
         ("a.example.com/*", "bypass: x"),
         ("*.example.com", "bypass: x"),
     ] {

@@ -1,4 +1,4 @@
-//! An endpoint that cannot be published as it is asked for stays, and says what is wrong with it.
+//! An endpoint with a mistake stays, and its property names the mistake.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     assert_eq!(agreed.endpoint.targets, [target]);
 }
 
-/// It took no request, so what it was to protect, or to serve otherwise, went to the rule around it.
+/// A rule for such a path got no request: the rule around the path answered, without the login of the path.
 #[test]
 fn a_path_that_gets_no_request_is_refused() {
     let service = ("webhook/tunnel-service", "http://web:80");
@@ -108,8 +108,8 @@ fn a_path_that_gets_no_request_is_refused() {
     }
 }
 
-/// Only a client that names the path reaches it. `cloudflared access ssh --hostname`, the usual form, is led to the service
-/// for the whole hostname instead.
+/// Only a client that names the path reaches the rule. `cloudflared access ssh --hostname`, the usual form, reaches the
+/// service of the whole hostname instead.
 #[test]
 fn a_path_of_what_speaks_no_http_is_refused() {
     let paths = [("webhook/tunnel-path", "^/ssh"), ("webhook/tunnel-path-prefix", "/ssh")];
@@ -139,7 +139,7 @@ fn a_path_of_what_speaks_no_http_is_refused() {
     }
 }
 
-/// Another instance serves it, or the tunnel was taken off the configuration.
+/// Another instance serves the tunnel, or an operator removed the tunnel from the configuration.
 #[test]
 fn a_service_beside_a_tunnel_that_is_not_configured_is_invalid() {
     let service = ("webhook/tunnel-service", "http://web:80");

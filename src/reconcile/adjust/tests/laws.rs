@@ -1,10 +1,10 @@
-//! What is adjusted stays as it is, whatever was asked for and in whichever order.
+//! Adjusting an adjusted endpoint changes nothing, and the order of the endpoints has no effect.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Random endpoints found these: each once changed or vanished when it was adjusted again.
+/// Random tests found these endpoints: each once changed or vanished when it was adjusted again.
 #[test]
 fn odd_endpoints_are_adjusted_once_and_for_all() {
     let service = ("webhook/tunnel-service", "http://web:80");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// If they were left out, they would count as not wanted.
+/// ExternalDNS would take a missing endpoint for a deleted one.
 #[test]
 fn what_there_is_no_time_for_is_answered_unread() {
     let service = ("webhook/tunnel-service", "http://web:80");
@@ -33,7 +33,7 @@ fn the_name_of_an_unread_endpoint_never_becomes_another_hostname() {
     }
 }
 
-/// A record's comment has room for fewer, so nothing that can be published is lost.
+/// A record's comment has room for fewer paths, so the limit refuses no object that could be published.
 #[test]
 fn an_object_with_too_many_paths_of_a_hostname_is_refused_and_no_other_object_of_the_hostname() {
     let of = |object: &str, count: usize| -> Vec<Endpoint> {
