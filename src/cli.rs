@@ -207,7 +207,7 @@ fn unknown(given: &str) -> String {
         ("command", command.map(str::to_owned).or_else(|| nearest_flag(name)))
     };
     match known {
-        Some(known) => format!("{} is no {kind} of this program; see {known}", quoted(name)),
+        Some(known) => format!("{} is no {kind}; see {known}", quoted(name)),
         None => format!("there is no such {kind}; see --help"),
     }
 }
@@ -293,11 +293,11 @@ mod tests {
     #[test]
     fn an_unknown_command_is_a_mistake_that_names_the_nearest_or_the_flag_of_a_setting() {
         for (words, expected) in [
-            (&["chekc"][..], "\"chekc\" is no command of this program; see check"),
-            (&["Serve"], "\"Serve\" is no command of this program; see serve"),
-            (&["health-check"], "\"health-check\" is no command of this program; see healthcheck"),
-            (&["DRY_RUN=true"], "\"DRY_RUN\" is no command of this program; see --dry-run"),
-            (&["owner-id"], "\"owner-id\" is no command of this program; see --owner-id"),
+            (&["chekc"][..], "\"chekc\" is no command; see check"),
+            (&["Serve"], "\"Serve\" is no command; see serve"),
+            (&["health-check"], "\"health-check\" is no command; see healthcheck"),
+            (&["DRY_RUN=true"], "\"DRY_RUN\" is no command; see --dry-run"),
+            (&["owner-id"], "\"owner-id\" is no command; see --owner-id"),
             (&["help"], "there is no such command; see --help"),
             (&["everything"], "there is no such command; see --help"),
             (&["--a-token-of-forty-characters-as-they-have"], "there is no such flag; see --help"),

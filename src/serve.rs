@@ -44,7 +44,9 @@ fn refused(error: io::Error) -> String {
 /// The message about a port that cannot be bound. The names of its two settings begin with `settings`.
 fn unbound(addresses: &[SocketAddr], error: &io::Error, settings: &str) -> String {
     let addresses = listed(addresses);
-    format!("cannot listen on {addresses}: {error}; set {settings}_PORT or {settings}_HOST to a free one")
+    format!(
+        "cannot listen on {addresses}: {error}; set {settings}_PORT to a free port above 1023, or {settings}_HOST to an address of this machine"
+    )
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {

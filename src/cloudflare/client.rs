@@ -369,7 +369,7 @@ impl Client {
                 Ok(_) => line.word("status", &status),
                 Err(error) => line.quoted("error", &*error.to_string()),
             };
-            line.word("milliseconds", &duration.as_millis()).text("call of Cloudflare's API")
+            line.word("milliseconds", &duration.as_millis()).text("call to Cloudflare's API")
         });
         outcome.map_err(
             |error| {

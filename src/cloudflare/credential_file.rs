@@ -36,14 +36,16 @@ impl CredentialFile {
         match read(path) {
             Ok(secret) => {
                 if problem.take().is_some() {
-                    log::info!("the file of the credentials {path:?} can be read again");
+                    log::info!("the credentials file {path:?} can be read again");
                 }
                 let secret = Some(secret).filter(|secret| secret != in_use);
                 let is_sure = look == SecretProof::Refused || *candidate == secret;
                 *candidate = secret;
                 let taken = candidate.take_if(|_| is_sure);
                 if taken.is_some() {
-                    log::info!("the file of the credentials {path:?} holds another secret, used from now on");
+                    log::info!(
+                        "the credentials file {path:?} has a new secret; the webhook uses it from now on"
+                    );
                 }
                 taken
             }
@@ -51,7 +53,7 @@ impl CredentialFile {
                 *candidate = None;
                 if problem.as_ref() != Some(&text) {
                     log::warn!(
-                        "the file of the credentials {path:?} {text}; the credentials read from it before stay in use"
+                        "the credentials file {path:?} {text}; the credentials read before stay in use"
                     );
                     *problem = Some(text);
                 }

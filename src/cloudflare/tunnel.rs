@@ -151,7 +151,7 @@ impl Client {
         let problem = match TunnelToken::parse(&text) {
             Some(token) if token.is_for(account, id) => return Ok(token),
             Some(_) => "the tunnel token is for another tunnel",
-            None => "the tunnel's tunnel token does not have the form that cloudflared reads",
+            None => "the tunnel token does not have the form that cloudflared reads",
         };
         Err(Error::Unreadable(problem.into()))
     }

@@ -235,7 +235,7 @@ impl Check<'_> {
                 ),
             },
             // No other check depends on the connectors.
-            Err(error) => self.note(Status::Warning, &what, format!("cannot be seen: {error}"), ""),
+            Err(error) => self.note(Status::Warning, &what, format!("cannot be read: {error}"), ""),
         }
     }
 
@@ -249,8 +249,9 @@ impl Check<'_> {
                 self.failed(&what, &error, TUNNEL_EDIT);
             }
             Err(error) => {
-                let found = format!("not known, because the tunnel's token cannot be read: {error}");
-                let remedy = "try again; without the permission to edit tunnels nothing is published in it";
+                let found = format!("not known, because the tunnel token cannot be read: {error}");
+                let remedy =
+                    "try again; without the permission to edit tunnels nothing is published through it";
                 self.note(Status::Warning, &what, found, remedy);
             }
         }
@@ -266,7 +267,7 @@ impl Check<'_> {
             ),
             (true, false) => (
                 Status::Failed,
-                "configured by a file beside its cloudflared, so nothing is written to it",
+                "configured by a file beside its cloudflared, so the webhook does not write to it",
                 MIGRATE_OR_TAKE_OVER,
             ),
         };
@@ -322,9 +323,8 @@ impl Check<'_> {
         match inactive_state(zone) {
             None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),
             Some(state) => {
-                let found = format!(
-                    "{state}, {plan} plan: no visitor reaches what is published in it until it is active"
-                );
+                let found =
+                    format!("{state}, {plan} plan: no visitor reaches its hostnames until it is active");
                 self.note(Status::Warning, &what, found, "");
             }
         }
@@ -359,7 +359,7 @@ impl Check<'_> {
             }
             // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
-                let found = format!("{asks}it is not set up in the account, so nothing can be protected");
+                let found = format!("{asks}Access is not set up in the account, so nothing can be protected");
                 let remedy =
                     "open Zero Trust in the dashboard and choose a team name, or remove the Access settings";
                 return self.note(missing, "Access", found, remedy);
@@ -440,7 +440,7 @@ impl Check<'_> {
         let calls = self.calls;
         let in_window = calls.saturating_mul(usize::try_from(loops).unwrap_or(usize::MAX));
         let found = format!(
-            "a loop without changes costs {calls} calls: with an --interval of {} s {in_window} of the {} that Cloudflare \
+            "a loop without changes makes {calls} calls; at --interval={}s that is {in_window} of the {} calls that Cloudflare \
              allows in {} s",
             EXTERNAL_DNS_INTERVAL.as_secs(),
             limits::RATE_CALLS,

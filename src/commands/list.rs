@@ -90,9 +90,7 @@ fn item(named: &str, endpoint: &Endpoint, unmanaged: &[Box<str>]) -> String {
     let mut text = format!("    # {named}\n");
     if !unmanaged.is_empty() {
         let fields = unmanaged.join(", ");
-        text += &format!(
-            "    # No annotation says these fields, which stay as long as the rule does: {fields}\n"
-        );
+        text += &format!("    # No annotation can set these fields; the rule keeps them: {fields}\n");
     }
     let Endpoint { dns_name, targets, set_identifier, provider_specific, .. } = endpoint;
     let own = [("hostname", dns_name), ("set-identifier", set_identifier)].into_iter();

@@ -46,7 +46,7 @@ pub(super) fn report(outcome: &Outcome, json: bool) -> Report {
         return Report::json(outcome, true);
     }
     let Outcome { id, name, new, token_file } = outcome;
-    let how = if *new { "made now" } else { "found" };
+    let how = if *new { "created" } else { "found" };
     let token_file = token_file.as_deref().unwrap_or_default();
     let rows = [("tunnel", &**name), ("id", id), ("state", how), ("token file", token_file)];
     Report::table(&rows.map(|(what, value)| vec![what.to_owned(), value.to_owned()]), true)
@@ -77,7 +77,7 @@ pub(super) fn tunnel(
     let (tunnel, new) = match search.look()? {
         Some(tunnel) => (tunnel, false),
         None if settings.dry_run => {
-            return Ok(Err(format!("DRY_RUN is set, so the tunnel {wanted:?} is not made")));
+            return Ok(Err(format!("DRY_RUN is set, so the tunnel {wanted:?} is not created")));
         }
         None => search.create()?,
     };
@@ -110,16 +110,16 @@ fn check_replaceable(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--token-file {}: it holds something else than a tunnel token; name another file",
+        "--token-file {}: the file holds something else than a tunnel token; name another file",
         path.display()
     ))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
-        ErrorKind::NotFound => "; make its folder first",
+        ErrorKind::NotFound => "; create its folder first",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "; its folder has to be writable for the user that this runs as"
+            "; its folder has to be writable for the webhook's user"
         }
         _ => "",
     };
@@ -265,8 +265,8 @@ mod tests {
             ("other capitals", tunnel("Home", false, false), "hOme", Err("\"Home\"")),
             ("a blank more", tunnel("home ", false, false), "home", Err("\"home \"")),
             ("no id", tunnel("home", false, false), &other, Err("looks like an id")),
-            ("a URN", tunnel("home", false, false), &urn, Err("none is made")),
-            ("two lines", tunnel("home", false, false), "a\nb", Err("none is made")),
+            ("a URN", tunnel("home", false, false), &urn, Err("none is created")),
+            ("two lines", tunnel("home", false, false), "a\nb", Err("none is created")),
         ] {
             match (existing(&[present], wanted), expected) {
                 (Ok(found), Ok(is_there)) => assert_eq!(found.is_some(), is_there, "{label}"),

@@ -73,10 +73,10 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = nearest(&folded, known, edits_max);
     let is_limit = |setting: &Setting| setting.kind == Kind::Restriction && Some(setting.variable) == nearest;
-    let said = format!("{} is no setting of this program", quoted(name));
+    let said = format!("{} is no setting", quoted(name));
     match nearest {
         Some(meant) if SETTINGS.iter().any(is_limit) => {
-            Some((format!("{meant} may be meant: {said}; correct that name, or remove the variable"), true))
+            Some((format!("{said}; if {meant} is meant, rename it, otherwise remove it"), true))
         }
         Some(meant) => Some((format!("{said} and is ignored; the nearest is {meant}"), false)),
         None => is_of_ours.then(|| (format!("{said} and is ignored"), false)),
@@ -115,7 +115,7 @@ mod tests {
             let (text, is_one) = hint(name, "x").unwrap_or_else(|| panic!("{name} looks like one of ours"));
             assert!(text.contains(&format!("{name:?} is no setting")) && is_one == is_mistake, "{text}");
             let told = if is_mistake {
-                text.starts_with(nearest)
+                text.contains(&format!("; if {nearest}"))
             } else {
                 text.contains(&format!("is ignored; the nearest is {nearest}"))
             };

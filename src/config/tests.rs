@@ -114,7 +114,7 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("DOMAIN_FILTER", "*.example.com", ".example.com"),
         ("DOMAIN_FILTER", "example", ".com"),
         ("EXCLUDE_DOMAIN_FILTER", "https://example.com", "example.com"),
-        ("REGEXP_DOMAIN_FILTER", "(?!x)", "no look-around"),
+        ("REGEXP_DOMAIN_FILTER", "(?!x)", "look-around are not supported"),
         ("REGEXP_DOMAIN_FILTER_EXCLUSION", "a)", "closing ')'"),
         ("OWNER_ID", "an owner whose name is far too long for a comment", "has room for"),
         ("OWNER_ID", "\"home\"", "must not contain quotation marks"),

@@ -68,8 +68,8 @@ families! {
     RequestDuration: "histogram" "request_duration_seconds" ["route"]
         "Time from receiving a request to having its answer.",
     Calls: "counter" "calls_total" ["resource", "method", "status"]
-        "Calls of Cloudflare's API; the status is none if no answer came.",
-    CallDuration: "histogram" "call_duration_seconds" ["resource"] "Time a call of Cloudflare's API took.",
+        "Calls to Cloudflare's API; the status is none if no answer came.",
+    CallDuration: "histogram" "call_duration_seconds" ["resource"] "Time a call to Cloudflare's API took.",
     CallsLeft: "gauge" "calls_left" []
         "Calls that may be sent now, of those that Cloudflare's rate limit grants for five minutes.",
     LastRead: "gauge" "last_read_timestamp_seconds" []

@@ -31,7 +31,8 @@ fn announce_tunnels(Resolved { account, settings }: &Resolved) {
         account:%,
         owner,
         filter = cut(&filter.to_json(), QUOTED_MAX_CHARS);
-        "tunnels and zones are managed: use --registry=noop; --registry=txt works too, and its records are not stored"
+        "the webhook manages these tunnels: start ExternalDNS with --registry=noop; --registry=txt works too, but its TXT \
+         records are not stored"
     );
     for ConfiguredTunnel { id, name, .. } in settings.tunnels().iter().filter(|one| one.id.is_placeholder()) {
         warn!("DRY_RUN is set, so the tunnel {name:?} is not created: the dry run uses the id {id} for it");
@@ -50,7 +51,7 @@ fn announce_modes(settings: &ProviderSettings) {
         warn!(
             "PUBLISH is all: ExternalDNS's own filters choose the objects (--gateway-name, --label-filter, \
              --annotation-filter, --ingress-class); an opt-out by annotation is a weak filter, and an object that loses \
-             its annotations is led to DEFAULT_SERVICE"
+             its annotations gets DEFAULT_SERVICE"
         );
     }
     if *mass_deletion_limit == 0 {
@@ -65,7 +66,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     if !others.is_empty() {
         warn!(
             zones:% = names(&others);
-            "zones are left alone: they belong to another account than the tunnels, and their records cannot point to these tunnels"
+            "the webhook ignores these zones: they belong to another account than the tunnels, and their records cannot point to these tunnels"
         );
     }
     let of_zones = if settings.operator.access_guard { served.len() } else { 0 };
@@ -74,7 +75,7 @@ fn announce_zones(zones: &[Zone], resolved: &Resolved, settings: &ProviderSettin
     let calls = resolved.settings.tunnels().len() + served.len() + access;
     info!(
         zones:% = names(&served);
-        "a loop without changes costs {calls} calls or more of the {} that Cloudflare allows in {} s",
+        "a loop without changes makes {calls} calls or more; Cloudflare allows {} in {} s",
         limits::RATE_CALLS,
         limits::RATE_WINDOW.as_secs()
     );

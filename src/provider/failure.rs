@@ -10,8 +10,8 @@ use crate::webhook::Failure;
 const NOT_READY: &str =
     "not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
 
-const TOO_MUCH: &str = "the request asks for more hostnames of ours than fit into memory, and none of it is done: let \
-     several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
+const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so the webhook refuses the whole request: let \
+     several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
 /// The tunnels are not known yet.
 pub(super) fn not_ready() -> Failure {
@@ -27,7 +27,7 @@ pub(super) fn too_much() -> Failure {
 /// delete rules and records that the endpoint asks for.
 pub(super) fn too_long(dns_name: &str) -> Failure {
     warned(Failure::unavailable(format!(
-        "the endpoint of {dns_name:?} is longer than any that this program returns, so nothing of the request is done"
+        "the endpoint of {dns_name:?} is longer than any that the webhook returns, so the webhook refuses the whole request"
     )))
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let document = ReadError { what: "the configuration of tunnel f7".to_owned(), error: another_form };
         let cases: [(Failure, u16, &str); 8] = [
             (not_ready(), 503, "not ready: "),
-            (too_much(), 503, "the request asks for more hostnames"),
+            (too_much(), 503, "the request has more hostnames"),
             (too_long("a.test"), 503, "the endpoint of \"a.test\" is longer"),
             (wrong_owner(wrong), 500, "the changes are labelled"),
             (unread(timeout), 503, "reading the list of zones failed: "),

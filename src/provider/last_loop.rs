@@ -117,7 +117,7 @@ impl LastLoop {
         let alternating = self.alternations.see(endpoints.iter().zip(asked.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
-                "there are more notes about endpoints than these {}: fix what these name",
+                "the log shows only the first {} notes about endpoints: correct these endpoints first",
                 limits::NOTES_MAX
             ))
         });

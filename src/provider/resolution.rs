@@ -110,7 +110,7 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
              token the zones that they name, or set CF_ACCOUNT_ID",
         ),
         (Some(_), Some(_)) => {
-            Err("the token sees zones of several accounts: set CF_ACCOUNT_ID to the one with the tunnel")
+            Err("the token sees zones of several accounts: set CF_ACCOUNT_ID to the account of the tunnel")
         }
     }
 }
@@ -137,7 +137,7 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
     let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();
     names.extend(tunnels.next().map(|_| "…".to_owned()));
     match &*names {
-        [] => format!("there is no tunnel {wanted:?}, and no other one"),
+        [] => format!("there is no tunnel {wanted:?}, and no other tunnel"),
         names => format!("there is no tunnel {wanted:?}; there are {}", names.join(", ")),
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();
     if !name.chars().all(is_inside) || !ends.all(|end| end.is_some_and(char::is_alphanumeric)) {
         return Err(format!(
-            "there is no tunnel {name:?}, and none is made with that name: a name begins and ends with a letter or a digit, \
+            "there is no tunnel {name:?}, and none is created with that name: a name begins and ends with a letter or a digit, \
              with hyphens, underscores, dots and blanks between them"
         ));
     }
@@ -169,7 +169,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     } else {
         return Ok(());
     };
-    Err(format!("there is no tunnel {name:?}, and none is made, because the name looks like {meant}"))
+    Err(format!("there is no tunnel {name:?}, and none is created, because the name looks like {meant}"))
 }
 
 /// The remedy for an error that prevents a complete start.
@@ -180,7 +180,7 @@ pub(crate) fn remedy(error: &Error) -> &'static str {
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable(_) => {
             REACH_API
         }
-        Error::RateLimited { .. } => "wait; the limit is shared by everything that the token's user does",
+        Error::RateLimited { .. } => "wait; all programs of the token's user share the limit",
         Error::Failed(_) | Error::OutOfTime => "wait; see https://www.cloudflarestatus.com",
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_tunnel_that_is_not_found_is_told_with_those_that_are_there() {
         let told = |present: &[Tunnel], wanted: &str| configured(present, wanted, false).expect_err("none");
-        assert_eq!(told(&[], "x"), r#"there is no tunnel "x", and no other one"#);
+        assert_eq!(told(&[], "x"), r#"there is no tunnel "x", and no other tunnel"#);
         assert_eq!(told(&tunnels(2), "x"), r#"there is no tunnel "x"; there are "t0", "t1""#);
         assert!(told(&tunnels(NAMES_SHOWN_MAX), "x").ends_with(r#""t6", "t7""#));
         assert!(told(&tunnels(NAMES_SHOWN_MAX + 1), "x").ends_with(r#""t6", "t7", …"#));
@@ -278,7 +278,7 @@ mod tests {
         for (unresolved, remedy) in [
             (unfitting("x".to_owned()), "correct the setting"),
             (Error::OutOfTime.into(), "cloudflarestatus.com"),
-            (Error::RateLimited { retry_after: Default::default() }.into(), "wait; the limit"),
+            (Error::RateLimited { retry_after: Default::default() }.into(), "wait; all programs"),
             (Error::Unreadable("x".into()).into(), "see that the address in CF_API_BASE_URL can be reached"),
         ] {
             assert!(unresolved.remedy.contains(remedy), "{unresolved:?}");

@@ -45,7 +45,7 @@ struct Buffer(Vec<u8>);
 impl Write for Buffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > limits::WEBHOOK_RESPONSE_MAX_BYTES {
-            return Err(io::Error::other("the answer is larger than the memory and ExternalDNS take"));
+            return Err(io::Error::other("the answer exceeds 24 MiB"));
         }
         // The compiler would turn `extend` into a memcpy.
         for byte in bytes {

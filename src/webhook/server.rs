@@ -52,7 +52,7 @@ compile_error!(
 const WORKER_STACK_BYTES: usize = 1024 * 1024;
 
 const TOO_LARGE: &str = "the body is larger than 28 MiB: look for objects with many annotations and hostnames, or let \
-    several pairs of ExternalDNS and this program share the hostnames (--domain-filter, DOMAIN_FILTER)";
+    several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
 
 const BUSY: &str = "another request with a large body was running until this request's deadline: ExternalDNS sends one \
     request at a time, so find the other client of this port";
@@ -161,7 +161,7 @@ pub fn bind(settings: ServerSettings) -> io::Result<BoundServer> {
         if listeners.is_empty() {
             return Err(error);
         }
-        log::warn!("cannot listen on {address}: {error}; going on without it");
+        log::warn!("cannot listen on {address}: {error}; the webhook goes on without this address");
     }
     Ok(BoundServer { listeners, settings })
 }

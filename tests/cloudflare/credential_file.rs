@@ -164,7 +164,7 @@ fn a_file_that_is_of_no_use_for_a_while_changes_nothing_and_is_told_of_once() {
         assert_eq!(fixture.looks(2), [false, true], "{label}");
         assert_eq!(fixture.read(), [NEW], "{label}");
         let lines = said_of(shown);
-        assert!(lines.last().unwrap().contains("another secret"), "{lines:?}");
+        assert!(lines.last().unwrap().contains("a new secret"), "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains(OLD) && !line.contains(NEW)), "{lines:?}");
     }
 }

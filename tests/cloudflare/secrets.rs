@@ -34,9 +34,9 @@ impl log::Log for Recorder {
         let line = format!("{} {}", record.target(), logging::line_of(record));
         let list = if line.contains(TOKEN) {
             &LEAKS
-        } else if line.contains("file of the credentials") {
+        } else if line.contains("credentials file") {
             &FILES
-        } else if line.contains("call of Cloudflare's API") && line.contains("path=/zones/logged/") {
+        } else if line.contains("call to Cloudflare's API") && line.contains("path=/zones/logged/") {
             &CALLS
         } else {
             return;

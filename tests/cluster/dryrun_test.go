@@ -120,7 +120,7 @@ func TestADryRunOnAFreshInstallationTellsItsPlanAndMakesNothing(t *testing.T) {
 	waiting := release.initContainer(t)
 	harness.EventuallyWithin(t, patience, "the init container says why it waits", func() error {
 		waiting.Alive(t)
-		if !strings.Contains(waiting.Output(t), `the tunnel "`+tunnelName+`" is not made; looking for it again in 60 s`) {
+		if !strings.Contains(waiting.Output(t), `the tunnel "`+tunnelName+`" is not created; looking for it again in 60 s`) {
 			return errors.New(waiting.Output(t))
 		}
 		return nil

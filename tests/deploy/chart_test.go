@@ -318,7 +318,7 @@ func TestTheNotesNameValuesThatTheOfficialChartIgnores(t *testing.T) {
 
 // TestTheNotesSayHowToLookFirst, and of a dry run that it is one.
 func TestTheNotesSayHowToLookFirst(t *testing.T) {
-	const before, dry, wait = "To see first what would be written", "This is a dry run", "wait for a tunnel that is not made yet"
+	const before, dry, wait = "To see first what would be written", "This is a dry run", "wait for a tunnel that is not created yet"
 	for values, wanted := range map[string][]string{
 		"":                              {before},
 		"global.settings.DRY_RUN=false": {before},

@@ -20,7 +20,7 @@ func startEmulator(t *testing.T) *emulator {
 	return &emulator{harness.StartEmulator(t)}
 }
 
-// call makes a call of Cloudflare's API, and decodes the result where it is wanted.
+// call makes a call to Cloudflare's API, and decodes the result where it is wanted.
 func (e *emulator) call(t *testing.T, method, path string, body, result any) {
 	t.Helper()
 	text, err := json.Marshal(body)

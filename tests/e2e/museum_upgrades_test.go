@@ -277,11 +277,11 @@ func anUpgradeUnderADefaultService(t *testing.T) string {
 		"%d is published, each of the %d leads to its login. With `--annotation-prefix` the next loop is quiet", loginObjects, keptOutObjects, loginObjects)
 }
 
-// The same with PUBLISH=all: an object that loses its annotations is led to the default service.
+// The same with PUBLISH=all: an object that loses its annotations gets the default service.
 func anUpgradeWhereAllIsPublished(t *testing.T) string {
 	for _, version := range []string{faulty, harness.Newest} {
 		pod := underADefaultService(t, "PUBLISH=all")
-		if lines := pod.program.Lines("--gateway-name, --label-filter, --annotation-filter", "is led to DEFAULT_SERVICE"); lines != 1 {
+		if lines := pod.program.Lines("--gateway-name, --label-filter, --annotation-filter", "gets DEFAULT_SERVICE"); lines != 1 {
 			t.Errorf("what this mode means is told %d times", lines)
 		}
 		wanted, keptOut := pod.services, pod.keptOut

@@ -16,7 +16,7 @@ use crate::access_strangers::{AGE_MIN, NAME, Stage, at, of, wish};
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a call of Cloudflare's API takes.
+/// What a call to Cloudflare's API takes.
 const CALL: Duration = Duration::from_millis(250);
 
 /// The time for looking at, and deleting, what is left of applications.

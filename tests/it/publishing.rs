@@ -276,7 +276,7 @@ fn a_dry_run_tells_the_plan_for_a_tunnel_that_is_not_made_and_makes_no_call_abou
 
     let id = harness.cloudflare.add_tunnel("home");
     clock.put_ahead(limits::CONNECTORS_PERIOD);
-    eventually("the tunnel is found", || !harness.log.lines_with(&["are managed", &id]).is_empty());
+    eventually("the tunnel is found", || !harness.log.lines_with(&["manages these tunnels", &id]).is_empty());
     program.external_dns().run_loop(&desired).expect("answered");
     assert_eq!(harness.log.lines_with(&["not done: record created", &id]).len(), 1);
     assert_eq!(harness.cloudflare.count_calls().writes, 0);

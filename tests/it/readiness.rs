@@ -100,7 +100,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
         ("hangs", every(Fault::Hang), vec![], "not checked yet", "wait"),
         ("resets", every(Fault::Reset), vec![], "no answer", "HTTPS_PROXY"),
         ("fails", every(Fault::status(500)), vec![], "Cloudflare failed", "cloudflarestatus"),
-        ("limits", every(Fault::limited(120)), vec![], "rate limit", "shared by everything"),
+        ("limits", every(Fault::limited(120)), vec![], "rate limit", "share the limit"),
         ("talks HTML", every(Fault::Garbage), vec![], "answered in place of", "CF_API_BASE_URL"),
         (
             "is not there",
@@ -308,7 +308,7 @@ impl Stopped {
     }
 
     fn announcements(&self) -> usize {
-        self.harness.log.lines_with(&["are managed"]).len()
+        self.harness.log.lines_with(&["manages these tunnels"]).len()
     }
 }
 

@@ -209,7 +209,7 @@ fn a_whole_run_at_trace_level_never_shows_a_token_and_a_signal_ends_it_well() {
         };
         for texts in [
             [&*pair("method", "GET"), &pair("status", "200")],
-            ["another secret", "used from now on"],
+            ["a new secret", "uses it from now on"],
             ["CF_API_TOKN", "is no setting"],
             ["hand.example.com", &pair("refused", "record_held")],
             [&pair("version", env!("CARGO_PKG_VERSION")), "starting"],
@@ -307,7 +307,7 @@ fn the_start_says_what_will_be_managed() {
         "DRY_RUN is set",
         "ADOPT is set",
         "--gateway-name, --label-filter, --annotation-filter",
-        "loses its annotations is led to DEFAULT_SERVICE",
+        "loses its annotations gets DEFAULT_SERVICE",
         "MASS_DELETION_LIMIT is 0",
     ] {
         assert!(lines.iter().any(|line| line["message"].contains(text)), "{text} is missing in {said:#?}");

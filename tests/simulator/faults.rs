@@ -1,4 +1,4 @@
-//! What goes wrong with single calls of Cloudflare's API.
+//! What goes wrong with single calls to Cloudflare's API.
 
 use std::time::Duration;
 

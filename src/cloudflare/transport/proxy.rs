@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy(ureq::Proxy);
 
-const SOCKS: &str = "names a SOCKS proxy, which this program cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
+const SOCKS: &str = "names a SOCKS proxy, which the webhook cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
      without one by its host in NO_PROXY";
 
 const NO_ADDRESS: &str = "is not the address of a proxy; allowed are http://host:port and https://host:port, with \

@@ -110,7 +110,7 @@ impl Scanner<'_> {
             Some('i') if self.next_if(':') => Ok(true),
             Some('i') if self.next_if(')') => Ok(false),
             _ => {
-                Err("groups may be `(…)`, `(?:…)`, `(?i:…)` and `(?i)`; there is no name and no look-around"
+                Err("groups may be `(…)`, `(?:…)`, `(?i:…)` and `(?i)`; named groups and look-around are not supported"
                     .to_owned())
             }
         }
@@ -166,8 +166,8 @@ impl Scanner<'_> {
             Some(character) if ESCAPABLE.contains(character) => Ok(Operand::Atom(1)),
             Some(character) if assertions.contains(character) => Ok(Operand::Assertion),
             Some(character) => Err(format!(
-                "`\\{character}` is not understood everywhere: there are `\\d \\s \\w \\b` with their capitals, `\\A`, \
-                 `\\z`, and a backslash before punctuation"
+                "`\\{character}` is not supported: use `\\d \\s \\w \\b`, their capitals, `\\A`, `\\z`, or a backslash \
+                 before punctuation"
             )),
             None => Ok(Operand::None),
         }
@@ -201,5 +201,5 @@ fn repeated_too_often() -> String {
 }
 
 fn control(character: char) -> String {
-    format!("a path holds no {character:?}")
+    format!("a path must not contain {character:?}")
 }

@@ -82,7 +82,7 @@ fn a_check_of_what_is_right_says_so_line_by_line() {
         "active, paid plan",
         "3, 0 of them ours",
         "--txt-owner-id=default --registry=noop (or txt)",
-        "costs 2 calls: with an --interval of 60 s 10 of the 1200",
+        "makes 2 calls; at --interval=60s that is 10 of the 1200 calls",
     ] {
         assert!(table.contains(part), "{part:?} is missing in:\n{table}");
     }
@@ -165,7 +165,7 @@ fn with_the_access_guard_a_check_reads_what_it_would() {
         ],
         "{table}"
     );
-    assert!(report.ok && table.contains("costs 8 calls"), "{table}");
+    assert!(report.ok && table.contains("makes 8 calls"), "{table}");
     let unguarded = lines_of_access(&check(&harness, &[]).0);
     assert_eq!(
         unguarded,
@@ -331,7 +331,7 @@ fn a_check_says_where_access_was_never_set_up() {
         let (report, table) = check(&harness, &GUARD);
         let lines = lines_of_access(&report);
         let [line] = &lines[..] else { panic!("the token lacks no permission\n{table}") };
-        assert!(line.starts_with("failed Access: it is not set up in the account"), "{table}");
+        assert!(line.starts_with("failed Access: Access is not set up in the account"), "{table}");
         assert!(!table.contains("permission Account: Access"), "{table}");
         assert_eq!(table.matches("choose a team name").count(), 1, "{table}");
     }

@@ -336,7 +336,7 @@ metadata: {{"name":"app.example.com","namespace":"web"}}
 spec:
   endpoints:
     # home, rule 1, "app.example.com" "^/api"
-    # No annotation says these fields, which stay as long as the rule does: id
+    # No annotation can set these fields; the rule keeps them: id
     #   hostname: "app.example.com"
     #   set-identifier: "^/api"
     #   target: "https://api:443"

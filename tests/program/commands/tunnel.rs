@@ -135,10 +135,7 @@ fn without_a_file_nothing_is_fetched_and_the_table_says_what_was_done() {
     let account = Account::new("table");
     let said = account.run(&[], &[]);
     let [(_, id)] = &*account.tunnels() else { panic!("{}", said.errors) };
-    assert_eq!(
-        said.out,
-        format!("tunnel      home\nid          {id}\nstate       made now\ntoken file  -\n")
-    );
+    assert_eq!(said.out, format!("tunnel      home\nid          {id}\nstate       created\ntoken file  -\n"));
     assert!(account.cloudflare.take_calls().iter().all(|call| !call.path.ends_with("/token")));
     let said = account.run(&[], &[("CF_TUNNEL_ID", id)]);
     assert!(said.out.contains("state       found\n"), "{}", said.out);
@@ -452,7 +449,7 @@ fn a_dry_run_fetches_the_token_of_a_tunnel_that_is_there() {
 fn a_dry_run_makes_no_tunnel_and_says_so_once_a_minute_until_the_tunnel_is_there() {
     let account = Account::new("dry-run-waits");
     let said = account.run(&[], &[("DRY_RUN", "true")]);
-    assert!(said.code == Some(1) && said.errors.contains("\"home\" is not made"), "{}", said.errors);
+    assert!(said.code == Some(1) && said.errors.contains("\"home\" is not created"), "{}", said.errors);
 
     let clock = Log::default().marking(Arc::new(ManualClock::stopped()));
     let mut told = Vec::new();
@@ -468,7 +465,7 @@ fn a_dry_run_makes_no_tunnel_and_says_so_once_a_minute_until_the_tunnel_is_there
     assert!(outcome.is_ok(), "{outcome:?}");
     let minutes: Vec<u64> = told.iter().map(|(after, _)| after.as_secs()).collect();
     assert_eq!(minutes, [0, 60, 120]);
-    let text = "DRY_RUN is set, so the tunnel \"home\" is not made; looking for it again in 60 s";
+    let text = "DRY_RUN is set, so the tunnel \"home\" is not created; looking for it again in 60 s";
     assert!(told.iter().all(|(_, told)| told == text), "{told:?}");
     assert!(account.connects().is_ok());
     assert_eq!(account.writes(), [""; 0]);
@@ -488,7 +485,7 @@ fn a_dry_run_that_waits_for_its_tunnel_ends_at_once_on_sigterm() {
         .expect("the program was built");
     let mut line = String::new();
     BufReader::new(waiting.stderr.take().expect("it is piped")).read_line(&mut line).expect("UTF-8");
-    assert!(line.contains("is not made"), "{line}");
+    assert!(line.contains("is not created"), "{line}");
     let id = waiting.id().to_string();
     assert!(Command::new("kill").args(["-s", "TERM", &id]).status().expect("kill is there").success());
     assert_eq!(waiting.wait().expect("it ends").code(), Some(143));
@@ -517,7 +514,7 @@ fn a_file_that_cannot_be_written_is_an_error_that_says_which() {
     // A machine's own device is nothing for a test that may run as root and fail.
     let _socket = UnixListener::bind(account.folder.join("socket")).expect("sockets can be made");
     for (path, expected) in [
-        (account.folder.join("none/token"), "make its folder first"),
+        (account.folder.join("none/token"), "create its folder first"),
         (account.folder.clone(), "it is a directory"),
         (account.folder.join("socket"), "No such device"),
         (account.folder.join("stdout"), "a pipe or a device"),
