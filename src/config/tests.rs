@@ -281,7 +281,7 @@ fn the_default_service_is_not_this_programs_own_port() {
     {
         let mistake = mistake(&with(service, port));
         assert!(
-            mistake.starts_with("DEFAULT_SERVICE ") && mistake.contains("this program's own"),
+            mistake.starts_with("DEFAULT_SERVICE ") && mistake.contains("the webhook's own"),
             "{mistake}"
         );
     }

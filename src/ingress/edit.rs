@@ -36,9 +36,9 @@ impl RuleEdit {
     pub(crate) fn log_text(&self) -> String {
         match self {
             Self::Put { rule, replaces: _ } => {
-                format!("rule published, service={:?}", rule.service.as_str())
+                format!("rule created or updated, service={:?}", rule.service.as_str())
             }
-            Self::Remove { .. } => "rule withdrawn".to_owned(),
+            Self::Remove { .. } => "rule deleted".to_owned(),
         }
     }
 
@@ -104,7 +104,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
                 Some(position) if is_as_wanted(&list, position, rule) => {}
                 Some(position) => {
                     let reason = format!(
-                        "rule {} of the tunnel has the same hostname and path and is not ours: remove it there to \
+                        "rule {} of the tunnel has the same hostname and path and is not ours: remove that rule to \
                          publish this one",
                         position + 1
                     );
@@ -198,13 +198,13 @@ impl<'a> MarkedRules<'a> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
         if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
-            return Some("its hostname gets another spelling and so more requests".to_owned());
+            return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }
         let (position, moved) = near.position(present, scope);
         let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
         let (_, other) = passed.find(|(_, slot)| scope.may_share_with(Scope::of(&slot.rule)))?;
         let named = other.rule.described();
-        Some(format!("it comes to stand in front of the rule for {named} and gets requests of it"))
+        Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
 
     /// The reason to refuse a put for this hostname and path: several rules have them, a foreign rule matches exactly
@@ -246,7 +246,7 @@ fn position_of(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<Option<u
         _ => {
             let numbers = found.iter().map(|index| (index + 1).to_string()).collect::<Vec<_>>().join(" and ");
             Err(format!(
-                "rules {numbers} of the tunnel have the same hostname and path: remove all but one there"
+                "rules {numbers} of the tunnel have the same hostname and path: remove all but one of them"
             ))
         }
     }
@@ -265,7 +265,7 @@ fn check_no_equivalent(
     let end = near.slots().find(is_live).map_or(usize::MAX, |(position, _)| position);
     match near.foreign(end, |rule| scope.is_equivalent_to(rule)) {
         Some(position) => Err(format!(
-            "rule {} of the tunnel, which is not ours, matches exactly the same requests: remove it there, or narrow \
+            "rule {} of the tunnel, which is not ours, matches exactly the same requests: remove that rule, or narrow \
              one of the two by its path",
             position + 1
         )),
@@ -279,8 +279,8 @@ fn check_logins(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<(), Str
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
-            "the rule for {}, which requires a login, would have to move behind the one for {}, which is not ours and \
-             would take its requests: remove that one, or narrow it by its path",
+            "the rule for {}, which requires a login, would have to move behind the foreign rule for {}, which \
+             would take its requests: remove the foreign rule, or narrow it by its path",
             own.described(),
             foreign.described()
         )),

@@ -75,7 +75,7 @@ impl ConnectorWatch {
         let Some((lowest, slowest)) = Connector::slowest(&connectors) else {
             return connectors.is_empty().then(|| {
                 line(format!(
-                    "the tunnel {name:?} has no connector: its hostnames are not reached until a cloudflared runs for it"
+                    "the tunnel {name:?} has no connector: no visitor reaches its hostnames until a cloudflared runs for it"
                 ))
             });
         };
@@ -100,17 +100,17 @@ pub(super) fn check_applied(
     deadline: Deadline,
 ) -> Result<(), String> {
     let connectors = client.connectors(account, tunnel, deadline).map_err(|error| {
-        format!("the connectors of tunnel {tunnel} cannot be seen, so nothing moves there: {error}")
+        format!("the connectors of tunnel {tunnel} cannot be read, so no hostname moves to it: {error}")
     })?;
     if connectors.is_empty() {
         return Err(format!(
-            "tunnel {tunnel} has no connector, so nothing moves there: run a cloudflared for it"
+            "tunnel {tunnel} has no connector, so no hostname moves to it: run a cloudflared for it"
         ));
     }
     match Connector::slowest(&connectors) {
         Some((applied, connector)) if applied < version => Err(format!(
             "connector {connector} of tunnel {tunnel} serves version {applied} of its configuration and not {version} \
-             yet, so nothing moves there: see the log of that cloudflared"
+             yet, so no hostname moves to the tunnel: see the log of that cloudflared"
         )),
         _ => Ok(()),
     }

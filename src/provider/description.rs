@@ -44,7 +44,7 @@ pub(super) fn describe_adoption(
     Adoption { path, was, options }: &Adoption,
 ) -> impl Iterator<Item = LogLine> {
     let options: Vec<String> = options.iter().map(describe_option).collect();
-    let texts = [("was", was.clone()), ("options that change", options.join("; "))];
+    let texts = [("before", was.clone()), ("changed options", options.join("; "))];
     let path = path.as_deref().filter(|path| !path.is_empty());
     let line = LogLine::default().word("hostname", &hostname).quoted("path", path);
     texts.into_iter().flat_map(move |(what, text)| {
@@ -55,7 +55,7 @@ pub(super) fn describe_adoption(
         let count = parts.len();
         parts.into_iter().enumerate().map(move |(index, part)| {
             let number = if count > 1 { format!(" {}/{count}", index + 1) } else { String::new() };
-            line.clone().text(format!("taken over, {what}{number}={part}"))
+            line.clone().text(format!("taken over; {what}{number}: {part}"))
         })
     })
 }
@@ -67,7 +67,7 @@ fn describe_option(Property { name, value }: &Property) -> String {
     if option.is_none_or(|option| option.parse(value).is_ok_and(|parsed| parsed.is_some())) {
         format!("{field}, kept by {}: {}", annotation_of(name), json::to_string(&**value))
     } else {
-        format!("{field} {value}, which no annotation says")
+        format!("{field} {value}, which no annotation can set")
     }
 }
 

@@ -314,7 +314,7 @@ impl<'a> Execution<'a> {
         }
         if answer.is_missing_record() {
             // The record existed when the snapshot was read.
-            let text = format!("one of its records was deleted meanwhile: {answer}");
+            let text = format!("a record of the hostname was deleted meanwhile: {answer}");
             return self.ledger.give_up_all(pieces, &Reason::Undecided(text));
         }
         let mut text = answer.to_string();

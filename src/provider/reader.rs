@@ -298,7 +298,7 @@ fn failed(what: String) -> impl Fn(Error) -> ReadError {
 }
 
 fn old_answer(id: &str, what: &str, evidence: &str) -> (Box<str>, Box<str>) {
-    (id.into(), format!("{what} cannot be read: {evidence}").into())
+    (id.into(), format!("the answer about {what} is outdated: {evidence}").into())
 }
 
 #[cfg(test)]

@@ -44,22 +44,22 @@ const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process star
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
      few seconds; if this answer stays, the log says why reading fails";
 
-const IS_WRITTEN: &str = "it was written, or already is as sent: the next loop confirms it";
+const IS_WRITTEN: &str = "Cloudflare has what ExternalDNS asked for; the next loop confirms it";
 
-const IS_LEFT: &str =
-    "a request changes a limited number of hostnames, and the next ones go on with this one";
+const IS_LEFT: &str = "the request reached its limit of hostnames; one of the next requests changes this one";
 
-const NOT_ASKED: &str = "ExternalDNS sends it and has not asked for its change yet: if the next loop does not, a filter of \
-     ExternalDNS excludes it (--domain-filter, --exclude-domains, --managed-record-types), or its registry counts it as \
-     done (--registry=crd)";
+const NOT_ASKED: &str = "ExternalDNS sends the endpoint and has not asked for a change yet: if the next loop does not, a filter of \
+     ExternalDNS excludes the endpoint (--domain-filter, --exclude-domains, --managed-record-types), or the registry \
+     counts the change as done (--registry=crd)";
 
-const WITHOUT_SERVICE: &str = "it is sent without a service, or its webhook-tunnel is false: give the object a target such as \
+const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunnel is false: give the object a target such as \
      http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
      if the object has a service, its annotations have the prefix of another version of ExternalDNS";
 
-const NOT_SENT: &str = "ExternalDNS does not send it; the usual causes: its annotations have the prefix of another \
+const NOT_SENT: &str = "ExternalDNS sends no endpoint for it; the usual causes: the object's annotations have the prefix of another \
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
-     no --source for its kind; a filter of ExternalDNS leaves it out, such as --domain-filter; its object has no address in its status, and no target";
+     no --source for the object's kind; a filter of ExternalDNS excludes it, such as --domain-filter; the object has no \
+     address in its status, and no target";
 
 impl LastLoop {
     /// The refusals of endpoints that differ between sent and shown. Other refusals are outdated: the endpoint was

@@ -175,10 +175,10 @@ fn invalidate<'p>(candidates: &mut [Candidate], problem: impl Fn(&Endpoint) -> O
 fn cause(invalid: &Endpoint) -> String {
     let problem = invalid.property(INVALID).unwrap_or_default();
     let text = if is_unknown_path(&invalid.set_identifier) {
-        format!("it waits for another rule of the object, whose path is not known: {problem}")
+        format!("the endpoint waits for another rule of the object, whose path is not known: {problem}")
     } else {
         let path = quoted(&invalid.set_identifier);
-        format!("it waits for the object's rule for path {path}, which is invalid")
+        format!("the endpoint waits for the object's rule for path {path}, which is invalid")
     };
     Problem::read(&text).to_string()
 }
@@ -193,21 +193,21 @@ pub fn opts_out(endpoint: &Endpoint) -> bool {
 
 fn too_many_paths(count: usize) -> String {
     format!(
-        "the object has {count} paths of the hostname: at most {} are read, and a record's comment has room for fewer",
+        "the object has {count} paths of the hostname; the webhook reads at most {}, and a record's comment has room for fewer",
         limits::HOSTNAME_PATHS_MAX
     )
 }
 
 fn too_long() -> String {
     format!(
-        "the object's annotations have more than {} bytes: of one hostname at most {} are read",
+        "the endpoint has more than {} bytes, and the webhook reads at most {}: shorten the object's annotations",
         limits::ELEMENT_MAX_BYTES,
         limits::ENDPOINT_MAX_BYTES
     )
 }
 
 const OUT_OF_TIME: &str =
-    "the request was too much to be read in its time: look for an object with many long annotations";
+    "ExternalDNS's request was too large to read in time: look for an object with many long annotations";
 
 /// Sorts candidates and removes duplicates, such as those from the A and the AAAA of one object.
 fn sort(candidates: &mut Vec<Candidate>) {

@@ -44,7 +44,8 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                 let resource = format!("crd/{namespace}/{}", endpoint.dns_name);
                 let labels = Labels::from_iter([(RESOURCE_LABEL, &*resource)]);
                 let read = reader.read(&Endpoint { labels, ..endpoint.clone() });
-                let read = read.into_iter().next().ok_or("its service is no service")?.publication;
+                let read =
+                    read.into_iter().next().ok_or("the webhook does not accept its service")?.publication;
                 let read = read.map_err(|problem| without_userinfo(&problem.to_string(), "://"))?;
                 let changes = read.rule.map(|wanted| document.lost_options(rule, document, &wanted));
                 Ok::<_, String>(changes.unwrap_or_default())
@@ -59,7 +60,9 @@ pub fn foreign_rules(snapshot: &Snapshot, namespace: &str) -> Vec<ForeignRule> {
                     format!("no annotation keeps {} {:?}", annotation_of(&lost.name), lost.value)
                 });
                 let refusal = || now.conflict(&hostname, rule.path());
-                let change = || Some(format!("taken over, {}", then.reordered(&hostname, rule.path())?));
+                let change = || {
+                    Some(format!("taking the rule over would {}", then.reordered(&hostname, rule.path())?))
+                };
                 lost.or_else(refusal).or_else(change).map_or(Ok(endpoint), Err)
             });
             owned = if endpoint.is_ok() { then } else { owned };
@@ -76,7 +79,7 @@ fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, 
     let name = hostname.as_str();
     let leads = |record: &Record| record.proxied && *record.content == *id.hostname();
     if !rule.has_hostname(&hostname) {
-        Err("its hostname ends in a dot, and visitors ask for it without".to_owned())
+        Err("its hostname ends in a dot, and the hostname of a request does not".to_owned())
     } else if !snapshot.operator().filter.matches(name) || snapshot.zone_of(name).is_none() {
         Err("its hostname is outside the domain filter or the zones".to_owned())
     } else if !snapshot.answering(name).iter().any(leads) {

@@ -35,7 +35,7 @@ impl Guard<'_> {
             return None;
         }
         Some(match &domains[..] {
-            [] => "has no domain for this namespace, whose objects publish nothing".to_owned(),
+            [] => "has no domain for this namespace, so its objects publish nothing".to_owned(),
             _ => format!("lets objects of this namespace publish only {}", domains.join(", ")),
         })
     }
@@ -124,8 +124,7 @@ pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Setti
     operator.namespace_guard.then_some(())?;
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
-        let problem =
-            "is on, and no resource label of the form kind/namespace/name tells whose endpoint it is";
+        let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
         return Some(Fault { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
     };
     let guard = Guard { operator };

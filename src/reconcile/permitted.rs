@@ -31,7 +31,7 @@ pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Ite
         subject: OriginOption::CaPool.property().into(),
         problem: format!(
             "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
-             rules of all hostnames together; list the files that each one has"
+             rules of all hostnames together; list only files that every cloudflared of the tunnel can read"
         ),
     });
     let service = own_port(&rule.service, &settings.operator.own_addresses).map(|port| Fault {
@@ -49,7 +49,7 @@ impl fmt::Display for OwnPort {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "port {} of this machine is this program's own, and every client of it can publish and delete hostnames, or \
+            "port {} of this machine is the webhook's own, and every client of that port can publish and delete hostnames, or \
              read the metrics",
             self.0
         )

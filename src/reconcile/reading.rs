@@ -138,7 +138,7 @@ impl<'s> EndpointReader<'s> {
         reader.check_names();
         let intent = Intent { login, default_service, unasked_wildcard: reader.lacks_property(&hostname) };
         if let Some(property) = stray_path {
-            let problem = "has no group and belongs to no rule: name its group, or a service without one";
+            let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
             reader.fault(property, problem);
         }
         let (faults, settings) = (reader.faults, self.settings);
@@ -301,7 +301,7 @@ fn oversize(endpoint: &Endpoint) -> Option<String> {
     let bytes = endpoint.text_bytes();
     (bytes > limits::ENDPOINT_MAX_BYTES).then(|| {
         format!(
-            "the object's annotations have {bytes} bytes: of one hostname at most {} are read",
+            "the endpoint has {bytes} bytes, and the webhook reads at most {}: shorten the object's annotations",
             limits::ENDPOINT_MAX_BYTES
         )
     })

@@ -268,18 +268,18 @@ impl fmt::Display for Reason {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
             Self::Beside { path, refused } => {
-                write!(formatter, "it waits for the hostname's rule for path {path:?}, which is refused ({refused})")
+                write!(formatter, "the endpoint waits for the hostname's rule for path {path:?}, which is refused ({refused})")
             }
             Self::Withheld { by } => {
-                formatter.write_str("its deletion waits until the hostname's refused endpoint ")?;
+                formatter.write_str("the webhook does not delete this path yet: the hostname's refused endpoint ")?;
                 if let Some(by) = by {
                     write!(formatter, "of {by} ")?;
                 }
-                formatter.write_str("is corrected, because it may be the deleted one under a new path")
+                formatter.write_str("may be the same rule under a new path; correct that endpoint")
             }
             Self::MassDeletion => formatter.write_str(
-                "too many hostnames would be deleted at once, so none is: correct the changed filter, source or prefix; or \
-                 delete fewer at once, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
+                "too many hostnames would be deleted at once, so none is deleted: correct the changed filter, source or \
+                 prefix, delete fewer, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
                 "the domain filter excludes the name: change DOMAIN_FILTER or the other domain filters, or remove the \
@@ -318,9 +318,9 @@ impl fmt::Display for Reason {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}")
             }
             Self::AccessUnknown(text) => {
-                write!(formatter, "it is not known what Access protects: {text}")
+                write!(formatter, "the webhook does not know what Access protects: {text}")
             }
-            Self::AccessPolicy(problem) => write!(formatter, "it {problem}"),
+            Self::AccessPolicy(problem) => write!(formatter, "the endpoint {problem}"),
             Self::ApplicationHeld { application, is_exact } => {
                 write!(
                     formatter,
@@ -335,8 +335,8 @@ impl fmt::Display for Reason {
                 )
             }
             Self::WouldOpen { by: None } => formatter.write_str(
-                "it names no Access policy, so publishing it would remove the login that its visitors need now: set \
-                 webhook/access-policy to the policies, or to none to open it",
+                "the endpoint names no Access policy, so publishing it would remove the login that visitors need now: set \
+                 webhook/access-policy to the policies, or to none to open the hostname",
             ),
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
@@ -345,29 +345,29 @@ impl fmt::Display for Reason {
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
-                "it asks to be open, but its Access application {application:?} protects {relying:?} too: set \
+                "the endpoint asks to be open, but its Access application {application:?} protects {relying:?} too: set \
                  webhook/access-policy: none there in the same step, or delete that application at Cloudflare"
             ),
             Self::StillProtected { application, relying: None } => write!(
                 formatter,
-                "it asks to be open, but the Access application {application:?} protects it: remove \
+                "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
                  webhook/access-policy: none, or change that application"
             ),
             Self::ClosingFirst { hostname, set_identifier } => write!(
                 formatter,
-                "it opens once {:?} has an Access application of its own, which comes first",
+                "the webhook opens this hostname after it has created the Access application of {:?}",
                 place(hostname, set_identifier)
             ),
             Self::WouldOpenToo { hostname, set_identifier } => write!(
                 formatter,
-                "opening it would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
+                "opening this endpoint would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
                  webhook/access-policy there to its policies or to none",
                 place(hostname, set_identifier)
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): remove it there, and \
-                 here until its record is gone; or write ns={} into its comment at Cloudflare",
+                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): remove the hostname \
+                 there, and here until its record is deleted; or write ns={} into the record's comment at Cloudflare",
                 code(asking)
             ),
             Self::NamespaceHeld { holder: None, asking } => write!(
@@ -378,7 +378,7 @@ impl fmt::Display for Reason {
             ),
             Self::DigestTaken { tunnel, path } => write!(
                 formatter,
-                "the rule has the same digest as the one for path {path:?} in tunnel {tunnel}: write one of the two paths \
+                "the rule has the same digest as the rule for path {path:?} in tunnel {tunnel}: write one of the two paths \
                  another way, such as with a group around it, or remove one of the rules at Cloudflare"
             ),
             Self::TwoTunnels { tunnel } => write!(
@@ -388,13 +388,13 @@ impl fmt::Display for Reason {
             ),
             Self::RuleLeftBehind { tunnel, hostname, path } => write!(
                 formatter,
-                "the record leads visitors to tunnel {tunnel}, and a move would cut them off from its foreign rule for \
+                "the record leads visitors to tunnel {tunnel}, and a move would cut them off from the tunnel's foreign rule for \
                  {hostname:?} and path {path:?}: remove that rule at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,
                 "tunnel {tunnel} was deleted at Cloudflare: remove it from CF_TUNNEL_ID, so that its hostnames move to the \
-                 default tunnel, or name another one"
+                 default tunnel, or name another tunnel"
             ),
             Self::LocalTunnel { tunnel } => write!(
                 formatter,
@@ -414,15 +414,15 @@ impl fmt::Display for Reason {
                 formatter.write_str(text)
             }
             Self::ApplicationFirst(_) => {
-                formatter.write_str("its Access application is written first: a later loop writes its rule")
+                formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
             Self::TokensFirst(_) => formatter.write_str(
-                "it is being opened: its rule loses the Access check now, and a later loop deletes its Access application",
+                "this request removes the rule's Access check; a later loop deletes the Access application",
             ),
-            Self::Cloudflare(text) => write!(formatter, "Cloudflare refused it: {text}"),
+            Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "it is not kept as written ({what}): another program or person changes it back, or Cloudflare does not \
+                "Cloudflare does not keep this write ({what}): another program or person changes it back, or Cloudflare does not \
                  store a default; the webhook tries again after a pause or after a change"
             ),
         };

@@ -52,11 +52,11 @@ impl Drift {
     }
 }
 
-const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, which cloudflared checks only where a \
-     rule asks for it itself: set access-required, access-team-name and access-aud-tag on each hostname";
+const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but cloudflared checks Access only for rules \
+     that require it: set webhook/access-required, -team-name and -aud-tag on each object";
 
-const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address is a bastion, \
-     which connects its visitors wherever they ask: remove it, or set ORIGIN_BASTION_MODE=false for our rules";
+const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
+     its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";
 
 const UNDATED: &str = "Cloudflare's answers have no Date header, probably because a proxy removes it: MOVE_GRACE counts \
      as over, and unneeded Access applications are not deleted";
@@ -133,7 +133,7 @@ fn key(endpoint: &Endpoint) -> (&str, &str, &str) {
 fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
     let zone = &zone.zone.name;
     let text = format!(
-        "the record in the zone {zone} is left alone, because another zone answers for the name: delete it there"
+        "the webhook ignores the record in zone {zone}, because another zone answers for this name: delete the record in {zone}"
     );
     Note::about(&record.name, text)
 }
@@ -142,8 +142,8 @@ fn outside_its_zone(record: &Record, zone: &ZoneSnapshot) -> Note {
 fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
     let of: String = namespaces.iter().map(|of| format!("{of}: ns={}, ", NamespaceCode::of(of))).collect();
     let text = format!(
-        "neither its record's comment nor the services of its rules show its namespace: NAMESPACE_GUARD refuses its changes \
-         until that comment has one at Cloudflare ({of}or the ns= that a refusal names)"
+        "neither the record's comment nor the rules' services name one namespace, so NAMESPACE_GUARD refuses every change: \
+         write ns=<code> into the record's comment at Cloudflare ({of}or the ns= that a refusal names)"
     );
     Note::about(&record.name, text)
 }
@@ -156,9 +156,9 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
         hostname: record.name.clone(),
         resource: stamp.resource,
         text: format!(
-            "is stamped with our owner {:?} and leads to {tunnel}, a tunnel that is not configured here: another \
-             instance uses the same OWNER_ID, so it is left alone; if you have changed tunnels, list the old one in \
-             CF_TUNNEL_ID behind the new one until its hostnames have moved",
+            "the record's comment has our owner {:?}, but the record leads to {tunnel}, a tunnel that is not configured here: \
+             another instance uses the same OWNER_ID, so the webhook ignores the record; if you have changed tunnels, list \
+             the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved",
             snapshot.operator().owner
         ),
     })
@@ -171,7 +171,7 @@ fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     used.map(|zone| &zone.zone).filter_map(|zone| {
         let state = inactive_state(zone)?;
         let text = format!(
-            "the zone is {state}: hostnames in it are published, but no visitor reaches them there until it is active"
+            "the zone is {state}: the webhook publishes hostnames in it, but no visitor reaches them until the zone is active"
         );
         Some(Note::about(&zone.name, text))
     })
@@ -195,7 +195,7 @@ fn unreachable_rules<'s>(
         let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
-            "no request reaches the rule for path {path:?}: the one for {front} in front takes them all"
+            "no request reaches the rule for path {path:?}: the rule for {front} before it takes all of them"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })
@@ -205,7 +205,7 @@ fn surprising_tunnels(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
     snapshot.tunnels.iter().flat_map(|(id, tunnel)| {
         let note = |text: String| Note::about(&id.hostname(), text);
         let local = (!tunnel.writable).then(|| {
-            format!("a file beside its cloudflared configures the tunnel, so nothing is written to it: {MIGRATE_OR_TAKE_OVER}")
+            format!("a file beside its cloudflared configures the tunnel, so the webhook does not write to it: {MIGRATE_OR_TAKE_OVER}")
         });
         unusual_settings(&tunnel.document).map(str::to_owned).chain(local).map(note)
     })

@@ -9,7 +9,7 @@ use crate::reconcile::property_name::TUNNEL_SERVICE;
 pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
     let way = match kind {
         "tcproute" => {
-            "and the route carries TCP: say webhook/tunnel-service: tcp://name.namespace.svc:port on it"
+            "and the route carries TCP: set webhook/tunnel-service: tcp://name.namespace.svc:port on it"
         }
         "udproute" => "and no rule carries UDP: remove the hostname from the route",
         "tlsroute" if !names_host(rule) => {

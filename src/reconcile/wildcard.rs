@@ -22,13 +22,13 @@ pub(super) const ASKED: &str = "true";
 /// The kinds of objects whose hostnames are all written into the object itself.
 const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 
-const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and it is not known yet if the wildcard is published: the \
+const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and the webhook does not know yet if the wildcard is published: the \
      next loop decides";
 
 const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";
 
-const WAYS: &str = "set it, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
+const WAYS: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
 /// A wildcard that no object asks for by `webhook/tunnel-wildcard`.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,12 +144,16 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
     };
     let text = if is_public {
         format!(
-            "is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {WAYS}"
+            "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {WAYS}"
         )
     } else {
-        let login = if names_login(endpoint) { "; its login protects no name below" } else { "" };
+        let login = if names_login(endpoint) {
+            "; until then, the object's login protects none of these names"
+        } else {
+            ""
+        };
         format!(
-            "is left out, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
+            "the webhook does not publish the wildcard, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
              would be served{by}{login}: {WAYS}"
         )
     };

@@ -22,8 +22,7 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
-const WAY_OUT: &str =
-    "give each a set-identifier annotation and a path, or remove the hostname from all but one of them";
+const WAY_OUT: &str = "give each object a set-identifier annotation and a path, or remove the hostname from all objects but one";
 
 /// A canonical endpoint that may be answered.
 #[derive(Debug, PartialEq)]
@@ -223,7 +222,7 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
     let ignored: Vec<&str> = ignored.into_iter().filter(|(_, is_so)| *is_so).map(|(what, _)| what).collect();
     let ignored = match &*ignored {
         [] => String::new(),
-        ignored => format!(", so this object's {} is ignored", ignored.join(" and ")),
+        ignored => format!(", so the webhook ignores this object's {}", ignored.join(" and ")),
     };
     let text =
         format!("path {path:?} is not published: {name} has this hostname and path{ignored}; {WAY_OUT}");
@@ -232,6 +231,6 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
 
 fn unnamed(winner: &Endpoint, losers: usize) -> Option<Note> {
     let text =
-        format!("path {:?} is asked for by {losers} more objects, which are ignored", winner.set_identifier);
+        format!("{losers} more objects ask for path {:?}; the webhook ignores them", winner.set_identifier);
     (losers > 0).then(|| Note::of(winner, text))
 }

@@ -186,7 +186,7 @@ func TestMatrixOfUnwrittenHostnames(t *testing.T) {
 					if isPublished {
 						published = append(published, "`"+host+"`")
 					}
-					if isPublished || pod.program.Tells(`hostname="`+hostname+`"`, "is left out", "webhook-tunnel-wildcard") {
+					if isPublished || pod.program.Tells(`hostname="`+hostname+`"`, "does not publish the wildcard", "webhook-tunnel-wildcard") {
 						sent = append(sent, "`"+host+"`")
 					}
 				}

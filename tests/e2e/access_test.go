@@ -110,7 +110,7 @@ func TestAHostnameIsPublishedWithTheApplicationThatProtectsIt(t *testing.T) {
 			become(t, published(web, service, with("none")), open)
 			cloudflare.hasApplications(t)
 			cloudflare.Publishes(t, tunnel, web, service, `{}`)
-			if lines := pod.program.Lines("none opens it", web); lines != 1 {
+			if lines := pod.program.Lines("none opens the hostname", web); lines != 1 {
 				t.Errorf("that it is opened is told %d times", lines)
 			}
 		})

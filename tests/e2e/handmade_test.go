@@ -157,7 +157,7 @@ func (d *dashboard) hasLostNothing(t *testing.T, program *harness.Program) {
 	if now := d.standing(t); !slices.Equal(now, d.rules) {
 		t.Errorf("the rules are now\n%s", strings.Join(now, "\n"))
 	}
-	if program.Lines("taken over, options that change") != 0 {
+	if program.Lines("taken over; changed options") != 0 {
 		t.Error("an option is said to change")
 	}
 }
@@ -263,7 +263,7 @@ func (d *dashboard) isAsBefore(t *testing.T, records []string) {
 }
 
 // tookOver is a line with all of what was taken over, or with a part of it.
-var tookOver = regexp.MustCompile(`(?m)taken over, was(?: (\d+)/(\d+))?=(.*) hostname=\S+(?: path=".*")?$`)
+var tookOver = regexp.MustCompile(`(?m)taken over; before(?: (\d+)/(\d+))?: (.*) hostname=\S+(?: path=".*")?$`)
 
 // was is what the lines have.
 func was(said string) (texts []string) {

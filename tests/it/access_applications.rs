@@ -53,7 +53,11 @@ fn an_application_is_posted_again_at_once_where_it_is_known_to_be_gone_and_after
     let all = [NAME, NEXT, THIRD].map(|name| format!("POST {name}"));
     assert_eq!(writes(&stage, &desired("staff")), all);
     assert_eq!(writes(&stage, &desired("staff")), [""; 0], "the rules");
-    assert!(stage.logged(&["refused=waiting", NEXT, "was asked for, and lists may not show it yet"]));
+    assert!(stage.logged(&[
+        "refused=waiting",
+        NEXT,
+        "asked for the Access application, and lists may not show it yet"
+    ]));
     assert_eq!(stage.run_loop(&desired("none")), Err(503), "the rule asks for no login first");
     assert_eq!(writes(&stage, &desired("none")), [format!("DELETE {NAME}")]);
     stage.cloudflare().edit(|cloudflare| {
@@ -86,7 +90,7 @@ fn a_replacement_that_was_refused_or_undone_twice_is_tried_again_after_ten_minut
     }
     assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
     assert!(stage.logged(&["refused=not_kept", NAME, "Access application"]));
-    assert!(stage.logged(&["refused=cloudflare", NEXT, "its Access application: ", "not like this"]));
+    assert!(stage.logged(&["refused=cloudflare", NEXT, "the Access application: ", "not like this"]));
     stage.cloudflare().advance_clock(PAUSE - MOMENT);
     assert_eq!(writes(&stage, &desired("on-call")), [""; 0]);
     assert_eq!(writes(&stage, &desired("staff,on-call")), both[1..], "another one");
@@ -135,7 +139,7 @@ fn a_namespace_that_changes_many_applications_in_every_loop_leaves_calls_to_othe
             assert!(is_published, "loop {loops}, every {interval} s");
             stage.cloudflare().advance_clock(Duration::from_secs(interval));
         }
-        assert!(stage.logged(&["refused=waiting", "no time or calls were left for its Access application"]));
+        assert!(stage.logged(&["refused=waiting", "no time or calls were left for the Access application"]));
     }
 }
 
@@ -158,7 +162,11 @@ fn more_applications_than_the_account_may_have_are_refused_and_asked_for_once() 
         let desired = [wish("staff"), of(NEXT, "staff")];
         assert_eq!(writes(&stage, &desired).len(), 2, "{before}");
         assert_eq!(stage.applications().len(), before + made, "{before}");
-        assert_eq!(stage.logged(&["refused=cloudflare", "Cloudflare refused it: "]), made < 2, "{before}");
+        assert_eq!(
+            stage.logged(&["refused=cloudflare", "Cloudflare refused the write: "]),
+            made < 2,
+            "{before}"
+        );
         assert_eq!(writes(&stage, &desired), [""; 0], "{before}: it would be refused again");
     }
 }
@@ -331,7 +339,12 @@ fn policies_that_cannot_be_read_are_asked_for_in_one_request_of_a_loop_and_what_
         assert_eq!(reads(&stage)[2], 4, "one reading and its three repetitions");
         stage.cloudflare().advance_clock(Duration::from_secs(60));
     }
-    assert!(stage.logged(&["refused=waiting", NAME, "it is not known what Access protects: ", "502"]));
+    assert!(stage.logged(&[
+        "refused=waiting",
+        NAME,
+        "the webhook does not know what Access protects: ",
+        "502"
+    ]));
     assert!(!stage.logged(&["the permission"]) && stage.logged(&["refused=cloudflare", NAME]));
     stage.cloudflare().clear_faults();
     assert_eq!(writes(&stage, &desired), [format!("POST {NAME}")]);

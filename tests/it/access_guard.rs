@@ -219,7 +219,7 @@ fn whatever_access_answers_nothing_opens_nothing_protected_goes_and_the_rest_goe
             let told = harness.log.lines_with(&["refused=access_unknown", NAME]);
             assert_eq!(told.len(), 1, "{label}: {told:?}");
             assert_eq!(told[0].contains(permission), is_lasting, "{label}: {told:?}");
-            let of_zone = harness.log.lines_with(&["its applications in zone example.com: "]);
+            let of_zone = harness.log.lines_with(&["the applications of zone example.com: "]);
             assert_eq!(of_zone.is_empty(), !permission.starts_with("Zone"), "{label}: {of_zone:?}");
             let calls = harness.cloudflare.take_calls();
             let checks = calls.iter().filter(|call| call.path.ends_with("/tokens/verify")).count();

@@ -313,6 +313,7 @@ fn a_rule_without_a_login_that_a_new_hostname_moves_behind_a_foreign_one_is_name
         .expect("cloudflared takes it");
     stage.run(&[wildcard.clone(), published(NAME, "http://web:80")]);
     stage.run(&[wildcard]);
-    let told = r#"the rule for "*.example.com" "^/admin(/|$)" moves behind the one for "" "^/admin/old", which is not ours"#;
+    let told =
+        r#"the rule for "*.example.com" "^/admin(/|$)" moves behind the foreign rule for "" "^/admin/old""#;
     assert_eq!(stage.harness.log.lines_with(&[NAME, told]).len(), 1);
 }

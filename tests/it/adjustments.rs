@@ -27,7 +27,7 @@ fn what_there_is_no_time_to_read_stays_wanted() {
         assert_eq!(names, ["web.example.com"], "{left:?}");
         assert_eq!(adjusted[0].property("webhook/tunnel-service").is_none(), is_late, "{left:?}");
         let problem = adjusted[0].property("webhook/invalid").unwrap_or_default();
-        assert_eq!(problem.contains("too much to be read in its time"), is_late, "{left:?}: {problem}");
+        assert_eq!(problem.contains("too large to read in time"), is_late, "{left:?}: {problem}");
     }
 }
 

@@ -10,7 +10,7 @@ const WANTED: &str = "http://web:80";
 /// Lines of the log about what was taken over or refused.
 fn lines_about(harness: &Harness, hostname: &str) -> Vec<String> {
     let mut lines = harness.log.lines_with(&[hostname]);
-    lines.retain(|line| ["taken over, was", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
+    lines.retain(|line| ["taken over; before", "refused=", "dry run"].iter().any(|mark| line.contains(mark)));
     lines
 }
 
@@ -93,8 +93,8 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     );
     let rule = format!(r#"{{"hostname":"{name}","service":"http://theirs:80"}}"#);
     let expected = [
-        format!("INFO taken over, was=record {record} hostname={name}"),
-        format!("INFO taken over, was=rule 1 of tunnel {tunnel} {rule} hostname={name}"),
+        format!("INFO taken over; before: record {record} hostname={name}"),
+        format!("INFO taken over; before: rule 1 of tunnel {tunnel} {rule} hostname={name}"),
     ];
     // The page is told as well.
     told.retain(|line| !line.contains("refused=undecided"));
@@ -122,26 +122,26 @@ fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_option
         let program = harness.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", dry_run)]);
         program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
         drop(program);
-        let told = harness.log.lines_with(&[name, "taken over, "]);
+        let told = harness.log.lines_with(&[name, "taken over; "]);
         assert!(
             told.iter().all(|line| line.chars().count() < 4_200 && !line.contains("s3cret")),
             "{told:#?}"
         );
         let joined = |head: &str| -> String {
             let parts = told.iter().filter(|line| line.contains("dry run") == (dry_run == "true"));
-            let parts = parts.filter_map(|line| line.split_once(head)?.1.split_once('='));
+            let parts = parts.filter_map(|line| line.split_once(head)?.1.split_once(": "));
             let parts: Vec<&str> =
                 parts.filter_map(|(_, text)| text.rsplit_once(" hostname=")).map(|(text, _)| text).collect();
             assert!(parts.len() > 1, "{head} is too long for a line: {told:#?}");
             parts.concat()
         };
-        let was = joined("taken over, was ");
+        let was = joined("taken over; before ");
         let expected = format!("rule 1 of tunnel {} {}", harness.tunnel, rule("[redacted]@"));
         assert_eq!(was, expected);
-        let kept = joined("taken over, options that change ");
+        let kept = joined("taken over; changed options ");
         for said in [
             r#"connectTimeout, kept by webhook-origin-connect-timeout: "5s"; "#,
-            r#"keepAliveConnections -1, which no annotation says; "#,
+            r#"keepAliveConnections -1, which no annotation can set; "#,
             r#"noTLSVerify, kept by webhook-origin-no-tls-verify: "true""#,
             r#"kept by webhook-origin-ip-rules: "[{\"allow\":true,\"ports\":[80],\"prefix\":\"10.0.0.0/24\"}"#,
         ] {
@@ -159,7 +159,7 @@ fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
     let program = harness.start_with(&[("ADOPT", "tunnel"), ("DRY_RUN", "true")]);
     program.external_dns().run_loop(&[published(name, WANTED)]).expect("told");
     let told = lines_about(&harness, name);
-    assert_eq!(told.iter().filter(|line| line.contains("taken over, was")).count(), 2, "{told:#?}");
+    assert_eq!(told.iter().filter(|line| line.contains("taken over; before")).count(), 2, "{told:#?}");
     let rest: Vec<&String> = told.iter().filter(|line| !line.contains("taken over")).collect();
     assert!(matches!(&rest[..], [line] if line.contains("record changed, comment=")), "{told:#?}");
 }
@@ -328,7 +328,7 @@ fn a_takeover_that_deleted_records_goes_on_where_its_rule_could_not_be_written()
     for (kind, content) in [("A", "192.0.2.1"), ("A", "192.0.2.2"), ("TXT", heritage)] {
         let content = json!(content);
         let record = format!(
-            r#"was=record {{"name":"a.example.com","type":"{kind}","content":{content},"proxied":false,"ttl":1,"comment":""}}"#
+            r#"before: record {{"name":"a.example.com","type":"{kind}","content":{content},"proxied":false,"ttl":1,"comment":""}}"#
         );
         assert_eq!(told.matches(&record).count(), 1, "{record}: {told}");
     }

@@ -214,7 +214,7 @@ fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
         program.external_dns().records().expect("read");
         harness.log.forget();
         program.external_dns().adjust(&desired).expect("adjusted");
-        assert_eq!(harness.log.lines_with(&["there are more notes about endpoints"]).len(), more, "{places}");
+        assert_eq!(harness.log.lines_with(&["the log shows only the first"]).len(), more, "{places}");
     }
 }
 

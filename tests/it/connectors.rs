@@ -132,7 +132,7 @@ fn a_service_behind_this_programs_own_ports_is_refused() {
         let name = format!("own{index}.example.com");
         run(&program, &[published(&name, service)]);
         assert!(!harness.cloudflare.visit(&name, "/").is_served(), "{service}");
-        let told = harness.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "this program's own"]);
+        let told = harness.log.lines_with(&[&format!("\"{name}\""), "refused=invalid", "the webhook's own"]);
         assert_eq!(told.len(), 1, "{service}: {told:#?}");
     }
     let neighbour = format!("http://web.shop.svc:{api}");

@@ -175,7 +175,7 @@ fn the_log_and_the_counters_say_only_what_was_written() {
     fixture.program.external_dns().apply(&changes).expect("applied");
     let published = fixture.values(Family::Changes)[&vec!["rule_published".to_owned()]];
     assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
-    let lines = names.map(|name| fixture.said(&[name, "rule published"]));
+    let lines = names.map(|name| fixture.said(&[name, "rule created or updated"]));
     assert_eq!(lines, [1, 1, 2]);
     assert_eq!(fixture.harness.rules().iter().filter(|rule| rule.contains(":81")).count(), 2);
 }

@@ -279,7 +279,8 @@ fn a_tunnel_with_a_configuration_file_is_not_written_unless_that_is_allowed() {
     assert_eq!((harness.cloudflare.count_calls().reads, harness.cloudflare.count_calls().writes), (2, 0));
     drop(program);
 
-    let told = || harness.log.lines_with(&["WARN", "a file beside its", "nothing is written to it"]).len();
+    let told =
+        || harness.log.lines_with(&["WARN", "a file beside its", "the webhook does not write to it"]).len();
     assert_eq!(told(), 1);
     let program = harness.start_with(&[("ALLOW_LOCAL_CONFIG", "true")]);
     program.external_dns().run_loop(&desired).expect("published");
@@ -303,7 +304,7 @@ fn a_tunnel_whose_configuration_says_that_cloudflare_has_it_is_written_and_not_t
     let program = harness.start();
     program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
     assert_eq!(harness.rules().len(), 2);
-    assert_eq!(harness.log.lines_with(&["nothing is written to it"]), [""; 0]);
+    assert_eq!(harness.log.lines_with(&["the webhook does not write to it"]), [""; 0]);
 }
 
 /// Cloudflare has no configuration of it that could say so, only the list of tunnels does.

@@ -181,7 +181,7 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
     let shown = records::records(&snapshot);
     assert_eq!(shown.endpoints, []);
     let [note] = &shown.notes[..] else { panic!("one note in {:?}", shown.notes) };
-    assert!(note.text.contains("list the old one in CF_TUNNEL_ID behind the new one"), "{note}");
+    assert!(note.text.contains("list the old tunnel in CF_TUNNEL_ID behind the new one"), "{note}");
 }
 
 #[test]

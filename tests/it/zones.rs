@@ -113,7 +113,11 @@ fn a_hostname_is_published_again_in_a_zone_inside_its_own_once_that_is_active() 
     fixture.settle(&desired);
     assert_eq!((&fixture.own(&inner), &fixture.own(&fixture.harness.zone)), (&outer, &outer));
     assert_eq!(fixture.harness.rules(), rules, "one rule serves both");
-    let told = fixture.harness.log.lines_with(&[WEB, "example.com is left alone", "delete it there"]);
+    let told = fixture.harness.log.lines_with(&[
+        WEB,
+        "ignores the record in zone example.com",
+        "delete the record in example.com",
+    ]);
     assert_eq!(told.len(), 1, "{told:?}");
     fixture.settle(&[]);
     assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], outer));
@@ -132,13 +136,13 @@ fn a_pending_zone_that_is_not_served_takes_no_hostname_until_it_is_active() {
     let both = [published(WEB, "http://web:80"), published("api.dev.example.com", "http://api:80")];
     fixture.settle(&both);
     assert_eq!((fixture.own(&fixture.harness.zone).len(), fixture.service(WEB)), (2, "http://web:80".into()));
-    assert_eq!(fixture.harness.log.lines_with(&["is left alone"]), [""; 0]);
+    assert_eq!(fixture.harness.log.lines_with(&["ignores the record"]), [""; 0]);
     fixture.settle(&desired);
     assert_eq!(fixture.own(&fixture.harness.zone), outer);
     fixture.set_status("active");
     assert_eq!(fixture.run_loop(&desired), Ok(()));
     assert_eq!(fixture.own(&fixture.harness.zone), outer, "the record is left alone");
-    assert_eq!(fixture.harness.log.lines_with(&[WEB, "is left alone"]).len(), 1);
+    assert_eq!(fixture.harness.log.lines_with(&[WEB, "ignores the record"]).len(), 1);
 }
 
 /// What the refusal tells the operator to do has to have an effect.
@@ -316,8 +320,8 @@ fn a_zone_of_another_account_that_is_not_served_does_not_keep_the_start_waiting(
     let served = harness.zone.clone();
     let program = harness.start_with(&[("CF_ACCOUNT_ID", ""), ("ZONE_ID_FILTER", &served)]);
     program.external_dns().run_loop(&[published("web.example.com", "http://web:80")]).expect("published");
-    assert_eq!(harness.log.lines_with(&["are left alone"]), [""; 0]);
-    assert_eq!(harness.log.lines_with(&["a loop without changes costs", "zones=example.com"]).len(), 1);
+    assert_eq!(harness.log.lines_with(&["ignores these zones"]), [""; 0]);
+    assert_eq!(harness.log.lines_with(&["a loop without changes makes", "zones=example.com"]).len(), 1);
 }
 
 /// The old list would fail again in the same way.

@@ -399,7 +399,7 @@ fn a_takeover_that_changes_which_rule_answers_a_request_is_told_with_the_rule_th
             [at(NAME, "/api"), at(NAME, "^/api/admin")],
             [(NAME, "/api"), (NAME, "^/api/admin")],
             Some(
-                r#"taken over (path "^/api/admin"), it comes to stand in front of the rule for "a.example.com" "/api" and gets requests of it"#,
+                r#"taking over the rule for path "^/api/admin" will move it before the rule for "a.example.com" "/api" and give it some of that rule's requests"#,
             ),
         ),
         (
@@ -407,7 +407,7 @@ fn a_takeover_that_changes_which_rule_answers_a_request_is_told_with_the_rule_th
             [at(wildcard, "/api"), at(NAME, "")],
             [(NAME, ""), (wildcard, "/api")],
             Some(
-                r#"taken over (path ""), it comes to stand in front of the rule for "*.example.com" "/api" and gets requests of it"#,
+                r#"taking over the rule for path "" will move it before the rule for "*.example.com" "/api" and give it some of that rule's requests"#,
             ),
         ),
     ] {

@@ -110,7 +110,7 @@ fn published(cloudflare: &FakeCloudflare, endpoints: &[Endpoint]) -> (String, Ve
     for _ in 0..3 {
         let plan = cloudflare.run_loop(endpoints, usize::MAX);
         refusals = plan.refusals.iter().map(ToString::to_string).collect();
-        let notes = plan.notes.iter().filter(|note| note.text.starts_with("taken over"));
+        let notes = plan.notes.iter().filter(|note| note.text.starts_with("taking over"));
         said.extend(notes.map(|note| note.text.clone()));
         let adoptions = plan.hosts.iter().flat_map(|host| &host.adoptions);
         said.extend(
@@ -243,7 +243,7 @@ fn what_is_said_of_foreign_rules_takes_them_over_and_no_request_is_answered_othe
                 assert!(is_changed || !refusals.is_empty(), "it is named for nothing: {context}");
                 let is_told = told_of.iter().any(|told| {
                     reason.replace('/', "-").contains(told)
-                        || told.contains(reason.trim_start_matches("taken over, "))
+                        || told.contains(reason.trim_start_matches("taking the rule over would "))
                 });
                 assert!(is_told || !refusals.is_empty(), "its takeover does not say so: {context}");
                 changed += usize::from(refusals.is_empty());
@@ -300,7 +300,7 @@ fn a_rule_that_no_endpoint_says_is_named_with_the_reason() {
                 of(name, service, json!({"path": "/api"})),
                 of(name, service, json!({"path": "^/api/admin"})),
             ],
-            "in front of the rule for",
+            "before the rule for",
         ),
         (
             "behind a wildcard",
@@ -308,7 +308,7 @@ fn a_rule_that_no_endpoint_says_is_named_with_the_reason() {
                 of("*.a.example.com", service, plain.clone()),
                 of("b.a.example.com", service, plain.clone()),
             ],
-            "in front of the rule for",
+            "before the rule for",
         ),
         (
             "hidden by its equal",

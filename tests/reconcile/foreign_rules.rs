@@ -295,7 +295,7 @@ fn a_hostname_that_would_move_a_rule_with_a_login_behind_a_foreign_one_is_refuse
         let notes = plan.notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>();
         if login.is_empty() {
             let [note] = &*notes else { panic!("{notes:?}") };
-            let told = r#"the rule for "*.example.com" "^/admin" moves behind the one for "*.example.com" "^/admin/old""#;
+            let told = r#"the rule for "*.example.com" "^/admin" moves behind the foreign rule for "*.example.com" "^/admin/old""#;
             assert!(note.starts_with(told), "{note}");
             assert_eq!(
                 services(&cloudflare, HOME)[..3],

@@ -59,7 +59,7 @@ fn an_endpoint_without_a_namespace_is_refused() {
         let mut cloudflare = guarded();
         let plan = run(&mut cloudflare, &[of(resource, "", "http_status:404")]);
         let text = plan.refusals[0].to_string();
-        assert!(text.contains("no resource label of the form kind/namespace/name"), "{resource}: {text}");
+        assert!(text.contains("no resource label kind/namespace/name"), "{resource}: {text}");
         assert_eq!(cloudflare, guarded(), "{resource}");
     }
 }

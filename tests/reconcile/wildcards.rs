@@ -158,7 +158,7 @@ fn the_text_says_where_the_wildcard_would_lead_and_what_its_login_does_not_prote
             text.contains("every name below example.com would be served by \"http://proxy.shop.svc:80\""),
             "{text}"
         );
-        assert_eq!(text.contains("its login protects no name below"), protects, "{text}");
+        assert_eq!(text.contains("login protects none of these names"), protects, "{text}");
     }
 }
 

@@ -125,7 +125,7 @@ impl SnapshotReader {
                 Ok(more) => add_new(&mut applications, more),
                 Err(error) => {
                     let unread = told(&error, ZONE_APPLICATIONS_READ);
-                    let reason = format!("its applications in zone {}: {}", zone.name, unread.reason);
+                    let reason = format!("the applications of zone {}: {}", zone.name, unread.reason);
                     unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
                 }
             }
@@ -191,7 +191,7 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 
 /// The answer of a call that needs a permission for the account.
 fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, Unread> {
-    let answer = answer.into_inner().ok_or_else(|| Unread::from("it was not read"))?;
+    let answer = answer.into_inner().ok_or_else(|| Unread::from("Access was not read"))?;
     answer.map_err(|error| told(&error, GIVE_ACCESS))
 }
 

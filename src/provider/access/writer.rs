@@ -39,7 +39,7 @@ impl ApplicationWriter<'_> {
         let clock = self.writer.clock();
         let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
-        let waiting = || Reason::Waiting("no time or calls were left for its Access application".to_owned());
+        let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
         let do_one = |write: &ApplicationWrite| {
             if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(write) }
         };
@@ -58,7 +58,7 @@ impl ApplicationWriter<'_> {
                 let has_gone = matches!(outcome, WriteOutcome::Deleted(_)) && !is_deletion;
                 note(outcome);
                 if has_gone {
-                    return Err(Reason::Waiting("its Access application was deleted meanwhile".to_owned()));
+                    return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
                 self.writer.reporter.log_change(write.operation.label(), &describe_application(write));
                 Ok(())
@@ -136,7 +136,7 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
 
 /// The reason for a failed call. `Reason::Waiting` makes ExternalDNS ask again.
 fn reason_of(error: &Error) -> Reason {
-    let text = format!("its Access application: {error}");
+    let text = format!("the Access application: {error}");
     match error {
         Error::Rejected(_) => Reason::Cloudflare(text),
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),

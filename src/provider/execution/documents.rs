@@ -141,7 +141,7 @@ impl<'a> Execution<'a> {
                 Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }
         }
-        Err(Stop::Target(unreadable(tunnel, &problem)))
+        Err(Stop::Target(unreadable(tunnel, &format_args!("the answer is outdated: {problem}"))))
     }
 
     /// Writes a document in place of the version that was read.
@@ -179,14 +179,14 @@ fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
 
 fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
     Reason::Undecided(format!(
-        "tunnel {tunnel} shows version {version} again after newer ones, which may have a rule that it lacks: the hostname's \
-         record and comment stay until the version changes"
+        "Cloudflare returned version {version} of tunnel {tunnel} although newer versions exist, so a rule may be missing: the \
+         webhook keeps the hostname's record and comment until the version changes"
     ))
 }
 
 fn has_new_rule(tunnel: &TunnelId) -> Reason {
     Reason::Undecided(format!(
-        "tunnel {tunnel} has a rule of this hostname that the plan did not know: its record and comment stay, and the next \
+        "tunnel {tunnel} has a rule of this hostname that the plan did not know: the record and its comment stay, and the next \
          loop plans anew"
     ))
 }

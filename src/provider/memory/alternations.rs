@@ -79,8 +79,8 @@ impl Seen {
             self.before.as_ref().is_some_and(|(before, at)| *before == now && loops - at <= LOOPS_MAX);
         if is_back && self.is_back && self.line.is_none() {
             let text = format!(
-                "ExternalDNS merges the objects of this hostname: in some loops it sends that of {}, in others that of {}, and \
-                 the login and service of the other one are lost. Give both the same annotations, or each a \
+                "ExternalDNS merges the objects of this hostname: it sends the endpoint for {} in some loops and for {} in \
+                 others, so the login and service of the other object are lost. Give both the same annotations, or each a \
                  set-identifier, or exclude one (controller: none)",
                 self.now.resource, now.resource
             );
@@ -122,9 +122,7 @@ mod tests {
         ] {
             let line = line(history);
             assert_eq!(line.is_some(), is_told, "{label}");
-            assert!(
-                line.is_none_or(|line| line.text.contains("that of a") && line.text.contains("that of b"))
-            );
+            assert!(line.is_none_or(|line| line.text.contains("for a in") && line.text.contains("for b in")));
         }
     }
 

@@ -110,7 +110,10 @@ impl Newest {
                 && now.saturating_duration_since(*at) < BATCH_MAX_AGE
                 && written.is_none_or(|written| record.modified.is_some_and(|modified| modified < written))
             {
-                return Err(format!("the record of {} is as before it was written", record.name));
+                return Err(format!(
+                    "the list shows the record of {} as it was before the webhook's last write",
+                    record.name
+                ));
             }
         }
         Ok(())

@@ -55,29 +55,28 @@ impl fmt::Display for Gap {
             ),
             Self::Bypass { application } => write!(
                 formatter,
-                "the Access application {application:?} covers a part of it and lets visitors past without a login, \
+                "the Access application {application:?} covers some of the rule's requests and lets visitors past without a login, \
                  or has a policy of an unknown action: remove that policy, or narrow its destinations"
             ),
             Self::NoPolicies { application } => write!(
                 formatter,
-                "the Access application {application:?} covers a part of it and has no policy: give it one that \
+                "the Access application {application:?} covers some of the rule's requests and has no policy: add one that \
                  selects the visitors"
             ),
             Self::NoAudience { application } => write!(
                 formatter,
-                "the Access application {application:?} covers a part of it and shows no audience tag that a rule \
-                 could ask for: delete it and create it again"
+                "the Access application {application:?} covers some of the rule's requests and shows no audience tag that a rule \
+                 could ask for: delete the application and create it again"
             ),
             Self::UnknownKind { application } => write!(
                 formatter,
-                "the Access application {application:?} covers a part of it and is of an unknown type: remove the \
-                 destination from it, or update this program"
+                "the Access application {application:?} covers some of the rule's requests and is of an unknown type: remove the \
+                 destination from the application, or update the webhook"
             ),
             Self::Overlap { application } => write!(
                 formatter,
-                "the wildcard of the Access application {application:?} covers a part of its names beside another \
-                 one, and which of the two counts is not known: leave one of them, or create an application for this \
-                 hostname if it is no wildcard"
+                "two Access wildcards cover names of this hostname, one of them in application {application:?}, and \
+                 Cloudflare documents no order: delete one, or create an application for this hostname if it is no wildcard"
             ),
         }
     }

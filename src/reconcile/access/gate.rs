@@ -21,9 +21,9 @@ use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Digest;
 
 const LETS_PAST: &str = "has an Access application with a policy that lets visitors past without a login now: change \
-     that policy at Cloudflare, or name another one";
+     that policy at Cloudflare, or name another policy";
 
-const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and this program keeps an Access application for \
+const TWO_WAYS: &str = "asks for tokens by webhook/access-required, and the webhook keeps an Access application for \
      it: set webhook/access-policy instead, or delete that application at Cloudflare";
 
 /// The write of one application.
@@ -184,7 +184,7 @@ impl Gate<'_> {
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.iter().any(|pending| **pending == *place.to_string()) {
             return Err(Reason::Waiting(
-                "its Access application was asked for, and lists may not show it yet".into(),
+                "the webhook asked for the Access application, and lists may not show it yet".into(),
             ));
         }
         let other = self.snapshot.protections().in_the_way(&place);
@@ -356,7 +356,7 @@ impl Gate<'_> {
         if unread.is_lasting || is_published {
             return Reason::AccessUnknown(unread.reason.clone());
         }
-        Reason::Waiting(format!("it is not known what Access protects: {}", unread.reason))
+        Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))
     }
 }
 

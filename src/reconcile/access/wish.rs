@@ -135,7 +135,9 @@ pub(crate) fn usable_policy<'p>(
     let policy = match (by_id, by_name.next(), by_name.next()) {
         (Some(policy), _, _) | (None, Some(policy), None) => policy,
         (None, Some(_), Some(_)) => {
-            return Err(format!("names the Access policy {text:?}, which several have: use the id"));
+            return Err(format!(
+                "names the Access policy {text:?}, which is the name of several policies: use the id"
+            ));
         }
         (None, None, _) => {
             let names = policies.iter().take(NAMES_SHOWN_MAX).map(|policy| format!("{:?}", policy.name));
@@ -244,7 +246,7 @@ mod tests {
         let any = |_: &mut OperatorSettings| {};
         assert_eq!(found("1", &any).as_deref(), Ok("1"));
         assert_eq!(found("staff", &any).as_deref(), Ok("staff"), "an id before a name");
-        assert_eq!(found("twice", &any), Err("several have: use the id".to_owned()));
+        assert_eq!(found("twice", &any), Err("is the name of several policies: use the id".to_owned()));
         assert!(found("4", &any).is_err_and(|problem| problem.contains("without a login")));
         let unknown = found("unknown", &any).expect_err("there is none");
         let known =

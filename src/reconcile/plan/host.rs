@@ -278,7 +278,7 @@ impl<'a> Host<'a> {
     /// The note on an endpoint that opens a protected place.
     fn opening_note(&self, path: &str, resource: Option<&str>) -> Note {
         let text = format!(
-            "webhook/access-policy: none opens it (path {path:?}), and visitors need no login any more"
+            "webhook/access-policy: none opens the hostname (path {path:?}), so visitors need no login any more"
         );
         Note { hostname: self.name().into(), resource: resource.map(Into::into), text }
     }

@@ -58,7 +58,10 @@ fn reordered(
             notes.extend(taken.filter_map(|rule| {
                 let change = marked_rules.reordered(hostname, rule.path())?;
                 let path = rule.path().unwrap_or_default();
-                Some(Note::about(&host.hostname, format!("taken over (path {path:?}), {change}")))
+                Some(Note::about(
+                    &host.hostname,
+                    format!("taking over the rule for path {path:?} will {change}"),
+                ))
             }));
         }
     }

@@ -116,7 +116,7 @@ impl Requests {
         for endpoint in endpoints {
             let read = reader.read(endpoint);
             if read.is_empty() {
-                let text = "names neither a service nor a configured tunnel, so it is not published";
+                let text = "the endpoint names neither a service nor a configured tunnel, so the webhook does not publish it";
                 self.notes.push(Note::of(endpoint, text.to_owned()));
             }
             for canonical in read {

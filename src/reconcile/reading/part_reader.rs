@@ -65,7 +65,7 @@ impl PartReader<'_, '_> {
                 TargetKind::Tunnel(tunnel) => tunnels.push(tunnel),
                 TargetKind::NoTunnel => {
                     let example = default.hostname();
-                    let problem = format!("is {text:?}: a tunnel's hostname is such as {example}");
+                    let problem = format!("is {text:?}: a tunnel's hostname looks like {example}");
                     return Err(self.fault("the target", problem));
                 }
                 TargetKind::Service | TargetKind::ClusterName | TargetKind::Other => {}
@@ -119,7 +119,7 @@ impl PartReader<'_, '_> {
         if is_record {
             let has_path = path.as_ref().map_or(true, Option::is_some);
             if has_path || origin_request.is_ok_and(|options| !options.is_empty()) {
-                let problem = "is none, so there is no rule that a path or an option could go into";
+                let problem = "is none, and a record without a rule has no path and no options: remove them";
                 self.fault(TUNNEL_SERVICE, problem);
             }
             return Ok(None);
@@ -160,7 +160,7 @@ impl PartReader<'_, '_> {
         };
         let Some(names) = names else {
             if duration.is_some() {
-                self.fault(ACCESS_SESSION_DURATION, format!("is set, but no policy by {ACCESS_POLICY}"));
+                self.fault(ACCESS_SESSION_DURATION, format!("is set, but {ACCESS_POLICY} names no policy"));
             }
             if text.is_some() && !settings.operator.access_opt_out {
                 let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
@@ -171,7 +171,7 @@ impl PartReader<'_, '_> {
         let duration = match duration {
             None => SessionDuration::default(),
             Some(text) => SessionDuration::parse(text).ok_or_else(|| {
-                let problem = format!("is {text:?}: allowed is such as 24h, 90m or 1h30m");
+                let problem = format!("is {text:?}: allowed are times such as 24h, 90m and 1h30m");
                 self.fault(ACCESS_SESSION_DURATION, problem)
             })?,
         };
@@ -183,7 +183,7 @@ impl PartReader<'_, '_> {
             Ok(None) => {
                 let problem = format!(
                     "is set, or DEFAULT_ACCESS_POLICY is, and a record alone has no rule that could require a login: \
-                     name a service, or say {ACCESS_POLICY}: {OPEN}"
+                     name a service, or set {ACCESS_POLICY}: {OPEN}"
                 );
                 return Err(self.fault(ACCESS_POLICY, problem));
             }

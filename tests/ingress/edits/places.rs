@@ -260,7 +260,7 @@ fn no_rule_of_another_hostname_moves_one_that_requires_a_login_behind_a_foreign_
         refusal.contains(r#"the rule for "*.example.com" "^/admin", which requires a login"#),
         "{refusal}"
     );
-    assert!(refusal.contains(r#"the one for "*" "^/admin/old", which is not ours"#), "{refusal}");
+    assert!(refusal.contains(r#"the foreign rule for "*" "^/admin/old""#), "{refusal}");
     for (label, standing, foreign, new, path, losing) in [
         (
             "the foreign rule takes none of its requests",

@@ -189,7 +189,7 @@ fn a_policy_that_a_setting_names_and_that_cannot_be_used_fails_the_check() {
     for (status, setting, found) in [
         ("ok", "DEFAULT_ACCESS_POLICY", "\"staff\" exists"),
         ("failed", "DEFAULT_ACCESS_POLICY", "no reusable Access policy of the account"),
-        ("failed", "ACCESS_POLICIES", "\"twins\", which several have: use the id"),
+        ("failed", "ACCESS_POLICIES", "\"twins\", which is the name of several policies: use the id"),
         ("failed", "ACCESS_POLICIES", "\"public\", which lets visitors past"),
     ] {
         let is_told = report

@@ -286,7 +286,7 @@ fn a_list_that_cannot_be_read_is_an_error_and_says_why() {
                 cloudflare.token_mut(TOKEN).permissions.extend(access);
             },
             &[("ACCESS_GUARD", "true")],
-            "its applications in zone example.com",
+            "the applications of zone example.com",
         ),
     ] {
         let harness = Harness::new();
@@ -312,7 +312,7 @@ fn foreign_rules_are_printed_as_objects_that_take_them_over_with_every_option() 
     let document = |rules: &str| format!(r#"{{"ingress":[{rules},{{"service":"http_status:404"}}]}}"#);
     harness.cloudflare.put_configuration(&harness.tunnel, &document(rules)).expect("cloudflared takes it");
     let said = run(&harness, &["list", "--as=dnsendpoint", "--namespace=web"], &[]);
-    let shadowed = r#"taken over, it comes to stand in front of the rule for "app.example.com" "^/api" and gets requests of it"#;
+    let shadowed = r#"taking the rule over would move it before the rule for "app.example.com" "^/api" and give it some of that rule's requests"#;
     let digest =
         said.out.split("wild.example.com-").nth(1).map(|rest| &rest[..3]).expect("a name of its own");
     let expected = format!(

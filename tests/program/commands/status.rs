@@ -46,7 +46,7 @@ const TROUBLES: [Trouble; 10] = [
     ("rule.example.com", "held by others: rule_held", "set ADOPT="),
     ("old1.example.com", "guard: mass_deletion", "--set global.settings.MASS_DELETION_LIMIT=N"),
     ("disliked.example.com", "Cloudflare: cloudflare", "This DNS record cannot be proxied."),
-    ("broken.example.com", "waiting: withheld", "is corrected"),
+    ("broken.example.com", "waiting: withheld", "correct that endpoint"),
 ];
 
 #[test]
@@ -230,7 +230,7 @@ fn a_wildcard_without_its_word_needs_an_operator_only_where_it_is_public_and_has
     let of_wildcards: Vec<&String> =
         lines.iter().filter(|line| line.contains("webhook-tunnel-wildcard")).collect();
     let [left_out, public] = &of_wildcards[..] else { panic!("{lines:#?}") };
-    assert!(left_out.starts_with("INFO") && left_out.contains("is left out"), "{left_out}");
+    assert!(left_out.starts_with("INFO") && left_out.contains("does not publish the wildcard"), "{left_out}");
     assert!(public.starts_with("WARN") && public.contains("is public"), "{public}");
 }
 

@@ -268,10 +268,10 @@ fn a_gap_says_what_to_do() {
     let gaps = [
         (Gap::NoApplication { needed }, "create one for a.example.com/admin and a.example.com/admin/*"),
         (Gap::Bypass { application: application.clone() }, "remove that policy"),
-        (Gap::NoPolicies { application: application.clone() }, "give it one"),
+        (Gap::NoPolicies { application: application.clone() }, "add one"),
         (Gap::NoAudience { application: application.clone() }, "create it again"),
-        (Gap::UnknownKind { application: application.clone() }, "update this program"),
-        (Gap::Overlap { application }, "leave one of them"),
+        (Gap::UnknownKind { application: application.clone() }, "update the webhook"),
+        (Gap::Overlap { application }, "delete one, or create"),
     ];
     for (gap, remedy) in gaps {
         let text = gap.to_string();

@@ -183,7 +183,7 @@ fn a_record_alone_has_neither_a_path_nor_an_option() {
     let none = ("webhook/tunnel-service", "none");
     let problem = |other| problem_of(&endpoint("a.example.com", "A", "192.0.2.1", &[none, other]));
     for other in [("webhook/tunnel-path", "^/x"), ("webhook/origin-no-tls-verify", "true")] {
-        assert!(problem(other).contains("there is no rule"), "{other:?}");
+        assert!(problem(other).contains("a record without a rule"), "{other:?}");
     }
     let alone = endpoint("a.example.com", "A", "192.0.2.1", &[none]);
     assert!(read_one(&alone, &settings()).publication.is_ok());

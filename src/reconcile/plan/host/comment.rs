@@ -30,7 +30,7 @@ fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Op
     first.resource().filter(|_| is_one && (is_all || was_one))
 }
 
-const DIGESTS_FIRST: &str = "its record's comment still names deleted rules, and has room for this one once their digests are removed";
+const DIGESTS_FIRST: &str = "the record's comment still names deleted rules; it has room for this rule once their digests are removed";
 
 /// The claims of the stamp until withdrawn rules are deleted: the existing digests, and the digests of the new rules.
 pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Claims {

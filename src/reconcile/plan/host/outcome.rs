@@ -90,8 +90,8 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     let (_, taken) = between.rsplit_once('.').unwrap_or(("", between));
     let taken = format!("{taken}.{above}");
     Some(host.note(format!(
-        "takes {taken:?} and all names below it from the wildcard record {:?}, which no longer answers for them (RFC \
-         4592): publish those that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
+        "the new record takes {taken:?} and all names below it from the wildcard record {:?}, which no longer answers for them (RFC \
+         4592): publish the names that you need, or \"*.{taken}\" and {taken:?}, by records of their own",
         wildcard.name
     )))
 }
@@ -122,7 +122,7 @@ fn requests_lost(host: &Host<'_>, plan: &HostPlan) -> Vec<Note> {
     let text = |own: &Rule, foreign: &Rule| {
         let (own, foreign) = (own.described(), foreign.described());
         format!(
-            "the rule for {own} moves behind the one for {foreign}, which is not ours and now gets some of its requests"
+            "the rule for {own} moves behind the foreign rule for {foreign}, which now gets some of its requests"
         )
     };
     lost.filter(|(own, _)| !goes(own)).map(|(own, foreign)| plan.note(text(own, foreign))).collect()

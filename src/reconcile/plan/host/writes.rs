@@ -15,7 +15,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::stamp::{Claims, Digest, Stamp};
 
-const STAMPED_LATELY: &str = "its record's comment names a missing rule, which another instance may be about to write: \
+const STAMPED_LATELY: &str = "the record's comment names a missing rule, which another instance may be about to write: \
      the digest stays until the record has been unchanged for a minute";
 
 /// The time at which the record is pointed to the wanted tunnel.
@@ -62,12 +62,12 @@ impl<'a, 'w> Move<'a, 'w> {
         let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
             (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
-                    "its rules are put into tunnel {target} first: its record leads there in a later loop, once the \
-                     connectors serve them"
+                    "the webhook creates the hostname's rules in tunnel {target} first; a later loop points the record to \
+                     that tunnel, once its connectors serve the rules"
                 )
             }),
             (None, Some(HostRule { tunnel, .. })) => format!(
-                "its rules in tunnel {tunnel} stay until MOVE_GRACE has passed, as some visitors are still led there"
+                "the hostname's rules in tunnel {tunnel} stay until MOVE_GRACE has passed, because some visitors still reach it"
             ),
             (None, None) => return None,
         };
