@@ -109,7 +109,7 @@ impl Check<'_> {
         let day = expires_on.and_then(day_of);
         let is_soon = day.is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
         let (status, remedy) = if is_soon {
-            (Status::Warning, "create another token before it expires")
+            (Status::Warning, "create another token before this one expires")
         } else {
             (Status::Ok, "")
         };
@@ -154,7 +154,7 @@ impl Check<'_> {
                     format!("set CF_ACCOUNT_ID; {} belongs to {}", zone.name, zone.account),
                 ),
                 None => {
-                    let found = format!("{account}; no zone shows whether it is right");
+                    let found = format!("{account}; no zone shows whether the account is right");
                     self.note(Status::Untried, "account", found, "");
                 }
             }
@@ -166,10 +166,10 @@ impl Check<'_> {
                 self.note(Status::Ok, "account", format!("{account}, shared by all zones"), "");
             }
             Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
-                self.note(Status::Untried, "account", "no zone shows which one it is", "");
+                self.note(Status::Untried, "account", "no zone shows the account", "");
             }
             Err(problem) => {
-                self.note(Status::Failed, "account", "the zones do not show it", *problem);
+                self.note(Status::Failed, "account", "the zones do not show the account", *problem);
             }
         }
         account.ok()
@@ -350,7 +350,7 @@ impl Check<'_> {
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
         let is_asked = self.config.provider.operator.needs_access() || self.is_marked;
         let (missing, asks) =
-            if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for it yet: ") };
+            if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for Access yet: ") };
         let team = self.client.access_team(account, self.deadline);
         match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {

@@ -56,7 +56,7 @@ const WITHOUT_SERVICE: &str = "the endpoint has no service, or its webhook-tunne
      http://name.namespace.svc:8080, or webhook-tunnel-service, or webhook-tunnel: \"true\" where DEFAULT_SERVICE is set; \
      if the object has a service, its annotations have the prefix of another version of ExternalDNS";
 
-const NOT_SENT: &str = "ExternalDNS sends no endpoint for it; the usual causes: the object's annotations have the prefix of another \
+const NOT_SENT: &str = "ExternalDNS sends no endpoint for the hostname; the usual causes: the object's annotations have the prefix of another \
      version of ExternalDNS (--enable-legacy-annotation-prefix of 0.23 reads the alpha prefix too); ExternalDNS has \
      no --source for the object's kind; a filter of ExternalDNS excludes it, such as --domain-filter; the object has no \
      address in its status, and no target";

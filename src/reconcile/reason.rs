@@ -366,8 +366,8 @@ impl fmt::Display for Reason {
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and another namespace has the hostname (ns={holder}): remove the hostname \
-                 there, and here until its record is deleted; or write ns={} into the record's comment at Cloudflare",
+                "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from its objects, and \
+                 from this object until the record is deleted; or write ns={} into its comment at Cloudflare",
                 code(asking)
             ),
             Self::NamespaceHeld { holder: None, asking } => write!(

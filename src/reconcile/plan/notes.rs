@@ -86,8 +86,8 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         };
         let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
         let text = format!(
-            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse this name \
-             and its like unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
+            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse such \
+             names unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
              one); look under SSL/TLS, Edge Certificates"
         );
         is_first.then(|| host.note(text))
