@@ -1,4 +1,4 @@
-//! Chooses the proxy for calls of the API from the environment, as curl and Go do.
+//! Chooses the proxy for calls to the API from the environment, as curl and Go do.
 //!
 //! ureq ignores a value that it cannot use, and would then connect directly. Here such a value is a mistake.
 

@@ -147,11 +147,8 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
             "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {WAYS}"
         )
     } else {
-        let login = if names_login(endpoint) {
-            "; until then, the object's login protects none of these names"
-        } else {
-            ""
-        };
+        let login =
+            if names_login(endpoint) { "; the object's login protects none of these names now" } else { "" };
         format!(
             "the webhook does not publish the wildcard, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
              would be served{by}{login}: {WAYS}"

@@ -141,7 +141,9 @@ impl<'a> Execution<'a> {
                 Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }
         }
-        Err(Stop::Target(unreadable(tunnel, &format_args!("the answer is outdated: {problem}"))))
+        Err(Stop::Target(Reason::Undecided(format!(
+            "the answer about the configuration of tunnel {tunnel} is outdated: {problem}"
+        ))))
     }
 
     /// Writes a document in place of the version that was read.
