@@ -1,14 +1,14 @@
 //! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs is
 //! defined beside its use.
 //!
-//! While ExternalDNS waits for `POST /records`, the time budgets nest like this:
+//! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `STEP_MINIMUM`.
 //!
 //! ```text
 //! |-------------------------- 15 s: ExternalDNS gives up, and exits --------------------------|
 //! |---------------- REQUEST_TIMEOUT, 12 s: the answer is on its way -----------------|
 //! | read zones and tunnels | batches (Stamp) | GET, PUT | batches (Unstamp) | slack |
-//! |  |-- one call, 10 s --| |
-//! |  |-connect 4 s-|        |
+//! | |-- one call, 10 s --| |
+//! | |-connect 4 s-|        |
 //! ```
 
 use std::time::Duration;
