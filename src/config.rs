@@ -122,7 +122,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
 pub struct Config {
     pub client: ClientSettings,
     /// The variable that the credentials' secret came from.
-    pub credential_name: &'static str,
+    pub credential_variable: &'static str,
     pub provider: ProviderSettings,
     /// The longest time that a request may take.
     pub request_timeout: Duration,
@@ -181,7 +181,7 @@ impl Config {
             zone_ids: reader.identifiers("ZONE_ID_FILTER").into_iter().map(ZoneId::new).collect(),
             dry_run: reader.boolean("DRY_RUN"),
             allow_local_config: reader.boolean("ALLOW_LOCAL_CONFIG"),
-            parallel_reads: limits::PARALLEL_READS,
+            parallel_calls: limits::PARALLEL_READS,
         };
         let request_timeout = reader
             .seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM);
@@ -189,7 +189,7 @@ impl Config {
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };
 
-        let Reader { credential_name, credential_file, mut mistakes, warnings, .. } = reader;
+        let Reader { credential_variable, credential_file, mut mistakes, warnings, .. } = reader;
         let Some(credentials) = credentials.filter(|_| mistakes.is_empty()) else {
             // A warning may show that a missing setting was given under a wrong name.
             mistakes.extend(warnings);
@@ -197,7 +197,7 @@ impl Config {
         };
         Ok(Self {
             client: ClientSettings { base_url, credentials, credential_file, ca_file, proxy },
-            credential_name,
+            credential_variable,
             provider,
             request_timeout,
             api_addresses,

@@ -44,7 +44,7 @@ pub const REQUEST_MEMORY_MAX_BYTES: usize = 36 * 1024 * 1024;
 pub const WEBHOOK_RESPONSE_MAX_BYTES: usize = 24 * 1024 * 1024;
 
 /// An endpoint with longer JSON is not kept. Texts of `ENDPOINT_MAX_BYTES` fit, even if every character is escaped.
-pub const ELEMENT_MAX_BYTES: usize = 128 * 1024;
+pub const ENDPOINT_JSON_MAX_BYTES: usize = 128 * 1024;
 
 /// The time for one look at the connectors of a tunnel to which hostnames move. Several tunnels are read in parallel.
 pub const MOVE_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -94,7 +94,7 @@ pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 pub const ADDRESSES_MAX: usize = 3;
 
 /// After a slower connection, later connections begin with another address. A round trip around the world takes a third of this.
-pub const ADDRESS_PATIENCE: Duration = Duration::from_secs(1);
+pub const SLOW_CONNECTION_MIN: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);

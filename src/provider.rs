@@ -41,7 +41,7 @@ use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
 use crate::reconcile::{Settings, plan, records};
 use crate::webhook::body::{Body, ReceivedEndpoint};
-use crate::webhook::{Failure, Service};
+use crate::webhook::{Failure, Handler};
 
 /// Serves ExternalDNS through the webhook.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Provider {
     }
 }
 
-impl Service for Provider {
+impl Handler for Provider {
     fn domain_filter(&self) -> Box<str> {
         self.writer.reader.settings.operator.filter.to_json()
     }

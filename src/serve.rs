@@ -75,7 +75,7 @@ impl Running {
     /// When a port cannot be bound, a thread cannot be started, or a setting of the client is invalid.
     pub fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> Result<Self, String> {
         let version = env!("CARGO_PKG_VERSION");
-        let credential = config.credential_name;
+        let credential = config.credential_variable;
         match &config.client.proxy {
             Some(proxy) => info!(version:%, credential:%, proxy:%; "starting"),
             None => info!(version:%, credential:%; "starting"),

@@ -28,7 +28,7 @@ pub mod routes;
 pub mod server;
 
 /// Answers ExternalDNS. Every method must return before the deadline it is given.
-pub trait Service: Send + Sync {
+pub trait Handler: Send + Sync {
     /// The body of `GET /`: ExternalDNS's `DomainFilter` as JSON. Must not wait for anything.
     fn domain_filter(&self) -> Box<str>;
 

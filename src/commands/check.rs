@@ -36,8 +36,9 @@ const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tun
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
 pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &mut dyn FnMut(Finding)) {
     let deadline = Deadline::after(clock, limits::COMMAND_TIMEOUT);
-    let (calls, lacks_permission, is_marked) = (0, false, false);
-    let mut check = Check { client, clock, deadline, config, tell, calls, lacks_permission, is_marked };
+    let (calls, lacks_permission, claims_protection) = (0, false, false);
+    let mut check =
+        Check { client, clock, deadline, config, tell, calls, lacks_permission, claims_protection };
     for warning in &config.warnings {
         check.note(Status::Warning, "configuration", warning.clone(), "");
     }
@@ -64,7 +65,7 @@ struct Check<'a> {
     /// A call failed because of the credentials.
     lacks_permission: bool,
     /// The stamp of a record of ours says that Access protects its hostname, or a path of it.
-    is_marked: bool,
+    claims_protection: bool,
 }
 
 impl Check<'_> {
@@ -114,7 +115,7 @@ impl Check<'_> {
             (Status::Ok, "")
         };
         let expires = expires_on.map(|expires_on| format!(", expires {expires_on}")).unwrap_or_default();
-        self.note(status, what, format!("active, from {}{expires}", self.config.credential_name), remedy);
+        self.note(status, what, format!("active, from {}{expires}", self.config.credential_variable), remedy);
     }
 
     fn everything_else(&mut self) {
@@ -334,7 +335,7 @@ impl Check<'_> {
                 let stamps: Vec<Stamp> = records.iter().filter_map(Stamp::of).collect();
                 let is_own = |stamp: &&Stamp| stamp.owner == self.config.provider.operator.owner;
                 let own = stamps.iter().filter(is_own).count();
-                self.is_marked |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
+                self.claims_protection |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
                 owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
                 self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
@@ -348,7 +349,7 @@ impl Check<'_> {
 
     /// Checks Access. Without a setting or a record of ours that asks for Access, no check of it counts as failed.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
-        let is_asked = self.config.provider.operator.needs_access() || self.is_marked;
+        let is_asked = self.config.provider.operator.needs_access() || self.claims_protection;
         let (missing, asks) =
             if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for Access yet: ") };
         let team = self.client.access_team(account, self.deadline);
@@ -400,7 +401,7 @@ impl Check<'_> {
         let defaults = default_access_policy.iter().map(|name| ("DEFAULT_ACCESS_POLICY", name));
         let listed = access_policies.iter().flatten().map(|name| ("ACCESS_POLICIES", name));
         let named: Vec<(&str, &Box<str>)> = defaults.chain(listed).collect();
-        if named.is_empty() && !self.is_marked {
+        if named.is_empty() && !self.claims_protection {
             return;
         }
         let policies = match self.client.access_policies(account, self.deadline) {

@@ -13,7 +13,7 @@ use crate::model::endpoint::annotation_of;
 use crate::model::hostname::HOSTNAME_MAX_BYTES;
 use crate::provider::{ProviderSettings, Resolved, SnapshotReader, find_tunnels};
 use crate::reconcile::foreign::{ForeignRule, foreign_rules};
-use crate::reconcile::listing::{Entry, Relation};
+use crate::reconcile::listing::{Entry, EntryState};
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::hostname_code;
 use crate::reconcile::wildcard;
@@ -134,7 +134,7 @@ pub(super) fn report(entries: &[Entry], json: bool) -> Report {
 fn cells(entry: &Entry, shows_protection: bool) -> Vec<String> {
     let Entry { hostname, path, service, tunnel, owner, state, drift, protected_by } = entry;
     let text = |cell: &Option<Box<str>>| cell.as_deref().unwrap_or_default().to_owned();
-    let drift = if *state == Relation::Drift { format!(": {}", drift.join(", ")) } else { String::new() };
+    let drift = if *state == EntryState::Drift { format!(": {}", drift.join(", ")) } else { String::new() };
     let state = format!("{}{drift}", state.as_str());
     let cells = [hostname.to_string(), text(path), text(service), text(tunnel), text(owner), state];
     cells.into_iter().chain(shows_protection.then(|| protected_by.join(", "))).collect()

@@ -22,7 +22,7 @@ pub(super) struct Reader<'a> {
     pub(super) variables: &'a Variables,
     /// For each variable, the name under which it was given, and its text.
     given: BTreeMap<&'static str, (&'static str, &'a str)>,
-    pub(super) credential_name: &'static str,
+    pub(super) credential_variable: &'static str,
     pub(super) credential_file: Option<PathBuf>,
     /// Each begins with the variable's name.
     pub(super) mistakes: Vec<String>,
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         let mut reader = Self {
             variables: given,
             given: BTreeMap::new(),
-            credential_name: "",
+            credential_variable: "",
             credential_file: None,
             mistakes: Vec::new(),
             warnings: Vec::new(),

@@ -413,7 +413,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
         ("CLOUDFLARE_BASE_URL", "https://elsewhere.test"),
     ];
     let config = read(&given).expect("they are taken");
-    assert_eq!((config.warnings, config.credential_name), (Vec::new(), "CLOUDFLARE_API_TOKEN"));
+    assert_eq!((config.warnings, config.credential_variable), (Vec::new(), "CLOUDFLARE_API_TOKEN"));
     assert_eq!(config.client.credentials.secret().expose(), "further-token");
     assert_eq!(config.client.base_url, "https://api.cloudflare.com/client/v4");
     assert_eq!(config.provider.account.map(|id| id.to_string()), Some(account.clone()));
@@ -423,7 +423,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
     assert_eq!(served, [true, false, false]);
 
     let key = [("CLOUDFLARE_API_KEY", "further-key"), ("CLOUDFLARE_EMAIL", "jo@example.com"), given[2]];
-    assert_eq!(read(&key).expect("they are taken").credential_name, "CLOUDFLARE_API_KEY");
+    assert_eq!(read(&key).expect("they are taken").credential_variable, "CLOUDFLARE_API_KEY");
 
     // A token of one user beside the account of another would be half of each.
     for (own, ignored) in [
@@ -437,7 +437,7 @@ fn a_further_name_counts_where_no_setting_of_its_group_has_its_own() {
         assert_eq!(config.warnings, told.collect::<Vec<_>>());
     }
     let config = read(&[&given[..], &[("CF_API_TOKEN", "own-token-of-mine")]].concat()).expect("a token");
-    assert_eq!((config.credential_name, config.provider.account), ("CF_API_TOKEN", None));
+    assert_eq!((config.credential_variable, config.provider.account), ("CF_API_TOKEN", None));
 }
 
 #[test]

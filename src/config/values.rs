@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
             let (name, other) = (self.name(variable), self.name(other));
             self.mistake(variable, format_args!("and {other} are both set; keep {name}"));
         }
-        self.credential_name = self.name(variable);
+        self.credential_variable = self.name(variable);
         let secret = self.secret(variable, text);
         let begins_with =
             |prefix: &str| secret.as_ref().is_some_and(|secret| secret.expose().starts_with(prefix));

@@ -115,7 +115,7 @@ impl AccessCheck {
     }
 
     /// The same without the tokens of one application; `None` if no other application is left.
-    pub fn beyond(mut self, audience_tag: Option<&str>) -> Option<Self> {
+    pub fn without_audience(mut self, audience_tag: Option<&str>) -> Option<Self> {
         self.audience_tags.retain(|tag| Some(&**tag) != audience_tag);
         (audience_tag.is_none() || !self.audience_tags.is_empty()).then_some(self)
     }

@@ -63,7 +63,7 @@ impl PathPattern {
     ///
     /// # Errors
     /// Also when the text begins or ends with a blank.
-    pub fn asked(text: &str) -> Result<Self, String> {
+    pub fn parse_wanted(text: &str) -> Result<Self, String> {
         check_ends(text)?;
         Self::parse(text)
     }
@@ -73,7 +73,7 @@ impl PathPattern {
     /// # Errors
     /// Also when no browser requests such a path: the rule would then limit access for no visitor. An expression can
     /// still match such a path.
-    pub fn asked_prefix(prefix: &str) -> Result<Self, String> {
+    pub fn from_wanted_prefix(prefix: &str) -> Result<Self, String> {
         check_ends(prefix)?;
         if prefix.trim_end_matches('/').starts_with("//") {
             return Err("a path prefix begins with one `/`".to_owned());

@@ -48,7 +48,7 @@ pub struct Destination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachedPolicy {
     pub id: Box<str>,
-    pub decision: Decision,
+    pub decision: PolicyDecision,
 }
 
 /// A reusable policy of the account.
@@ -56,12 +56,12 @@ pub struct AttachedPolicy {
 pub struct ReusablePolicy {
     pub id: Box<str>,
     pub name: Box<str>,
-    pub decision: Decision,
+    pub decision: PolicyDecision,
 }
 
 /// The effect of a policy on the visitors that match its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum PolicyDecision {
     /// Visitors that match may pass: people, or machines with Service Auth.
     Allow,
     Deny,
@@ -131,7 +131,7 @@ impl fmt::Display for Destination {
     }
 }
 
-impl Decision {
+impl PolicyDecision {
     pub fn parse(text: &str) -> Self {
         match text {
             "allow" | "non_identity" => Self::Allow,

@@ -89,7 +89,7 @@ mod tests {
     use crate::model::{Hostname, NewRecord, RecordId, RecordPatch};
     use crate::reconcile::access::place::Place;
     use crate::reconcile::access::wish::ProtectionWish;
-    use crate::reconcile::plan::Subject;
+    use crate::reconcile::plan::DeletedRecord;
 
     fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
         RecordOperation::Patch(RecordPatch {
@@ -134,7 +134,7 @@ mod tests {
             comment: "".into(),
         });
         let delete = |kind: &str| {
-            let subject = Subject { record_type: kind.into(), name: "x.a.example.com".into() };
+            let subject = DeletedRecord { record_type: kind.into(), name: "x.a.example.com".into() };
             RecordOperation::Delete(RecordId::new("id"), subject)
         };
         let end = "hostname=a.example.com";

@@ -158,7 +158,7 @@ impl<'a> Execution<'a> {
             if stage == Stage::Unstamp {
                 // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
                 let mut bare = hosts.to_vec();
-                bare.retain(|host| !host.stale.is_empty() && !host.unstamp.is_empty());
+                bare.retain(|host| !host.dangling.is_empty() && !host.unstamp.is_empty());
                 bare.retain(|host| !self.ledger.is_given_up(&host.hostname));
                 for (host, reason) in self.missed(&bare) {
                     self.ledger.give_up(&host.hostname, reason);
@@ -250,7 +250,7 @@ impl<'a> Execution<'a> {
         let is_interception = !answer.is_of_cloudflare();
         let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
         if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
-            self.reject_all(step, &[piece], &answer);
+            self.note_refused(step, &[piece], &answer);
         }
         Ok(halving.is_intercepted().then(|| in_between(answer)))
     }
@@ -265,7 +265,7 @@ impl<'a> Execution<'a> {
         if let Some(answer) = self.quotas.full(zone).cloned()
             && pieces.iter().all(Piece::grows)
         {
-            self.reject_all(step, pieces, &answer);
+            self.note_refused(step, pieces, &answer);
             return Ok(Answer::Done);
         }
         match self.send_batch(stage, zone, pieces) {
@@ -302,13 +302,13 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn reject_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
+    fn note_refused(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
         let now = self.writer.clock().now();
         if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
             let reason = in_between(answer.clone());
             for piece in pieces {
-                self.memory.paused.leave_unanswered(piece.content(), reason.clone(), now);
+                self.memory.paused.note_interception(piece.content(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }

@@ -11,7 +11,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::observe::status::Status;
 use crate::provider::adjustments::WithoutService;
-use crate::provider::memory::{Alternations, Logged, MarkedEndpoints};
+use crate::provider::memory::{Alternations, EndpointFingerprints, Logged};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
 use crate::reconcile::records::Shown;
@@ -27,7 +27,7 @@ const WILDCARD_ABSENT_MAX: i64 = 3_600;
 #[derive(Debug, Default)]
 pub(super) struct LastLoop {
     /// The endpoints that ExternalDNS sent, and the endpoints that ExternalDNS was shown.
-    pub(super) endpoints: MarkedEndpoints,
+    pub(super) endpoints: EndpointFingerprints,
     /// The endpoints without a service; `None` before the first adjustment.
     pub(super) without_service: Option<WithoutService>,
     pub(super) wildcards: Wildcards,
@@ -70,7 +70,7 @@ pub(super) struct LastRequest {
     pub(super) refusals: Logged<Refusal>,
     pub(super) notes: Logged<LogLine>,
     /// The planned writes of a dry run.
-    pub(super) unwritten: Logged<LogLine>,
+    pub(super) dry_run_writes: Logged<LogLine>,
     /// The hostnames that the last request was asked to publish or change. They are written, except those with a
     /// refusal or in `left`.
     pub(super) asked: BTreeSet<u64>,

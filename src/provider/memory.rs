@@ -2,22 +2,22 @@
 //! part grows with the number of loops.
 
 mod alternations;
+mod endpoint_fingerprints;
 mod last_snapshot;
 mod logged;
-mod marked_endpoints;
 mod newest;
-mod paused_writes;
 mod targets;
 mod turns;
+mod write_history;
 
 pub(super) use self::alternations::Alternations;
+pub(super) use self::endpoint_fingerprints::{EndpointFingerprints, MarkedEndpoint};
 pub(super) use self::last_snapshot::LastSnapshot;
 pub(super) use self::logged::Logged;
-pub(super) use self::marked_endpoints::{MarkedEndpoint, MarkedEndpoints};
 pub(super) use self::newest::{Freshness, Newest};
-pub(super) use self::paused_writes::PausedWrites;
 pub(super) use self::targets::{GroupSize, WriteTargets};
 pub(super) use self::turns::Turns;
+pub(super) use self::write_history::WriteHistory;
 
 #[cfg(test)]
 mod year {

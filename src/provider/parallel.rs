@@ -12,19 +12,19 @@ use crate::model::LogLine;
 /// The stack size of a thread, on which a TLS handshake runs. Only the pages that are touched become resident.
 const READ_STACK_BYTES: usize = 1024 * 1024;
 
-/// Runs the tasks, at most `parallel_reads` at a time, and returns their answers in the order of the tasks.
+/// Runs the tasks, at most `parallel_calls` at a time, and returns their answers in the order of the tasks.
 pub(super) fn in_parallel<T: Sync, A: Send>(
-    parallel_reads: usize,
+    parallel_calls: usize,
     tasks: &[T],
     run: impl Fn(&T) -> A + Sync,
 ) -> Vec<A> {
-    let Ok(answers) = try_in_parallel(parallel_reads, tasks, |task| Ok::<A, Infallible>(run(task)));
+    let Ok(answers) = try_in_parallel(parallel_calls, tasks, |task| Ok::<A, Infallible>(run(task)));
     answers
 }
 
 /// Runs the tasks like [`in_parallel`], and returns the first error in their order. After an error, no task begins.
 pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
-    parallel_reads: usize,
+    parallel_calls: usize,
     tasks: &[T],
     run: impl Fn(&T) -> Result<A, E> + Sync,
 ) -> Result<Vec<A>, E> {
@@ -39,7 +39,7 @@ pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
             lock(&answers).push((index, answer));
         }
     };
-    on_threads(parallel_reads.min(tasks.len()), &work);
+    on_threads(parallel_calls.min(tasks.len()), &work);
     let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
     answers.sort_unstable_by_key(|(one, _)| *one);
     answers.into_iter().map(|(_, answer)| answer).collect()

@@ -121,7 +121,7 @@ impl SnapshotReader {
             zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.includes_zone(zone));
         let zones = served.iter().map(|zone| Part::Zone(zone));
         let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
-        let parts = try_in_parallel(self.settings.parallel_reads, &parts, |part| {
+        let parts = try_in_parallel(self.settings.parallel_calls, &parts, |part| {
             let read = || match part {
                 Part::Zone(zone) => self.zone(zone, deadline),
                 Part::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
@@ -150,11 +150,11 @@ impl SnapshotReader {
                 Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
                 Content::DeletedTunnel => {}
             }
-            snapshot.old.extend(old);
+            snapshot.outdated.extend(old);
         }
         snapshot.live_elsewhere = self.live_elsewhere(account, &snapshot, deadline)?;
         let (operator, had_ours) = (&settings.operator, self.access.has_ours.load(Ordering::Relaxed));
-        if is_access_wished || had_ours || operator.needs_access() || snapshot.is_marked() {
+        if is_access_wished || had_ours || operator.needs_access() || snapshot.claims_protection() {
             let zones = if operator.access_guard { served } else { Vec::new() };
             snapshot.access = self.read_access(account, &zones, deadline);
         }
@@ -247,7 +247,7 @@ impl SnapshotReader {
         let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < ZONE_LIST_MAX_AGE;
         lock(&self.unconfigured_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
-        let answers = in_parallel(self.settings.parallel_reads, &tunnels, |tunnel| {
+        let answers = in_parallel(self.settings.parallel_calls, &tunnels, |tunnel| {
             let known = lock(&self.unconfigured_tunnels).get(tunnel).copied();
             if let Some((existence, _)) = known {
                 return Ok(existence);

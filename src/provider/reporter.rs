@@ -61,7 +61,7 @@ impl Reporter {
         }
         if self.is_dry_run {
             let writes = description::describe(plan).into_iter();
-            let new = lock(&self.last_loop).request.unwritten.news(writes, self.clock.unix_seconds());
+            let new = lock(&self.last_loop).request.dry_run_writes.news(writes, self.clock.unix_seconds());
             for line in new {
                 let text = format!("dry run, not done: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
@@ -94,8 +94,8 @@ impl Reporter {
 
     /// Logs new notes, except about hostnames whose writes were not completed.
     pub(super) fn log_notes(&self, plan: &Plan, result: &RunResult) {
-        let opened = plan.opened_without(&result.unwritten).filter(|_| !self.is_dry_run).map(|one| &one.note);
-        let notes = plan.notes.iter().filter(|note| !result.unwritten.contains(&note.hostname)).chain(opened);
+        let opened = plan.opened_without(&result.given_up).filter(|_| !self.is_dry_run).map(|one| &one.note);
+        let notes = plan.notes.iter().filter(|note| !result.given_up.contains(&note.hostname)).chain(opened);
         let now = self.clock.unix_seconds();
         lock(&self.last_loop).request.notes.log(Level::Warn, notes.map(Note::line), now);
     }

@@ -87,7 +87,7 @@ impl Request<'_> {
             if plan.is_empty() || self.writer.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
-            self.note_deleted_rules(&plan, &snapshot);
+            self.note_places_of_deleted_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
@@ -161,7 +161,7 @@ impl Request<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.writer.reporter.report(self.changes, plan, result);
-        self.places_of_deleted_rules.retain(|place| !result.unwritten.contains(place.hostname()));
+        self.places_of_deleted_rules.retain(|place| !result.given_up.contains(place.hostname()));
         if let Ending::Early { error, .. } = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -185,7 +185,7 @@ impl Request<'_> {
     }
 
     /// Notes the places of our applications whose rules the plan deletes.
-    fn note_deleted_rules(&mut self, plan: &Plan, snapshot: &Snapshot) {
+    fn note_places_of_deleted_rules(&mut self, plan: &Plan, snapshot: &Snapshot) {
         let is_deleted = |place: &&Place| {
             let mut edits = plan.host(place.hostname()).into_iter().flat_map(|host| &host.edits);
             let path = place.path();
@@ -216,7 +216,7 @@ impl Request<'_> {
             let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             let deadline = self.look_deadline();
-            let looks = in_parallel(writer.reader.settings.parallel_reads, &targets, |tunnel| {
+            let looks = in_parallel(writer.reader.settings.parallel_calls, &targets, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
                 check_applied(writer.client(), &resolved.account, tunnel, version, deadline).err()
             });
@@ -298,7 +298,7 @@ impl Request<'_> {
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
-        for host in plan.hosts.iter().filter(|host| !result.unwritten.contains(&host.hostname)) {
+        for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
             contents(host).for_each(|(_, write)| memory.paused.forget(write));
             writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
         }

@@ -47,7 +47,7 @@ impl From<Error> for Unresolved {
 }
 
 /// The settings do not match the account, the zones or the tunnels at Cloudflare.
-fn unfitting(why: String) -> Unresolved {
+fn setting_mismatch(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
     Unresolved { why, remedy, may_pass: false }
 }
@@ -65,19 +65,19 @@ pub(crate) fn find_tunnels(
         // The next check reads the zones again, because the token's permissions may be corrected meanwhile.
         None => shared_account(&reader.zones(deadline)?, settings)
             .inspect_err(|_| reader.forget_zones())
-            .map_err(|problem| unfitting(problem.to_owned()))?,
+            .map_err(|problem| setting_mismatch(problem.to_owned()))?,
     };
     let present = client.tunnels(&account, deadline)?;
     let mut found = Vec::with_capacity(settings.tunnels.len());
     for wanted in &settings.tunnels {
         let configured = configured(&present, wanted, settings.dry_run)
-            .map_err(|problem| unfitting(format!("CF_TUNNEL_ID in account {account}: {problem}")))?;
+            .map_err(|problem| setting_mismatch(format!("CF_TUNNEL_ID in account {account}: {problem}")))?;
         if !found.contains(&configured) {
             found.push(configured);
         }
     }
     let mut found = found.into_iter();
-    let default = found.next().ok_or_else(|| unfitting("CF_TUNNEL_ID is empty".to_owned()))?;
+    let default = found.next().ok_or_else(|| setting_mismatch("CF_TUNNEL_ID is empty".to_owned()))?;
     let settings = Settings::new(settings.operator.clone(), default, found.collect());
     Ok(Resolved { account, settings: Arc::new(settings) })
 }
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_start_without_tunnels_is_told_with_what_to_do() {
         for (unresolved, remedy) in [
-            (unfitting("x".to_owned()), "correct the setting"),
+            (setting_mismatch("x".to_owned()), "correct the setting"),
             (Error::OutOfTime.into(), "cloudflarestatus.com"),
             (Error::RateLimited { retry_after: Default::default() }.into(), "wait; all programs"),
             (Error::Unreadable("x".into()).into(), "see that the address in CF_API_BASE_URL can be reached"),

@@ -19,7 +19,7 @@ pub struct ProviderSettings {
     /// `ALLOW_LOCAL_CONFIG`: tunnels with a configuration file of their own may be written.
     pub allow_local_config: bool,
     /// The number of parallel calls. With 1, the order of the calls is always the same.
-    pub parallel_reads: usize,
+    pub parallel_calls: usize,
 }
 
 impl ProviderSettings {

@@ -91,7 +91,8 @@ impl LastLoop {
         let open =
             self.endpoints.of(hostname).iter().filter(is_open).find(|endpoint| !is_refused(endpoint))?;
         let (state, what) = self.state(open.hostname);
-        let lines = self.request.unwritten.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
+        let lines =
+            self.request.dry_run_writes.all().filter(|(line, _)| line.value("hostname") == Some(hostname));
         let write = |line: &LogLine| format!("{} {}", line.text, line.value("path").unwrap_or_default());
         let writes: Vec<String> = lines.map(|(line, _)| write(line).trim_end().to_owned()).collect();
         Some(if writes.is_empty() {

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::cloudflare::Client;
 use crate::locks::lock;
 use crate::provider::access::unneeded::UnneededPlaces;
-use crate::provider::memory::{LastSnapshot, PausedWrites, Turns, WriteTargets};
+use crate::provider::memory::{LastSnapshot, Turns, WriteHistory, WriteTargets};
 use crate::provider::reader::SnapshotReader;
 use crate::provider::reporter::Reporter;
 use crate::reconcile::plan_inputs::Unfinished;
@@ -27,7 +27,7 @@ pub(super) struct Writer {
 /// The memory from one request that writes to the next.
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
-    pub(super) paused: PausedWrites,
+    pub(super) paused: WriteHistory,
     pub(super) targets: WriteTargets,
     pub(super) turns: Turns,
     /// By hostname: the work that the last run left undone.

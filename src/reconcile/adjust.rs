@@ -94,7 +94,7 @@ impl<'s> Adjuster<'s> {
         let Self { reader: _, snapshot, mut candidates } = self;
         sort(&mut candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
-        let whole = snapshot.filter(|snapshot| snapshot.old.is_empty());
+        let whole = snapshot.filter(|snapshot| snapshot.outdated.is_empty());
         let mut unasked_wildcards = wildcard::leave_out(&mut candidates, whole);
         candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
@@ -201,7 +201,7 @@ fn too_many_paths(count: usize) -> String {
 fn too_long() -> String {
     format!(
         "the endpoint has more than {} bytes, and the webhook reads at most {}: shorten the object's annotations",
-        limits::ELEMENT_MAX_BYTES,
+        limits::ENDPOINT_JSON_MAX_BYTES,
         limits::ENDPOINT_MAX_BYTES
     )
 }

@@ -45,7 +45,7 @@ impl Adopt {
     }
 
     /// True if the modes allow a takeover that needs at least `need`.
-    pub fn reaches(&self, need: &Need) -> bool {
+    pub fn allows(&self, need: &Need) -> bool {
         self.all
             || match need {
                 Need::Tunnel => self.tunnel,
@@ -109,9 +109,9 @@ mod tests {
             ("owner=a,tunnel,owner=b", [true, true, true, false]),
             ("all", [true; 4]),
         ] {
-            assert_eq!(needs.each_ref().map(|need| adopt(text).reaches(need)), reached, "{text}");
+            assert_eq!(needs.each_ref().map(|need| adopt(text).allows(need)), reached, "{text}");
         }
-        assert!(needs.iter().all(|need| !Adopt::default().reaches(need)), "off");
+        assert!(needs.iter().all(|need| !Adopt::default().allows(need)), "off");
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             (vec![owner(), Need::All], "all"),
         ] {
             assert_eq!(&*smallest(&needs), value);
-            assert!(needs.iter().all(|need| adopt(value).reaches(need)));
+            assert!(needs.iter().all(|need| adopt(value).allows(need)));
         }
     }
 }

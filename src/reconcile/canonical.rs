@@ -67,20 +67,20 @@ impl Publication {
 
 /// One mistake in an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The property at fault, or another cause.
+pub struct Mistake {
+    /// The property at mistake, or another cause.
     pub subject: Box<str>,
     /// The problem, and the allowed values.
     pub problem: String,
 }
 
-impl From<InvalidProperty> for Fault {
+impl From<InvalidProperty> for Mistake {
     fn from(InvalidProperty { property, problem }: InvalidProperty) -> Self {
         Self { subject: property.into(), problem }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Mistake {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let subject = one_line(&self.subject, limits::ERROR_TEXT_MAX_CHARS);
         write!(formatter, "{subject} {}", one_line(&self.problem, limits::ERROR_TEXT_MAX_CHARS))
@@ -93,9 +93,9 @@ pub struct Problem(Box<str>);
 
 impl Problem {
     /// Joins all mistakes of an endpoint.
-    pub fn of(faults: &[Fault]) -> Self {
-        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        Self::read(&faults.join("; "))
+    pub fn of(mistakes: &[Mistake]) -> Self {
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Self::read(&mistakes.join("; "))
     }
 
     /// Reads the value of the property [`INVALID`].

@@ -40,7 +40,7 @@ pub struct Entry {
     pub tunnel: Option<Box<str>>,
     /// The owner, according to the record's comment.
     pub owner: Option<Box<str>>,
-    pub state: Relation,
+    pub state: EntryState,
     /// The differences of our entry: `proxied`, `order`, `tunnel`, `rule`, `access`, `namespace`, `target` or `type`.
     pub drift: Vec<Box<str>>,
     /// The Access applications that are known to protect all its requests.
@@ -49,7 +49,7 @@ pub struct Entry {
 
 /// The relation of an entry to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
+pub enum EntryState {
     /// Ours, without a drift.
     Ours,
     Foreign,
@@ -64,7 +64,7 @@ pub enum Relation {
 }
 
 impl Entry {
-    fn new(hostname: &str, path: Option<&str>, state: Relation) -> Self {
+    fn new(hostname: &str, path: Option<&str>, state: EntryState) -> Self {
         Self {
             hostname: hostname.into(),
             path: path.filter(|path| !path.is_empty()).map(Into::into),
@@ -78,13 +78,13 @@ impl Entry {
     }
 }
 
-impl Serialize for Relation {
+impl Serialize for EntryState {
     fn begin(&self) -> Fragment<'_> {
         Fragment::Str(self.as_str().into())
     }
 }
 
-impl Relation {
+impl EntryState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -143,9 +143,9 @@ fn own_entry(endpoint: &Endpoint, snapshot: &Snapshot) -> Entry {
     }
     let tunnel = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));
     let state = match service {
-        None => Relation::RecordWithoutRule,
-        Some(_) if drift.is_empty() => Relation::Ours,
-        Some(_) => Relation::Drift,
+        None => EntryState::RecordWithoutRule,
+        Some(_) if drift.is_empty() => EntryState::Ours,
+        Some(_) => EntryState::Drift,
     };
     Entry {
         service: service.map(Into::into),
@@ -161,7 +161,7 @@ fn unneeded_application(application: &Application) -> Entry {
     let (host, path) = destination.map(|one| (&*one.host, &*one.path)).unwrap_or_default();
     Entry {
         protected_by: vec![application.name.clone()],
-        ..Entry::new(host, Some(path), Relation::UnneededApplication)
+        ..Entry::new(host, Some(path), EntryState::UnneededApplication)
     }
 }
 
@@ -187,7 +187,7 @@ impl ForeignEntries<'_> {
         }
         let stamp = Stamp::of(record);
         let record_only = stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only);
-        let mut state = Relation::Foreign;
+        let mut state = EntryState::Foreign;
         if let Some(present) = self.snapshot.tunnels.get(tunnel) {
             let hostname = Hostname::parse(&record.name).ok();
             if hostname.is_some_and(|hostname| !present.rules_of(&hostname).is_empty()) {
@@ -195,7 +195,7 @@ impl ForeignEntries<'_> {
             }
             let mut rules = present.document.rules().iter();
             if !record_only && !rules.any(|rule| matches_name(rule, &record.name)) {
-                state = Relation::RecordWithoutRule;
+                state = EntryState::RecordWithoutRule;
             }
         }
         Some(Entry {
@@ -220,7 +220,7 @@ impl ForeignEntries<'_> {
             return None;
         }
         let is_reached = for_every_host || self.is_reached(&name, tunnel);
-        let state = if is_reached { Relation::Foreign } else { Relation::RuleWithoutRecord };
+        let state = if is_reached { EntryState::Foreign } else { EntryState::RuleWithoutRecord };
         Some(Entry {
             service: Some(without_userinfo(rule.service(), "://").into()),
             tunnel: Some(self.snapshot.settings.name_of(tunnel).into()),
@@ -238,7 +238,7 @@ impl ForeignEntries<'_> {
         if let Some(domain) = hostname.strip_prefix("*.") {
             return leads(self.snapshot).any(|(record, to)| to == *tunnel && is_below(&record.name, domain));
         }
-        self.snapshot.led_to(hostname).as_ref() == Some(tunnel)
+        self.snapshot.visited_tunnel(hostname).as_ref() == Some(tunnel)
     }
 
     /// The owner whose stamp claims the rule.

@@ -7,7 +7,7 @@ use crate::ingress::{OriginOption, Service, is_status};
 use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::domain_filter;
-use crate::reconcile::canonical::{Fault, Publication};
+use crate::reconcile::canonical::{Mistake, Publication};
 use crate::reconcile::heritage;
 use crate::reconcile::operator_settings::EVERY_NAMESPACE;
 use crate::reconcile::snapshot::Snapshot;
@@ -117,22 +117,22 @@ impl Guard<'_> {
     }
 }
 
-/// The fault if the guard forbids a publication to the object of a `resource` label. Like a mistake, the fault is
+/// The mistake if the guard forbids a publication to the object of a `resource` label. Like a mistake, the mistake is
 /// found before planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
-pub fn fault(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Fault> {
+pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Mistake> {
     let operator = &settings.operator;
     operator.namespace_guard.then_some(())?;
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
         let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
-        return Some(Fault { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
+        return Some(Mistake { subject: "NAMESPACE_GUARD".into(), problem: problem.to_owned() });
     };
     let guard = Guard { operator };
     let hostname = guard.hostname_problem(publication.hostname.as_str(), namespace);
-    let hostname = hostname.map(|problem| Fault { subject: "NAMESPACE_DOMAINS".into(), problem });
+    let hostname = hostname.map(|problem| Mistake { subject: "NAMESPACE_DOMAINS".into(), problem });
     hostname.or_else(|| {
         let problem = guard.problem(publication, resource, namespace)?;
-        Some(Fault { subject: "NAMESPACE_GUARD".into(), problem })
+        Some(Mistake { subject: "NAMESPACE_GUARD".into(), problem })
     })
 }
 

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::ingress::{OriginOption, Service, WantedRule};
 use crate::reconcile::Settings;
-use crate::reconcile::canonical::Fault;
+use crate::reconcile::canonical::Mistake;
 
 /// The machine's own names in the hosts files of Kubernetes, Docker and the usual distributions. Names below
 /// `localhost` are not listed: [`own_port`] matches them all, because many resolvers follow RFC 6761.
@@ -25,16 +25,20 @@ const LOCAL_NAMES: [&str; 8] = [
 ];
 
 /// The parts of a rule that the operator does not permit; `subject` names the source of the rule's service.
-pub fn faults(rule: &WantedRule, subject: &str, settings: &Settings) -> impl Iterator<Item = Fault> + use<> {
+pub fn mistakes(
+    rule: &WantedRule,
+    subject: &str,
+    settings: &Settings,
+) -> impl Iterator<Item = Mistake> + use<> {
     let ca_pool = rule.origin_request.text(OriginOption::CaPool).filter(|path| !is_listed(path, settings));
-    let ca_pool = ca_pool.map(|path| Fault {
+    let ca_pool = ca_pool.map(|path| Mistake {
         subject: OriginOption::CaPool.property().into(),
         problem: format!(
             "is {path:?}, which ORIGIN_CA_POOLS does not list: a file that a cloudflared cannot read makes it refuse the \
              rules of all hostnames together; list only files that every cloudflared of the tunnel can read"
         ),
     });
-    let service = own_port(&rule.service, &settings.operator.own_addresses).map(|port| Fault {
+    let service = own_port(&rule.service, &settings.operator.own_addresses).map(|port| Mistake {
         subject: subject.into(),
         problem: format!("is {:?}: {}", rule.service.as_str(), OwnPort(port)),
     });

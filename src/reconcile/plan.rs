@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
 pub use fingerprints::{contents, rule_fingerprint};
 pub use host::comment::Comments;
-pub use host_plan::{Adoption, HostPlan, PlannedEdit, RecordOperation, Stage, Subject};
+pub use host_plan::{Adoption, DeletedRecord, HostPlan, PlannedEdit, RecordOperation, Stage};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
 use crate::ingress::Document;
@@ -56,7 +56,7 @@ pub struct Plan {
     /// Hostnames that are left to later requests.
     pub postponed: BTreeSet<Box<str>>,
     /// The last hostname of this turn; `None` if no hostname is postponed.
-    pub end: Option<TurnEnd>,
+    pub end: Option<TurnPosition>,
 }
 
 /// A note on a hostname, or a path of it, whose visitors need no login any more.
@@ -69,7 +69,7 @@ pub struct Opened {
 
 /// The last hostname of a turn. Withdrawn hostnames are sorted after all others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TurnEnd {
+pub struct TurnPosition {
     is_withdrawn: bool,
     hostname: Box<str>,
 }
@@ -78,7 +78,7 @@ pub struct TurnEnd {
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
     /// The end of the previous turn, if that turn postponed hostnames.
-    pub previous_end: Option<&'a TurnEnd>,
+    pub previous_end: Option<&'a TurnPosition>,
     /// The maximum number of hostnames that change. Refused hostnames do not count.
     pub hostnames_max: usize,
 }
@@ -90,18 +90,18 @@ enum Candidate {
 }
 
 impl Candidate {
-    fn position(&self) -> TurnEnd {
+    fn position(&self) -> TurnPosition {
         match self {
-            Self::Wanted(name, _) => TurnEnd { is_withdrawn: false, hostname: name.clone() },
+            Self::Wanted(name, _) => TurnPosition { is_withdrawn: false, hostname: name.clone() },
             Self::Planned(host) => {
-                TurnEnd { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() }
+                TurnPosition { is_withdrawn: host.is_withdrawn, hostname: host.hostname.clone() }
             }
         }
     }
 }
 
 /// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
-fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnEnd, Candidate)> {
+fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnPosition, Candidate)> {
     let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let before =
@@ -235,7 +235,7 @@ impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,
-        candidates: Vec<(TurnEnd, Candidate)>,
+        candidates: Vec<(TurnPosition, Candidate)>,
         hostnames_max: usize,
         context: HostContext<'_>,
     ) {

@@ -130,7 +130,7 @@ impl<'s> EndpointReader<'s> {
     ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
         let (login, default_service) = (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
-        let mut reader = PartReader { reader: self, endpoint, targets, part, faults: Vec::new() };
+        let mut reader = PartReader { reader: self, endpoint, targets, part, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
@@ -139,20 +139,20 @@ impl<'s> EndpointReader<'s> {
         let intent = Intent { login, default_service, unasked_wildcard: reader.lacks_property(&hostname) };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
-            reader.fault(property, problem);
+            reader.mistake(property, problem);
         }
-        let (faults, settings) = (reader.faults, self.settings);
+        let (mistakes, settings) = (reader.mistakes, self.settings);
         let target = tunnel.as_ref().unwrap_or_else(|_| settings.default_tunnel()).hostname();
         // ExternalDNS sets the owner label itself when it sends changes. An owner label of a source is removed, because
         // the webhook would refuse all these changes for it.
         let labels = endpoint.labels.without(OWNER_LABEL);
         let publication = match (hostname, tunnel, rule, access_wish) {
-            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access_wish)) if faults.is_empty() => {
+            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access_wish)) if mistakes.is_empty() => {
                 let publication = Publication { hostname, tunnel, rule, access_wish };
-                namespace::fault(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
-                    .map_or(Ok(publication), |fault| Err(vec![fault]))
+                namespace::mistake(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
+                    .map_or(Ok(publication), |mistake| Err(vec![mistake]))
             }
-            _ => Err(faults),
+            _ => Err(mistakes),
         };
         Some(match publication {
             Ok(publication) => {
@@ -163,10 +163,10 @@ impl<'s> EndpointReader<'s> {
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
                 Canonical { endpoint, publication: Ok(publication), intent }
             }
-            Err(faults) => {
+            Err(mistakes) => {
                 let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
-                Canonical { intent, ..invalid(name, target, set_identifier, labels, Problem::of(&faults)) }
+                Canonical { intent, ..invalid(name, target, set_identifier, labels, Problem::of(&mistakes)) }
             }
         })
     }
@@ -271,7 +271,8 @@ impl<'s> EndpointReader<'s> {
     }
 
     fn path(&mut self, property: &'static str, text: &str) -> Result<PathPattern, String> {
-        let read = if property == TUNNEL_PATH { PathPattern::asked } else { PathPattern::asked_prefix };
+        let read =
+            if property == TUNNEL_PATH { PathPattern::parse_wanted } else { PathPattern::from_wanted_prefix };
         if self.paths.len() >= READ_ONCE_MAX || text.len() > limits::PATH_MAX_BYTES {
             return read(text);
         }

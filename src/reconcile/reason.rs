@@ -147,7 +147,7 @@ pub enum Reason {
         limit_bytes: usize,
     },
     /// The tunnel's document does not allow the edit.
-    Edit(String),
+    RuleConflict(String),
     Cloudflare(String),
     /// A write failed, whatever its content, or no time or calls were left for it. The log has a line about that.
     Failed(String),
@@ -203,7 +203,7 @@ impl Reason {
         Self::TunnelGone { .. } => "tunnel_gone",
         Self::LocalTunnel { .. } => "local_tunnel",
         Self::StampFull { .. } => "stamp_full",
-        Self::Edit(_) => "edit",
+        Self::RuleConflict(_) => "rule_conflict",
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
@@ -236,7 +236,7 @@ impl Reason {
             | Self::TunnelGone { .. }
             | Self::DigestTaken { .. }
             | Self::StampFull { .. }
-            | Self::Edit(_) => (MISTAKE, false),
+            | Self::RuleConflict(_) => (MISTAKE, false),
             Self::RecordHeld { .. }
             | Self::RuleHeld { .. }
             | Self::ApplicationHeld { .. }
@@ -405,7 +405,7 @@ impl fmt::Display for Reason {
                 "the record's comment has no room for the {rules} rules that it has to name at once ({limit_bytes} \
                  bytes): publish fewer paths, change them in two steps, shorten OWNER_ID, or take a paid plan (500 bytes)"
             ),
-            Self::Edit(text)
+            Self::RuleConflict(text)
             | Self::Failed(text)
             | Self::Undecided(text)
             | Self::Waiting(text)
@@ -468,7 +468,7 @@ mod tests {
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
         let stays = "; what is published now stays as it is";
         assert!(Reason::WouldOpen { by: None }.to_string().ends_with(stays));
-        assert_eq!(Reason::Edit("too many rules".to_owned()).to_string(), "too many rules");
+        assert_eq!(Reason::RuleConflict("too many rules".to_owned()).to_string(), "too many rules");
     }
 
     /// An object can set the text itself, as `webhook/invalid`.

@@ -290,10 +290,10 @@ impl<'a> RecordView<'a> {
 
     /// The view of the rules of one path.
     fn view_of_path(&self, hostname: &Hostname, rules: &[(&TunnelId, &'a Rule)]) -> PathView<'a> {
-        let led_to = TunnelId::from_hostname(&self.record.content);
-        let is_led_to = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == led_to.as_ref();
+        let visited = TunnelId::from_hostname(&self.record.content);
+        let is_visited = |(tunnel, _): &&(&TunnelId, &Rule)| Some(*tunnel) == visited.as_ref();
         let mut view = PathView::default();
-        if let Some((tunnel, rule)) = rules.iter().find(is_led_to).or_else(|| rules.first()) {
+        if let Some((tunnel, rule)) = rules.iter().find(is_visited).or_else(|| rules.first()) {
             let protection = HostProtection::of(hostname, self.snapshot);
             let (properties, is_protected) = shown::properties_of_rule(rule, protection);
             (view.path, view.properties) = (rule.path(), properties);
@@ -301,7 +301,7 @@ impl<'a> RecordView<'a> {
             view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some(Drift::Order));
         }
         // During a move, another tunnel has a rule of the path.
-        if rules.len() > 1 || !rules.iter().any(|rule| is_led_to(&rule)) {
+        if rules.len() > 1 || !rules.iter().any(|rule| is_visited(&rule)) {
             view.drift.push(Drift::Tunnel);
         }
         view

@@ -2,11 +2,11 @@
 //! Gateway, which is the target of all its routes, or with the default service would silently publish another service.
 
 use crate::ingress::{OriginOption, WantedRule};
-use crate::reconcile::canonical::Fault;
+use crate::reconcile::canonical::Mistake;
 use crate::reconcile::property_name::TUNNEL_SERVICE;
 
 /// The mistake of a rule for an object of this kind; `subject` names the source of the rule's service.
-pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
+pub fn mistake(rule: &WantedRule, subject: &str, kind: &str) -> Option<Mistake> {
     let way = match kind {
         "tcproute" => {
             "and the route carries TCP: set webhook/tunnel-service: tcp://name.namespace.svc:port on it"
@@ -19,7 +19,7 @@ pub fn fault(rule: &WantedRule, subject: &str, kind: &str) -> Option<Fault> {
         _ => return None,
     };
     let problem = || format!("is {:?}, {way}", rule.service.as_str());
-    (subject != TUNNEL_SERVICE).then(|| Fault { subject: subject.into(), problem: problem() })
+    (subject != TUNNEL_SERVICE).then(|| Mistake { subject: subject.into(), problem: problem() })
 }
 
 /// True if an option sets the TLS name for an HTTPS service, or if the service is no HTTP service.

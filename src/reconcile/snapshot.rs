@@ -39,7 +39,7 @@ pub struct Snapshot {
     pub access: AccessReading,
     /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence. No
     /// decision relies on such an answer.
-    pub old: BTreeMap<Box<str>, Box<str>>,
+    pub outdated: BTreeMap<Box<str>, Box<str>>,
     /// Cloudflare's time of the reading, in seconds since 1970; `None` if no answer had a date.
     pub date_unix_seconds: Option<i64>,
     /// The indexes over the fields above.
@@ -204,7 +204,7 @@ impl Snapshot {
             tunnels: BTreeMap::new(),
             live_elsewhere: BTreeSet::new(),
             access: AccessReading::NotAsked,
-            old: BTreeMap::new(),
+            outdated: BTreeMap::new(),
             date_unix_seconds: None,
             index: Index::default(),
         }
@@ -240,7 +240,7 @@ impl Snapshot {
     }
 
     /// The tunnel that visitors of `name` reach, by the name's own record or by a wildcard's record.
-    pub fn led_to(&self, name: &str) -> Option<TunnelId> {
+    pub fn visited_tunnel(&self, name: &str) -> Option<TunnelId> {
         self.zone_of(name)?;
         self.answering(name).iter().find_map(|record| TunnelId::from_hostname(&record.content))
     }
@@ -370,7 +370,7 @@ impl Snapshot {
     }
 
     /// True if a comment of ours says that Access protects something.
-    pub fn is_marked(&self) -> bool {
+    pub fn claims_protection(&self) -> bool {
         let records = self.zones.iter().flat_map(ZoneSnapshot::records);
         // A search in the text costs less than parsing it.
         let mut records = records.filter(|record| record.comment.contains(stamp::PROTECTED));

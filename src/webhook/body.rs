@@ -126,7 +126,7 @@ fn read_endpoint(list: EndpointList, text: &str) -> Result<(ReceivedEndpoint, us
     if !text.starts_with('{') {
         return Err(Error::custom("expected an endpoint"));
     }
-    let window = text.get(..text.floor_char_boundary(limits::ELEMENT_MAX_BYTES)).unwrap_or_default();
+    let window = text.get(..text.floor_char_boundary(limits::ENDPOINT_JSON_MAX_BYTES)).unwrap_or_default();
     match read_value(window) {
         Ok((endpoint, length)) => Ok((ReceivedEndpoint { list, endpoint, is_whole: true }, length)),
         Err(error) if error.is_eof() && window.len() < text.len() => {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn of_an_endpoint_that_is_too_long_its_name_type_and_labels_are_read_and_what_follows_is_read() {
-        let long = "x\\\"}]".repeat(limits::ELEMENT_MAX_BYTES / 4);
+        let long = "x\\\"}]".repeat(limits::ENDPOINT_JSON_MAX_BYTES / 4);
         let labels = r#""labels":{"resource":"ingress/n/a"}"#;
         for (label, fields, name, kind) in [
             (
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_name_or_labels_that_are_too_long_themselves_are_not_held() {
         for text in ["a", "é"] {
-            let long = text.repeat(limits::ELEMENT_MAX_BYTES);
+            let long = text.repeat(limits::ENDPOINT_JSON_MAX_BYTES);
             let arrived = wanted(format!(r#"[{{"dnsName":"{long}","labels":{{"resource":"{long}"}}}}]"#));
             let name = &*arrived[0].endpoint.dns_name;
             assert!(long.starts_with(name) && Hostname::parse(name).is_err(), "{name}");
@@ -256,7 +256,8 @@ mod tests {
     #[test]
     fn the_length_of_its_text_decides_whether_an_endpoint_is_too_long() {
         let around = r#"{"dnsName":"a","setIdentifier":""}"#.len();
-        for (length, expected) in [(limits::ELEMENT_MAX_BYTES, true), (limits::ELEMENT_MAX_BYTES + 1, false)]
+        for (length, expected) in
+            [(limits::ENDPOINT_JSON_MAX_BYTES, true), (limits::ENDPOINT_JSON_MAX_BYTES + 1, false)]
         {
             let text = "x".repeat(length - around);
             let arrived = wanted(format!(r#"[ {{"dnsName":"a","setIdentifier":"{text}"}} ]"#));

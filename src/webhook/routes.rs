@@ -7,13 +7,13 @@
 
 use super::body::Body;
 use super::response::{Response, json};
-use super::{Failure, Service};
+use super::{Failure, Handler};
 use crate::clock::Deadline;
 use crate::labels::labels;
 use crate::listener::path_of;
 
 /// The label of requests that ask for none of the operations.
-pub const NO_OPERATION: &str = "other";
+pub const NO_ROUTE: &str = "other";
 
 /// The media type that ExternalDNS sends and compares byte for byte. ExternalDNS accepts only this one, so `Accept` is
 /// not read.
@@ -37,7 +37,7 @@ pub struct Head<'a> {
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum Route {
     Health,
     DomainFilter,
     Records,
@@ -45,7 +45,7 @@ pub enum Operation {
     AdjustEndpoints,
 }
 
-impl Operation {
+impl Route {
     labels! {
         Self::Health => "GET /healthz",
         Self::DomainFilter => "GET /",
@@ -59,43 +59,43 @@ impl Operation {
 ///
 /// # Errors
 /// The answer to send instead, without reading the body.
-pub fn accept(head: &Head<'_>) -> Result<Operation, Response> {
+pub fn accept(head: &Head<'_>) -> Result<Route, Response> {
     if head.is_from_page {
         return Err(Response::text(
             403,
             "a web page asks (Origin or Sec-Fetch-Site): this port is for ExternalDNS, and has no authentication",
         ));
     }
-    let Some(operation) = operation(head.method, head.target) else {
+    let Some(route) = route(head.method, head.target) else {
         return Err(Response::text(404, "nothing is served for this method and path"));
     };
     let is_ours = match *head.content_type {
         [value] => value.replace(' ', "").eq_ignore_ascii_case(MEDIA_TYPE),
         _ => false,
     };
-    if operation.has_body() && !is_ours {
+    if route.has_body() && !is_ours {
         return Err(Response::text(415, &format!("unsupported media type: use {MEDIA_TYPE}")));
     }
-    Ok(operation)
+    Ok(route)
 }
 
 /// The request's label in metrics: one of a few texts, whatever a client sends.
 pub fn name(method: &str, target: &str) -> &'static str {
-    operation(method, target).as_ref().map_or(NO_OPERATION, Operation::label)
+    route(method, target).as_ref().map_or(NO_ROUTE, Route::label)
 }
 
-fn operation(method: &str, target: &str) -> Option<Operation> {
+fn route(method: &str, target: &str) -> Option<Route> {
     Some(match (method, path_of(target)) {
-        ("GET", "/") => Operation::DomainFilter,
-        ("GET", "/records") => Operation::Records,
-        ("POST", "/records") => Operation::ApplyChanges,
-        ("POST", "/adjustendpoints") => Operation::AdjustEndpoints,
-        ("GET", "/healthz") => Operation::Health,
+        ("GET", "/") => Route::DomainFilter,
+        ("GET", "/records") => Route::Records,
+        ("POST", "/records") => Route::ApplyChanges,
+        ("POST", "/adjustendpoints") => Route::AdjustEndpoints,
+        ("GET", "/healthz") => Route::Health,
         _ => return None,
     })
 }
 
-impl Operation {
+impl Route {
     /// True if the request needs its body.
     pub fn has_body(self) -> bool {
         match self {
@@ -108,7 +108,7 @@ impl Operation {
     ///
     /// # Errors
     /// The failure of the service, or of writing its answer.
-    pub fn answer(self, body: Body, service: &dyn Service, deadline: Deadline) -> Result<Response, Failure> {
+    pub fn answer(self, body: Body, service: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
         let body = match self {
             Self::Health => return Ok(Response::text(200, "ok")),
             Self::DomainFilter => service.domain_filter().into_string().into_bytes(),
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    impl Service for Echo {
+    impl Handler for Echo {
         fn domain_filter(&self) -> Box<str> {
             r#"{"include":["example.com"]}"#.into()
         }

@@ -26,7 +26,7 @@ use super::permit::{HeldPermit, LargeBodyPermit};
 use super::pool::Pool;
 use super::response::Response;
 use super::routes::{self, Head};
-use super::{Failure, Service};
+use super::{Failure, Handler};
 use crate::clock::{Clock, Deadline};
 use crate::limits;
 use crate::listener;
@@ -100,13 +100,13 @@ pub struct BoundServer {
 
 /// A running server. Dropping it does not stop it.
 pub struct RunningServer {
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     acceptors: Vec<(Arc<tiny_http::Server>, JoinHandle<()>)>,
 }
 
 /// The state that all threads of a server share.
-struct Common {
-    service: Arc<dyn Service>,
+struct Shared {
+    service: Arc<dyn Handler>,
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
     settings: ServerSettings,
@@ -175,12 +175,12 @@ impl BoundServer {
     /// reports so through `shutdown`.
     pub fn serve(
         self,
-        service: Arc<dyn Service>,
+        service: Arc<dyn Handler>,
         clock: Arc<dyn Clock>,
         shutdown: Shutdown,
     ) -> io::Result<RunningServer> {
         let Self { listeners, settings } = self;
-        let common = Arc::new(Common {
+        let shared = Arc::new(Shared {
             service,
             clock,
             shutdown,
@@ -190,18 +190,18 @@ impl BoundServer {
             stopping: AtomicBool::new(false),
             abandoned: AtomicUsize::new(0),
         });
-        for _ in 0..common.settings.workers {
-            let common = Arc::clone(&common);
-            spawn("webhook", WORKER_STACK_BYTES, move || common.pool.work(|job| common.work(job)))?;
+        for _ in 0..shared.settings.workers {
+            let shared = Arc::clone(&shared);
+            spawn("webhook", WORKER_STACK_BYTES, move || shared.pool.work(|job| shared.work(job)))?;
         }
         let mut acceptors = Vec::with_capacity(listeners.len());
         for (address, listener) in listeners {
             let server = Arc::new(open(listener)?);
-            let acceptor = Acceptor { common: Arc::clone(&common), server: Arc::clone(&server), address };
+            let acceptor = Acceptor { shared: Arc::clone(&shared), server: Arc::clone(&server), address };
             let thread = spawn("webhook-take", limits::LISTENER_STACK_BYTES, move || acceptor.run())?;
             acceptors.push((server, thread));
         }
-        Ok(RunningServer { common, acceptors })
+        Ok(RunningServer { shared, acceptors })
     }
 }
 
@@ -220,7 +220,7 @@ impl RunningServer {
     /// Closes the listening sockets and waits for at most `limit` until all running requests are answered. Returns true
     /// if all were.
     pub fn stop(self, limit: Duration) -> bool {
-        self.common.stopping.store(true, Ordering::Release);
+        self.shared.stopping.store(true, Ordering::Release);
         for (server, acceptor) in self.acceptors {
             server.unblock();
             if acceptor.join().is_err() {
@@ -229,7 +229,7 @@ impl RunningServer {
             // This is the last owner, so dropping it closes the socket.
             drop(server);
         }
-        self.common.pool.stop(limit)
+        self.shared.pool.stop(limit)
     }
 }
 
@@ -241,26 +241,26 @@ impl fmt::Debug for RunningServer {
 
 /// Takes requests from one listener, and watches it.
 struct Acceptor {
-    common: Arc<Common>,
+    shared: Arc<Shared>,
     server: Arc<tiny_http::Server>,
     address: SocketAddr,
 }
 
 impl Acceptor {
     fn run(&self) {
-        let common = &*self.common;
-        let period = common.settings.check_period;
-        let mut checked = common.clock.now();
+        let shared = &*self.shared;
+        let period = shared.settings.check_period;
+        let mut checked = shared.clock.now();
         loop {
             let received =
-                if common.pool.wait_for_room(period) { self.server.recv_timeout(period) } else { Ok(None) };
-            let now = common.clock.now();
+                if shared.pool.wait_for_room(period) { self.server.recv_timeout(period) } else { Ok(None) };
+            let now = shared.clock.now();
             match received {
                 Ok(Some(request)) => {
-                    let deadline = Deadline::after(&*common.clock, common.settings.request_timeout);
-                    common.pool.submit(now, Job { request, taken: now, deadline });
+                    let deadline = Deadline::after(&*shared.clock, shared.settings.request_timeout);
+                    shared.pool.submit(now, Job { request, taken: now, deadline });
                 }
-                Ok(None) if common.is_stopping() => return,
+                Ok(None) if shared.is_stopping() => return,
                 Ok(None) => {}
                 // tiny_http has closed the listener and ended its accept thread.
                 Err(error) => return self.fail(&format!("no longer accepts connections: {error}")),
@@ -277,7 +277,7 @@ impl Acceptor {
         /// Connecting to ourselves takes no longer than this, unless the backlog is full.
         const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-        let common = &*self.common;
+        let shared = &*self.shared;
         // tiny_http panics if it runs out of descriptors between accepting a connection and cloning it. That closes the
         // listener, and only a refused connection shows it.
         if let Err(error) = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT)
@@ -286,23 +286,23 @@ impl Acceptor {
             self.fail("no longer accepts connections");
         }
         // The service ends at the deadline of its request, so a request that lasts longer waits for its client.
-        let Some(limit) = common.clock.now().checked_sub(common.settings.request_timeout * 2) else { return };
-        if common.permit.is_missed_since(limit) {
+        let Some(limit) = shared.clock.now().checked_sub(shared.settings.request_timeout * 2) else { return };
+        if shared.permit.is_missed_since(limit) {
             self.fail("has a client that neither sends its large body nor closes, and another one waits");
         }
-        if common.pool.waiting_since().is_some_and(|since| since < limit) {
+        if shared.pool.waiting_since().is_some_and(|since| since < limit) {
             self.fail("has clients that hold every worker, and neither send nor close");
         }
     }
 
     fn fail(&self, reason: &str) {
-        if !self.common.is_stopping() {
-            self.common.shutdown.fail(format!("{} {reason}", self.address));
+        if !self.shared.is_stopping() {
+            self.shared.shutdown.fail(format!("{} {reason}", self.address));
         }
     }
 }
 
-impl Common {
+impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -360,18 +360,18 @@ impl Common {
         if let Some(answer) = ambiguous_framing(request) {
             return Err(answer);
         }
-        let operation = routes::accept(&Head {
+        let route = routes::accept(&Head {
             method: request.method().as_str(),
             target: request.url(),
             content_type: values(request, "Content-Type"),
             is_from_page: PAGE_HEADERS.iter().any(|name| !values(request, name).is_empty()),
         })?;
         let mut bytes = Vec::new();
-        if operation.has_body() {
+        if route.has_body() {
             bytes = self.pool.wait_for_client(|| self.receive(job, permit))?;
             *is_read = true;
         }
-        Ok(operation.answer(Body::new(bytes)?, &*self.service, job.deadline)?)
+        Ok(route.answer(Body::new(bytes)?, &*self.service, job.deadline)?)
     }
 
     /// Receives the whole body. A large body needs the permit first.

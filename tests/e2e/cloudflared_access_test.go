@@ -228,7 +228,7 @@ func TestCloudflaredKeepsTheCheckOfAWildcardInFrontOfARuleOfOthers(t *testing.T)
 	pod.source.set(wide, published("new.example.com", web))
 	pod.awaitLoops(t, 2)
 	isChecked(t)
-	if !pod.program.Tells("refused=edit", "new.example.com", "which requires a login") {
+	if !pod.program.Tells("refused=rule_conflict", "new.example.com", "which requires a login") {
 		t.Error("nothing is told of the hostname that is refused")
 	}
 	cloudflare.Ask(t, "POST", "/configurations", map[string]any{"tunnel": home.ID, "config": alone}, nil)

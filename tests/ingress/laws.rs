@@ -201,7 +201,7 @@ proptest! {
         }
     }
 
-    /// Decision 3. Putting a rule of the same hostname may hand over some, because one object asks for both.
+    /// PolicyDecision 3. Putting a rule of the same hostname may hand over some, because one object asks for both.
     #[test]
     fn a_rule_that_requires_a_login_keeps_its_requests_whatever_is_done_at_other_hostnames(case in guarded_case()) {
         let before = case.document();

@@ -288,7 +288,7 @@ fn a_new_hostname_leads_no_visitor_of_a_rule_with_a_login_to_a_foreign_rule() {
         assert_eq!(stage.cloudflare().count_calls().writes == 0, is_there);
         stage.run(&desired);
         let told = r#"the rule for "*.example.com" "^/admin(/|$)", which requires a login"#;
-        assert!(stage.logged(&["refused=edit", NAME, told]));
+        assert!(stage.logged(&["refused=rule_conflict", NAME, told]));
         assert!(!stage.cloudflare().visit("any.example.com", "/admin/old").is_served(), "the check holds");
         assert!(!stage.cloudflare().records("example.com").iter().any(|record| record.name == NAME));
         let tunnel = &stage.harness.tunnel;

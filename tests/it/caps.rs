@@ -242,7 +242,7 @@ fn an_endpoint_that_is_too_long_to_be_held_is_invalid_and_stays() {
     let external_dns = program.external_dns();
     external_dns.run_loop(&[modest()]).expect("it is published");
     let before = harness.rules();
-    assert!(size_of(&too_long()) > limits::ELEMENT_MAX_BYTES);
+    assert!(size_of(&too_long()) > limits::ENDPOINT_JSON_MAX_BYTES);
     let [adjusted] = &external_dns.adjust(&[too_long()]).expect("it is answered")[..] else {
         panic!("it stays, as one")
     };

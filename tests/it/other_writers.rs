@@ -431,7 +431,7 @@ fn of_two_paths_that_foreign_rules_take_right_before_the_write_none_waits_for_th
         cloudflare.put_configuration(&tunnel, &rules.to_string()).expect("cloudflared takes it");
     });
     let _ = program.external_dns().run_loop(&["^/one", "^/two", "^/three"].map(at));
-    assert_eq!(harness.log.lines_with(&["refused=edit", "a.example.com"]).len(), 2);
+    assert_eq!(harness.log.lines_with(&["refused=rule_conflict", "a.example.com"]).len(), 2);
     let waiting = harness.log.lines_with(&["beside_refused", "a.example.com"]);
     assert_eq!(waiting.len(), 1, "{waiting:#?}");
     let _ = program.external_dns().run_loop(&["^/one", "^/two"].map(at));

@@ -14,7 +14,7 @@ use external_dns_cloudflare_tunnel_webhook::observe::metrics::{
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::RecordOperation;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
-use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Operation};
+use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Route};
 use regex::Regex;
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ const GROUPINGS: [&str; 5] = ["by", "without", "on", "ignoring", "group_left"];
 fn words_of(label: &str) -> Option<BTreeSet<String>> {
     let words = match label {
         "reason" => Reason::LABELS.to_vec(),
-        "route" => [Operation::LABELS, &[routes::NO_OPERATION]].concat(),
+        "route" => [Route::LABELS, &[routes::NO_ROUTE]].concat(),
         "resource" => ApiResource::LABELS.to_vec(),
         "kind" => [RuleEdit::LABELS, RecordOperation::LABELS].concat(),
         "ownership" => RULE_OWNERSHIPS.to_vec(),
@@ -247,8 +247,8 @@ fn every_mistake_that_is_looked_for_is_found() {
             r#"cloudflare_tunnel_webhook_call_duration_seconds_bucket{le="11"}"#,
         ),
         (
-            r#"cloudflare_tunnel_webhook_refusals{reason!~"no_zone|edit"}"#,
-            r#"cloudflare_tunnel_webhook_refusals{reason!~"no_zone|edits"}"#,
+            r#"cloudflare_tunnel_webhook_refusals{reason!~"no_zone|rule_conflict"}"#,
+            r#"cloudflare_tunnel_webhook_refusals{reason!~"no_zone|rule_conflicts"}"#,
         ),
         (
             r#"cloudflare_tunnel_webhook_refusals{reason="no_zone"}"#,

@@ -94,7 +94,12 @@ fn one_bad_endpoint_of_every_kind_is_refused_with_its_word_and_everything_else_g
         ("a name outside the filter", at("web.out"), vec![service], "outside_filter"),
         ("a record of theirs", at("record"), vec![service], "record_held"),
         ("a rule of theirs", at("rule"), vec![service], "rule_held"),
-        ("a rule of theirs that covers ours and is covered by it", at("cover"), vec![service], "edit"),
+        (
+            "a rule of theirs that covers ours and is covered by it",
+            at("cover"),
+            vec![service],
+            "rule_conflict",
+        ),
         ("a second tunnel", at("two-tunnels"), vec![service, ("tunnel", "home")], "two_tunnels"),
         ("a local tunnel", at("local"), vec![service, ("tunnel", "local")], "local_tunnel"),
         (

@@ -7,7 +7,7 @@ use cloudflare_emulator::{Cloudflare, Emulator, Plan, Visit, Visitor};
 use external_dns_cloudflare_tunnel_webhook::ingress::PathPattern;
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision,
+    Application, ApplicationKind, AttachedPolicy, PolicyDecision,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::cover::{Cover, cover};
 use proptest::prelude::*;
@@ -61,8 +61,10 @@ struct Written {
 impl Written {
     /// As the client reads it.
     fn read(&self, name: &str, audience: &str) -> Application {
-        let policy =
-            |decision: &&str| AttachedPolicy { id: (*decision).into(), decision: Decision::parse(decision) };
+        let policy = |decision: &&str| AttachedPolicy {
+            id: (*decision).into(),
+            decision: PolicyDecision::parse(decision),
+        };
         Application {
             audience: audience.into(),
             kind: match self.kind {
@@ -72,7 +74,7 @@ impl Written {
                 _ => ApplicationKind::Unknown,
             },
             policies: Some(self.decisions.iter().map(policy).collect()),
-            ..application(name, &self.uris, Decision::Allow)
+            ..application(name, &self.uris, PolicyDecision::Allow)
         }
     }
 }

@@ -3,7 +3,7 @@
 mod laws;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision, Destination, TeamName,
+    Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{AccessReading, AccessSnapshot};
@@ -23,7 +23,11 @@ fn app() -> Vec<Endpoint> {
 }
 
 /// An application whose audience is its name with `-aud` behind.
-pub(crate) fn application(name: &str, destinations: &[impl AsRef<str>], decision: Decision) -> Application {
+pub(crate) fn application(
+    name: &str,
+    destinations: &[impl AsRef<str>],
+    decision: PolicyDecision,
+) -> Application {
     Application {
         id: name.into(),
         name: name.into(),
@@ -50,7 +54,7 @@ fn read(applications: Vec<Application>) -> AccessReading {
 
 /// Applications that let staff in, each at one destination of the same text.
 fn covering(destinations: &[&str]) -> AccessReading {
-    let of = |destination: &&str| application(destination, &[destination], Decision::Allow);
+    let of = |destination: &&str| application(destination, &[destination], PolicyDecision::Allow);
     read(destinations.iter().map(of).collect())
 }
 
@@ -137,14 +141,14 @@ fn a_record_alone_needs_the_whole_host() {
 fn cover_with_another_audience_or_team_is_repaired() {
     let mut cloudflare = guarded(covering(&[NAME]));
     run(&mut cloudflare, &app());
-    for lost in [covering(&[]), read(vec![application(NAME, &[NAME], Decision::Bypass)])] {
+    for lost in [covering(&[]), read(vec![application(NAME, &[NAME], PolicyDecision::Bypass)])] {
         let mut cloudflare = cloudflare.clone();
         cloudflare.access = lost;
         assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
         let before = cloudflare.clone();
         assert_eq!((labels(&run(&mut cloudflare, &app())), &cloudflare), (vec!["unprotected"], &before));
     }
-    let again = application("again", &[NAME], Decision::Allow);
+    let again = application("again", &[NAME], PolicyDecision::Allow);
     cloudflare.access = read(vec![again]);
     assert_eq!((drift(&cloudflare), unprotected(&cloudflare)), (vec!["access".to_owned()], 1));
     assert_eq!(labels(&run(&mut cloudflare, &app())), Vec::<&str>::new());
@@ -200,9 +204,9 @@ fn an_unread_zone_stops_only_its_own_hostnames() {
 
 #[test]
 fn the_listing_names_the_applications_over_each_hostname_and_path() {
-    let staff = || application("staff", &[NAME], Decision::Allow);
+    let staff = || application("staff", &[NAME], PolicyDecision::Allow);
     let mut cloudflare =
-        guarded(read(vec![staff(), application("all", &["*.example.com"], Decision::Allow)]));
+        guarded(read(vec![staff(), application("all", &["*.example.com"], PolicyDecision::Allow)]));
     run(&mut cloudflare, &app());
     for (access, expected) in [
         (cloudflare.access.clone(), "all staff"),

@@ -3,7 +3,7 @@
 
 use external_dns_cloudflare_tunnel_webhook::model::TunnelId;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
-use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Relation, listing};
+use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{EntryState, listing};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
@@ -65,7 +65,7 @@ fn of_two_rules_with_one_digest_neither_is_touched_until_one_is_gone() {
                 assert!(!document.rules().iter().any(|rule| own.has(id, rule)), "{label}");
             }
             let listed = listing(&cloudflare.snapshot());
-            let foreign = listed.iter().filter(|entry| entry.state != Relation::RecordWithoutRule).count();
+            let foreign = listed.iter().filter(|entry| entry.state != EntryState::RecordWithoutRule).count();
             assert_eq!((foreign, listed.len()), (2, 3), "{label}: {listed:?}");
             let before = cloudflare.clone();
             for (desired, path) in
@@ -118,7 +118,7 @@ fn of_two_rules_with_one_hostname_and_path_neither_is_ours_until_one_is_gone() {
             for desired in [&wanted("http://web:80")[..], &wanted("http://new:80")[..], &[]] {
                 let mut cloudflare = cloudflare.clone().adopting(adopt);
                 let plan = cloudflare.run_loop(desired, usize::MAX);
-                assert_eq!(refused(&plan), [(path.to_owned(), "edit")], "{desired:?} {adopt:?}");
+                assert_eq!(refused(&plan), [(path.to_owned(), "rule_conflict")], "{desired:?} {adopt:?}");
                 assert!(plan.refusals[0].to_string().contains("rules 1 and 2 of the tunnel"), "{plan:?}");
                 assert_eq!(
                     (&cloudflare.documents, &cloudflare.records),
@@ -232,7 +232,7 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
         let desired = [on("home", "", "http://web:80")];
         for writes in [first, second, usize::MAX, usize::MAX, usize::MAX] {
             let plan = cloudflare.run_loop(&desired, writes);
-            let reached = cloudflare.snapshot().led_to(NAME).expect("a record");
+            let reached = cloudflare.snapshot().visited_tunnel(NAME).expect("a record");
             let answers = services(&cloudflare, reached.as_str());
             assert!(answers.iter().any(|one| one.contains("//")), "{first} {second} {writes}: {answers:?}");
             assert!(plan.refusals.iter().all(|one| one.reason.label() == "moving"), "{plan:?}");
@@ -304,7 +304,7 @@ fn a_hostname_that_would_move_a_rule_with_a_login_behind_a_foreign_one_is_refuse
             let plan = cloudflare.run_loop(&desired, usize::MAX);
             assert_eq!((refused(&plan), plan.notes), (vec![], vec![]), "it is told where it moves");
         } else {
-            assert_eq!((refused(&plan), notes), (vec![(String::new(), "edit")], vec![]), "{plan:?}");
+            assert_eq!((refused(&plan), notes), (vec![(String::new(), "rule_conflict")], vec![]), "{plan:?}");
             let text = plan.refusals[0].reason.to_string();
             assert!(text.contains(r#""*.example.com" "^/admin", which requires a login"#), "{text}");
             assert_eq!(cloudflare, before);

@@ -1,7 +1,7 @@
 //! A hostname is decided on as a whole: what is refused of it, what waits with that, and what goes on.
 
 use external_dns_cloudflare_tunnel_webhook::model::Record;
-use external_dns_cloudflare_tunnel_webhook::model::access::{Decision, ReusablePolicy};
+use external_dns_cloudflare_tunnel_webhook::model::access::{PolicyDecision, ReusablePolicy};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
@@ -25,7 +25,7 @@ fn for_staff(path: &str) -> Endpoint {
 }
 
 fn with_staff() -> FakeCloudflare {
-    let staff = ReusablePolicy { id: "staff".into(), name: "staff".into(), decision: Decision::Allow };
+    let staff = ReusablePolicy { id: "staff".into(), name: "staff".into(), decision: PolicyDecision::Allow };
     FakeCloudflare::new(&[], &[]).with_access(vec![staff])
 }
 
@@ -72,7 +72,9 @@ fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
         ("rule_held", on("home", "^/new"), &|all| {
             all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/new")))
         }),
-        ("edit", on("home", ""), &|all| all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "/")))),
+        ("rule_conflict", on("home", ""), &|all| {
+            all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "/")))
+        }),
         ("digest_taken", on("home", "^/new"), &|all| {
             all.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, &twin)));
         }),

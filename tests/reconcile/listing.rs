@@ -1,7 +1,7 @@
 //! What `list` tells of each hostname and path, on values alone.
 
 use external_dns_cloudflare_tunnel_webhook::model::Hostname;
-use external_dns_cloudflare_tunnel_webhook::model::access::Decision;
+use external_dns_cloudflare_tunnel_webhook::model::access::PolicyDecision;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
@@ -363,7 +363,8 @@ fn what_is_published_of_one_hostname_names_its_services_its_tunnel_its_record_an
 
 #[test]
 fn what_is_published_with_a_policy_names_the_application_that_protects_it() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(vec![policy("staff", Decision::Allow)]);
+    let mut cloudflare =
+        FakeCloudflare::new(&[], &[]).with_access(vec![policy("staff", PolicyDecision::Allow)]);
     let wanted =
         published("a.example.com", &[("tunnel-service", "http://web:80"), ("access-policy", "staff")]);
     // Its application comes first.

@@ -1,6 +1,6 @@
 //! What an old answer keeps from being decided: everything that it may hide, and nothing else.
 
-use external_dns_cloudflare_tunnel_webhook::model::access::Decision;
+use external_dns_cloudflare_tunnel_webhook::model::access::PolicyDecision;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use test_support::fake_cloudflare::{FakeCloudflare, INNER_ZONE, OFFICE};
@@ -88,7 +88,8 @@ fn what_lies_in_a_zone_is_undecided_by_an_old_answer_about_the_zone_around_it_an
 
 #[test]
 fn nothing_opens_while_an_answer_about_something_else_is_old() {
-    let mut cloudflare = FakeCloudflare::new(&[], &[]).with_access(vec![policy("staff", Decision::Allow)]);
+    let mut cloudflare =
+        FakeCloudflare::new(&[], &[]).with_access(vec![policy("staff", PolicyDecision::Allow)]);
     let wish = |word| {
         let said = [("tunnel-service", WEB), ("access-policy", word)];
         [endpoint("shop.example.com", &said)]

@@ -178,7 +178,7 @@ fn a_rule_that_the_document_does_not_allow_holds_back_its_object_and_no_other() 
         "{plan:?}"
     );
     let labels: Vec<_> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
-    assert_eq!(labels, ["edit", "withheld"], "{plan:?}");
+    assert_eq!(labels, ["rule_conflict", "withheld"], "{plan:?}");
 }
 
 /// A comment on a Free zone holds 22 digests beside the default owner.

@@ -6,7 +6,7 @@ mod foreign_rules;
 mod word;
 
 use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy, TeamName,
+    Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, ReusablePolicy, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
@@ -22,13 +22,13 @@ use crate::access_guard::application;
 const NAME: &str = "app.example.com";
 const OPEN: &str = "none";
 
-pub(crate) fn policy(id: &str, decision: Decision) -> ReusablePolicy {
+pub(crate) fn policy(id: &str, decision: PolicyDecision) -> ReusablePolicy {
     ReusablePolicy { id: id.into(), name: format!("{id}-name").into(), decision }
 }
 
 fn cloudflare() -> FakeCloudflare {
     FakeCloudflare::new(&[], &[])
-        .with_access(vec![policy("staff", Decision::Allow), policy("public", Decision::Bypass)])
+        .with_access(vec![policy("staff", PolicyDecision::Allow), policy("public", PolicyDecision::Bypass)])
 }
 
 /// An endpoint for a path, which may be empty, that says this of Access, or nothing.
@@ -79,10 +79,10 @@ fn locked(cloudflare: &FakeCloudflare) -> Vec<String> {
 
 /// A foreign application that lets staff in.
 fn foreign(name: &str, destinations: &[&str]) -> Application {
-    application(name, destinations, Decision::Allow)
+    application(name, destinations, PolicyDecision::Allow)
 }
 
-fn attached(name: &str, decision: Decision) -> AttachedPolicy {
+fn attached(name: &str, decision: PolicyDecision) -> AttachedPolicy {
     AttachedPolicy { id: name.into(), decision }
 }
 
@@ -208,7 +208,7 @@ fn silence_opens_nothing_where_the_rules_are_gone_and_only_the_comment_tells() {
     let mut cloudflare = cloudflare();
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
     cloudflare.edit_rules(HOME, Vec::clear);
-    assert!(cloudflare.snapshot().is_marked(), "so Access is read");
+    assert!(cloudflare.snapshot().claims_protection(), "so Access is read");
     let mut unread = cloudflare.clone();
     unread.access = AccessReading::Failed("it hangs".into());
     assert_eq!(labels(&run(&mut unread, &[at(NAME, "", "")])), ["waiting"]);
@@ -226,7 +226,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     for desired in [&silent, &[served_by(silent[0].clone(), "http://new:80")]] {
         settle(&mut cloudflare, desired);
-        assert!(cloudflare.snapshot().is_marked(), "{:?}", cloudflare.records);
+        assert!(cloudflare.snapshot().claims_protection(), "{:?}", cloudflare.records);
         assert_eq!(locked(&cloudflare), [NAME]);
     }
     settle(&mut cloudflare, &[at(NAME, "", "staff")]);
@@ -234,7 +234,7 @@ fn the_mark_stays_while_a_rule_has_a_check_without_an_application_behind_it() {
     cloudflare.applications_mut().clear();
     let opened = [at(NAME, "", OPEN)];
     settle(&mut cloudflare, &opened);
-    assert!(!cloudflare.snapshot().is_marked(), "{:?}", cloudflare.records);
+    assert!(!cloudflare.snapshot().claims_protection(), "{:?}", cloudflare.records);
     assert_rest(&cloudflare, &opened);
 }
 
@@ -297,10 +297,10 @@ fn what_an_application_protects_is_not_changed_to_something_else_and_that_is_tol
     let open = [service("http://web:80"), ("access-required", "false"), ("access-team-name", "my-team")];
     let changed = [service("http://new:80"), ("access-policy", "staff")];
     for (decision, wanted, label, told) in [
-        (Decision::Allow, required(NAME), "access_policy", "webhook-access-policy"),
-        (Decision::Allow, endpoint(NAME, &open), "invalid", "webhook-access-required"),
+        (PolicyDecision::Allow, required(NAME), "access_policy", "webhook-access-policy"),
+        (PolicyDecision::Allow, endpoint(NAME, &open), "invalid", "webhook-access-required"),
         (
-            Decision::Bypass,
+            PolicyDecision::Bypass,
             endpoint(NAME, &changed),
             "access_policy",
             "lets visitors past without a login now",
@@ -328,7 +328,7 @@ fn an_application_that_lost_its_policies_keeps_no_other_change_from_a_silent_end
     assert_rest(&cloudflare, &changed);
     let named = [at(NAME, "", "staff")];
     settle(&mut cloudflare, &named);
-    assert_eq!(cloudflare.applications()[0].policies, Some(vec![attached("staff", Decision::Allow)]));
+    assert_eq!(cloudflare.applications()[0].policies, Some(vec![attached("staff", PolicyDecision::Allow)]));
     assert_rest(&cloudflare, &named);
 }
 

@@ -1,7 +1,7 @@
 //! The laws of what `webhook-access-policy` protects, over random worlds, wishes and settings that come and go.
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{PathPattern, Rule};
-use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Decision, Destination};
+use external_dns_cloudflare_tunnel_webhook::model::access::{Application, Destination, PolicyDecision};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessReading;
 use external_dns_cloudflare_tunnel_webhook::reconcile::service_template::ServiceTemplate;
@@ -139,13 +139,17 @@ fn any_cloudflare() -> impl Strategy<Value = FakeCloudflare> {
             let rules: Vec<String> = rules.into_iter().map(str::to_owned).collect();
             let mut cloudflare = FakeCloudflare::new(&rules, &records)
                 .with_registry(registry)
-                .with_access(["staff", "on-call"].map(|id| policy(id, Decision::Allow)).to_vec());
+                .with_access(["staff", "on-call"].map(|id| policy(id, PolicyDecision::Allow)).to_vec());
             cloudflare.access_opt_out = opt_out;
             cloudflare.mass_deletion_limit = limit;
             if let Some((host, is_whole)) = theirs {
                 let mut destinations = vec![format!("{host}/p/*")];
                 destinations.extend(is_whole.then(|| format!("{host}/p")));
-                cloudflare.applications_mut().push(application("theirs", &destinations, Decision::Allow));
+                cloudflare.applications_mut().push(application(
+                    "theirs",
+                    &destinations,
+                    PolicyDecision::Allow,
+                ));
             }
             cloudflare
         })
@@ -235,7 +239,7 @@ fn visit(cloudflare: &FakeCloudflare, host: &str, path: &str) -> Visit {
 }
 
 fn serving_rule<'c>(cloudflare: &'c FakeCloudflare, host: &str, path: &str) -> Option<&'c Rule> {
-    let led_to = cloudflare.snapshot().led_to(host)?;
+    let led_to = cloudflare.snapshot().visited_tunnel(host)?;
     let mut rules = cloudflare.documents.get(&led_to)?.rules().iter();
     rules.find(|rule| is_taken_by(rule, host, path))
 }

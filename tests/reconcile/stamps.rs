@@ -264,11 +264,11 @@ fn the_plan_names_the_digests_that_come_off_without_a_rule() {
     let cloudflare = with_a_digest_without_a_rule(&[path("home", "")]);
     let plan = cloudflare.plan(&cloudflare.changes(&[path("home", "")]));
     let [host] = &plan.hosts[..] else { panic!("{plan:?}") };
-    assert_eq!(host.stale.iter().map(ToString::to_string).collect::<Vec<_>>(), ["zzz"]);
+    assert_eq!(host.dangling.iter().map(ToString::to_string).collect::<Vec<_>>(), ["zzz"]);
     assert!(matches!(&host.unstamp[..], [RecordOperation::Patch(_)]) && host.stamp.is_empty(), "{plan:?}");
     let quiet = published(&[path("home", "")]);
     for desired in wishes() {
         let plan = quiet.plan(&quiet.changes(&desired));
-        assert!(plan.hosts.iter().all(|host| host.stale.is_empty()), "{plan:?}");
+        assert!(plan.hosts.iter().all(|host| host.dangling.is_empty()), "{plan:?}");
     }
 }

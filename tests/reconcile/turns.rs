@@ -1,7 +1,7 @@
 //! Turns of a request that changes more hostnames than one turn takes.
 
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
-use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, TurnEnd, contents, plan};
+use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{Plan, Turn, TurnPosition, contents, plan};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use proptest::prelude::*;
@@ -54,7 +54,7 @@ proptest! {
         // What is_withdrawn comes last.
         let expected: Vec<String> = of_kind(1).chain(of_kind(0)).map(str::to_owned).collect();
 
-        let mut end: Option<TurnEnd> = None;
+        let mut end: Option<TurnPosition> = None;
         let mut round: Vec<String> = Vec::new();
         while round.len() < expected.len() {
             let turn = of(&cloudflare, &changes, &earlier, Turn { previous_end: end.as_ref(), hostnames_max: most });

@@ -27,7 +27,7 @@ impl Instance {
             variables.iter().map(|(name, value)| (*name, &**value)).collect();
         let mut config = harness.config(&variables);
         // What would differ between two runs.
-        config.provider.parallel_reads = 1;
+        config.provider.parallel_calls = 1;
         let clock = Arc::new(SimulatedClock::of(harness.cloudflare.time()));
         let program = harness.start_configured(Arc::clone(&clock) as _, config);
         clock.await_watch();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cloudflare::record::seconds_of;
 use crate::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision, Destination, ReusablePolicy,
+    Application, ApplicationKind, AttachedPolicy, Destination, PolicyDecision, ReusablePolicy,
 };
 
 /// The types of destinations that no request for a hostname reaches: private networks, Workers, MCP servers.
@@ -22,7 +22,7 @@ const ELSEWHERE: [&str; 6] =
 pub(super) struct WirePolicy {
     id: Box<str>,
     name: Box<str>,
-    decision: Decision,
+    decision: PolicyDecision,
     /// The API's description lacks it, but it was seen in both places.
     reusable: Option<bool>,
     precedence: Option<i64>,
@@ -138,7 +138,7 @@ impl WirePolicy {
         Ok(Self {
             id: member(value, "id", Value::as_str)?.ok_or(Unexpected("id"))?.into(),
             name: text(value, "name")?,
-            decision: Decision::parse(&text(value, "decision")?),
+            decision: PolicyDecision::parse(&text(value, "decision")?),
             reusable: member(value, "reusable", Value::as_bool)?,
             precedence: member(value, "precedence", Value::as_i64)?,
         })

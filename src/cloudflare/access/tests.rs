@@ -2,7 +2,7 @@ use super::*;
 use crate::cloudflare::fixture::{Fixture, answer, failure, success};
 use crate::cloudflare::transport::Response;
 use crate::cloudflare::transport::TransportError;
-use crate::model::access::{ApplicationKind, AttachedPolicy, Decision, Destination};
+use crate::model::access::{ApplicationKind, AttachedPolicy, Destination, PolicyDecision};
 
 /// An application as the list has it, with nothing that is not needed.
 const LEAST: &str = r#"{"id":"p1","aud":"aud1","type":"self_hosted"}"#;
@@ -136,7 +136,9 @@ fn an_application_is_read_as_cloudflare_writes_it() {
                     destination("shop.example.com", "Admin/*"),
                     destination("*.shop.example.com", "")
                 ],
-                policies: Some(vec![policy("y1", Decision::Allow), policy("y2", Decision::Deny),]),
+                policies: Some(
+                    vec![policy("y1", PolicyDecision::Allow), policy("y2", PolicyDecision::Deny),]
+                ),
                 tags: vec!["one".into(), "two".into()],
                 session_duration: Some("24h".into()),
                 created_unix_seconds: Some(1_767_225_600),
@@ -240,11 +242,11 @@ fn policies_that_are_not_told_are_not_the_same_as_none() {
     assert_eq!(policies("null"), None);
     assert_eq!(policies("[]"), Some(Vec::new()));
     for (policy, expected) in [
-        (r#"{"id":"y1","name":"n","decision":"non_identity"}"#, Decision::Allow),
-        (r#"{"id":"y1","name":"n","decision":"bypass"}"#, Decision::Bypass),
-        (r#"{"id":"y1","name":"n","decision":"isolate"}"#, Decision::Unknown),
-        (r#"{"id":"y1","name":"n","decision":null}"#, Decision::Unknown),
-        (r#"{"id":"y1","name":"n"}"#, Decision::Unknown),
+        (r#"{"id":"y1","name":"n","decision":"non_identity"}"#, PolicyDecision::Allow),
+        (r#"{"id":"y1","name":"n","decision":"bypass"}"#, PolicyDecision::Bypass),
+        (r#"{"id":"y1","name":"n","decision":"isolate"}"#, PolicyDecision::Unknown),
+        (r#"{"id":"y1","name":"n","decision":null}"#, PolicyDecision::Unknown),
+        (r#"{"id":"y1","name":"n"}"#, PolicyDecision::Unknown),
     ] {
         let read = policies(&format!("[{policy}]")).unwrap();
         assert_eq!(read[0].decision, expected, "{policy}");
@@ -387,7 +389,7 @@ fn policies_of_one_application_alone_are_not_the_accounts() {
         |id: &str, name: &str, decision| ReusablePolicy { id: id.into(), name: name.into(), decision };
     assert_eq!(
         fixture.client.access_policies(&account(), fixture.deadline()).unwrap(),
-        [policy("y1", "", Decision::Unknown), policy("y3", "staff", Decision::Allow)]
+        [policy("y1", "", PolicyDecision::Unknown), policy("y3", "staff", PolicyDecision::Allow)]
     );
     assert_eq!(fixture.script.paths(), ["/accounts/a1/access/policies?page=1&per_page=1000"]);
 }

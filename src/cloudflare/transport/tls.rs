@@ -19,7 +19,7 @@ use ureq::unversioned::transport::{
 
 use super::crypto;
 use crate::cloudflare::resolver::CachingResolver;
-use crate::limits::ADDRESS_PATIENCE;
+use crate::limits::SLOW_CONNECTION_MIN;
 
 /// TLS sessions kept for resumption: those of the API and of an `https` proxy. rustls counts eight tickets for each.
 const TLS_SESSIONS_KEPT: usize = 16;
@@ -55,7 +55,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
             return Ok(None);
         };
         let spent = spent(details);
-        if spent > ADDRESS_PATIENCE
+        if spent > SLOW_CONNECTION_MIN
             && let Some(front) = details.addrs.first()
         {
             self.resolver.demote(Some(front.ip()));

@@ -104,19 +104,19 @@ impl SnapshotReader {
         zones: &[&Zone],
         deadline: Deadline,
     ) -> Result<AccessSnapshot, Unread> {
-        let (client, parallel_reads) = (&self.client, self.settings.parallel_reads);
+        let (client, parallel_calls) = (&self.client, self.settings.parallel_calls);
         let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let calls: [&(dyn Fn() + Sync); 3] = [
             &|| drop(team.set(client.access_team(account, deadline))),
             &|| drop(policies.set(client.access_policies(account, deadline))),
             &|| drop(of_account.set(client.access_applications(AccountOrZone::Account(account), deadline))),
         ];
-        in_parallel(parallel_reads, &calls, |call| call());
+        in_parallel(parallel_calls, &calls, |call| call());
         let team = answer(team)?;
         let team = team.ok_or_else(|| Unread { reason: SET_UP.into(), is_lasting: true })?;
         let policies = answer(policies).map(Into::into);
         let mut applications = answer(of_account)?;
-        let of_zones = in_parallel(parallel_reads, zones, |zone| {
+        let of_zones = in_parallel(parallel_calls, zones, |zone| {
             client.access_applications(AccountOrZone::Zone(&zone.id), deadline)
         });
         let mut unread_zones = Vec::new();
@@ -160,7 +160,7 @@ impl SnapshotReader {
                 }
             }
         }
-        let answers = in_parallel(self.settings.parallel_reads, &unlike, |(number, _, application)| {
+        let answers = in_parallel(self.settings.parallel_calls, &unlike, |(number, _, application)| {
             let ask = || self.client.access_application(account, &application.id, deadline).ok();
             let found = if *number < BY_ID_MAX { ask() } else { None };
             found.and_then(|found| found.map(parse_application).transpose().ok())

@@ -100,7 +100,7 @@ impl Writer {
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an
     /// old answer, because an old answer may lack a rule that needs an application.
     fn unneeded_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
-        if !snapshot.old.is_empty() {
+        if !snapshot.outdated.is_empty() {
             return Vec::new();
         }
         let mut left = unneeded::removable(snapshot);

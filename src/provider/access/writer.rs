@@ -43,7 +43,7 @@ impl ApplicationWriter<'_> {
         let do_one = |write: &ApplicationWrite| {
             if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(write) }
         };
-        let parallel_writes = self.writer.reader.settings.parallel_reads;
+        let parallel_writes = self.writer.reader.settings.parallel_calls;
         let results = self.writer.outdating(|| in_parallel(parallel_writes, now, do_one));
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }

@@ -13,7 +13,7 @@ use log::warn;
 use super::Execution;
 use super::work::{Piece, Work, WriteTarget};
 use crate::model::{RecordId, RecordPatch, ZoneId};
-use crate::reconcile::plan::{HostPlan, RecordOperation, Stage, Subject};
+use crate::reconcile::plan::{DeletedRecord, HostPlan, RecordOperation, Stage};
 
 impl<'a> Execution<'a> {
     /// Corrects the stamps of hostnames whose rules were not written, and carries out `if_unwritable` operations.
@@ -55,7 +55,7 @@ impl<'a> Execution<'a> {
                 _ if !claims.is_empty() || takes_over => patch(&comment),
                 Some(record) => patch(&record.comment),
                 None => {
-                    let subject = Subject { record_type: "CNAME".into(), name: host.hostname.clone() };
+                    let subject = DeletedRecord { record_type: "CNAME".into(), name: host.hostname.clone() };
                     RecordOperation::Delete(id.clone(), subject)
                 }
             }

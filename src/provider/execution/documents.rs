@@ -65,7 +65,9 @@ impl<'a> Execution<'a> {
             }
             let refused = edited.refused.iter();
             let refused: Vec<(Piece<'a>, Reason)> = refused
-                .filter_map(|(index, refusal)| Some((*sent.get(*index)?, Reason::Edit(refusal.clone()))))
+                .filter_map(|(index, refusal)| {
+                    Some((*sent.get(*index)?, Reason::RuleConflict(refusal.clone())))
+                })
                 .collect();
             self.ledger.refuse(&refused);
             let ledger = &self.ledger;
@@ -119,7 +121,7 @@ impl<'a> Execution<'a> {
             Stop::Target(reason) => reason,
             Stop::Run(error) => unreadable(tunnel, &error),
         })?;
-        self.missed_by_tunnel.get(tunnel).cloned().ok_or_else(|| put_back(tunnel, version))
+        self.missed_by_tunnel.get(tunnel).cloned().ok_or_else(|| version_in_doubt(tunnel, version))
     }
 
     /// Reads the document, because other writers may have changed the document since the snapshot. After an old answer,
@@ -179,7 +181,7 @@ fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
     Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
 }
 
-fn put_back(tunnel: &TunnelId, version: i64) -> Reason {
+fn version_in_doubt(tunnel: &TunnelId, version: i64) -> Reason {
     Reason::Undecided(format!(
         "Cloudflare returned version {version} of tunnel {tunnel} although newer versions exist, so a rule may be missing: the \
          webhook keeps the hostname's record and comment until the version changes"

@@ -19,7 +19,7 @@ use crate::reconcile::stamp::{Claims, Digest};
 pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
-    pub(in crate::provider) unwritten: BTreeSet<Box<str>>,
+    pub(in crate::provider) given_up: BTreeSet<Box<str>>,
     /// A piece was refused; the next request writes the hostname's other pieces.
     pub(in crate::provider) is_unfinished: bool,
     pub(in crate::provider) ending: Ending,
@@ -69,12 +69,12 @@ impl<'a> Ledger<'a> {
     }
 
     pub(super) fn is_given_up(&self, hostname: &str) -> bool {
-        self.result.unwritten.contains(hostname)
+        self.result.given_up.contains(hostname)
     }
 
     /// Leaves out a hostname from here on.
     pub(super) fn give_up(&mut self, hostname: &str, reason: Reason) {
-        if self.result.unwritten.insert(hostname.into()) {
+        if self.result.given_up.insert(hostname.into()) {
             self.push_whole(hostname, reason);
         }
     }
@@ -85,7 +85,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
-    /// hostname's other unwritten pieces wait for the first of its refused rules.
+    /// hostname's other given_up pieces wait for the first of its refused rules.
     pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
         for (piece, reason) in refused {
             let Work::Edit(PlannedEdit { edit, resource, .. }) = piece.work else {
@@ -99,7 +99,7 @@ impl<'a> Ledger<'a> {
                 resource: resource.clone(),
                 reason: reason.clone(),
             });
-            let is_first = self.result.unwritten.insert(piece.hostname.into());
+            let is_first = self.result.given_up.insert(piece.hostname.into());
             let waits = |(_, other): (_, Piece<'_>)| {
                 !self.written.contains(&other.content()) && !refused.iter().any(|(one, _)| *one == other)
             };
@@ -111,7 +111,7 @@ impl<'a> Ledger<'a> {
             // Beside a rule that Cloudflare refuses, the other pieces of a move wait in the next request too.
             let is_put = matches!(edit, RuleEdit::Put { .. });
             self.result.is_unfinished |=
-                matches!(reason, Reason::Edit(_)) || is_put && host.moves_to.is_none();
+                matches!(reason, Reason::RuleConflict(_)) || is_put && host.moves_to.is_none();
         }
     }
 
@@ -119,10 +119,10 @@ impl<'a> Ledger<'a> {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
-    /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
+    /// Notes that no time or no calls are left, and leaves out the hostnames with given_up pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error, has_searched: bool) {
-        let is_delayed = has_searched || !self.result.unwritten.is_empty();
+        let is_delayed = has_searched || !self.result.given_up.is_empty();
         let reason = Reason::Failed(error.to_string());
         let mut is_begun = false;
         for host in &self.plan.hosts {
@@ -174,7 +174,7 @@ impl<'a> Ledger<'a> {
     pub(super) fn mistaken_stamp(&self, host: &HostPlan) -> Option<(&[RecordId], Claims)> {
         let stamped = self.stamped.get(&host.hostname).filter(|_| self.is_given_up(&host.hostname))?;
         let mut done = host.claims.clone();
-        done.digests.extend(&host.stale);
+        done.digests.extend(&host.dangling);
         let mut claims = done.clone();
         let is_done = |one: &&PlannedEdit| self.written.contains(&edit_fingerprint(&one.tunnel, &one.edit));
         for planned in host.edits.iter().filter(|planned| !is_done(planned)) {
@@ -197,8 +197,8 @@ impl<'a> Ledger<'a> {
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
-        let unwritten = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        inserted(unwritten.filter_map(|host| {
+        let given_up = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
+        inserted(given_up.filter_map(|host| {
             let before = before.get(&host.hostname);
             // Without its stamp, the run left nothing. Another instance may write the same record and rules.
             let is_begun = host.stamp.is_empty() || self.stamped.contains_key(&host.hostname);

@@ -114,7 +114,7 @@ pub(super) fn batch_of(pieces: &[Piece<'_>]) -> Batch {
 mod tests {
     use super::*;
     use crate::model::{NewRecord, RecordId};
-    use crate::reconcile::plan::Subject;
+    use crate::reconcile::plan::DeletedRecord;
 
     fn post() -> RecordOperation {
         RecordOperation::Post(NewRecord {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     fn delete() -> RecordOperation {
-        let subject = Subject { record_type: "A".into(), name: "a.example.com".into() };
+        let subject = DeletedRecord { record_type: "A".into(), name: "a.example.com".into() };
         RecordOperation::Delete(RecordId::new("r1"), subject)
     }
 

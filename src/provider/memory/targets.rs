@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::paused_writes::Pause;
+use super::write_history::Pause;
 use crate::limits;
 use crate::reconcile::reason::Reason;
 

@@ -1,12 +1,12 @@
 //! Remembers the turns of changes that exceed one request: the end of the last turn, and the size of the next turn.
 
 use crate::limits;
-use crate::reconcile::plan::TurnEnd;
+use crate::reconcile::plan::TurnPosition;
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// The end of the last turn, if the turn postponed hostnames.
-    pub(crate) end: Option<TurnEnd>,
+    pub(crate) end: Option<TurnPosition>,
     /// The number of hostnames of a turn, if a turn ran out of time.
     hostnames_max: Option<usize>,
 }

@@ -76,8 +76,8 @@ impl HostProtection<'_> {
         published: &[&Publication],
     ) -> Option<String> {
         let Self { hostname, snapshot } = self;
-        let led_to = snapshot.led_to(hostname.as_str()).filter(|led_to| led_to != tunnel)?;
-        let (from, to) = (snapshot.tunnels.get(&led_to)?, snapshot.tunnels.get(tunnel)?);
+        let visited = snapshot.visited_tunnel(hostname.as_str()).filter(|visited| visited != tunnel)?;
+        let (from, to) = (snapshot.tunnels.get(&visited)?, snapshot.tunnels.get(tunnel)?);
         names_led_with(hostname, snapshot, [from, to]).into_iter().find_map(|name| {
             let name = Hostname::parse(name).ok()?;
             let protection = HostProtection::of(&name, snapshot);

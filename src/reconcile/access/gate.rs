@@ -247,7 +247,7 @@ impl Gate<'_> {
     ) -> Result<AccessStep, Reason> {
         let path = publication.path();
         if let AccessReading::Failed(unread) = &self.snapshot.access
-            && (protection.is_marked() || protection.check(path).is_some())
+            && (protection.claims_protection() || protection.check(path).is_some())
         {
             return Err(self.unknown(publication, unread));
         }
@@ -326,7 +326,7 @@ impl Gate<'_> {
         }
         let check = protection.check(path);
         if let AccessReading::Failed(unread) = &self.snapshot.access
-            && protection.is_marked()
+            && protection.claims_protection()
             && (check.is_none() || publication.rule.is_none())
         {
             return Err(self.unknown(&publication, unread));
@@ -338,7 +338,8 @@ impl Gate<'_> {
         }
         let team = self.snapshot.access.read().map(|access| &access.team);
         // A check for our application alone is rebuilt, because the team name of the account may have changed.
-        let beyond = check.clone().and_then(|check| check.beyond(audience().map(|audience| &**audience)));
+        let beyond =
+            check.clone().and_then(|check| check.without_audience(audience().map(|audience| &**audience)));
         let required = match (beyond.and(check), team.zip(audience())) {
             (Some(check), _) => check.accepting(audience()),
             (None, Some((team, audience))) => AccessCheck::required(team, vec![audience.clone()]),

@@ -72,7 +72,7 @@ impl<'a> HostProtection<'a> {
     }
 
     /// True if the comment of our record for the hostname, or for the wildcard above it, has the mark of a protection.
-    pub(super) fn is_marked(self) -> bool {
+    pub(super) fn claims_protection(self) -> bool {
         let records = self.snapshot.answering(self.hostname.as_str()).iter();
         let mut stamps = records.filter_map(|record| self.snapshot.own_stamp(record));
         stamps.any(|stamp| stamp.claims.is_protected)
@@ -81,8 +81,8 @@ impl<'a> HostProtection<'a> {
     /// The joined Access checks of rules at a path: our rules in any tunnel, foreign rules in the tunnel to which the
     /// record points, and the rule that answers the path's visitors now.
     pub(super) fn check(self, path: Option<&str>) -> Option<AccessCheck> {
-        let led_to = self.snapshot.led_to(self.hostname.as_str());
-        let is_visited = |tunnel: &TunnelId| led_to.as_ref().is_none_or(|led_to| led_to == tunnel);
+        let visited = self.snapshot.visited_tunnel(self.hostname.as_str());
+        let is_visited = |tunnel: &TunnelId| visited.as_ref().is_none_or(|visited| visited == tunnel);
         let counts = |tunnel| is_visited(tunnel) || self.own_rule(path, Some(tunnel)).is_some();
         let at = self.rules_at(path).filter(|(tunnel, _)| counts(tunnel)).map(|(_, rule)| rule);
         let checks = at.chain(self.answering_rule(path)).filter_map(Rule::access_check).cloned();
@@ -97,8 +97,9 @@ impl<'a> HostProtection<'a> {
     ) -> Option<&'a Rule> {
         let mut rules = self.snapshot.own_rules_of(self.hostname, |rule| rule.path() == path);
         rules.retain(|(id, _)| tunnel.is_none_or(|tunnel| *id == tunnel));
-        let led_to = (rules.len() > 1).then(|| self.snapshot.led_to(self.hostname.as_str())).flatten();
-        rules.into_iter().max_by_key(|(id, _)| Some(*id) == led_to.as_ref()).map(|(_, rule)| rule)
+        let visited =
+            (rules.len() > 1).then(|| self.snapshot.visited_tunnel(self.hostname.as_str())).flatten();
+        rules.into_iter().max_by_key(|(id, _)| Some(*id) == visited.as_ref()).map(|(_, rule)| rule)
     }
 
     /// True if the comment of our record claims the record without a rule.
@@ -109,7 +110,7 @@ impl<'a> HostProtection<'a> {
 
     /// True if our record is published without a rule, and points to this tunnel.
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
-        self.is_record_only() && self.snapshot.led_to(self.hostname.as_str()).as_ref() == Some(tunnel)
+        self.is_record_only() && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)
     }
 
     /// The rules at a path, with their tunnels.
@@ -121,7 +122,7 @@ impl<'a> HostProtection<'a> {
     /// The rule that answers all visitors of the path, except those of rules for a part of it.
     fn answering_rule(self, path: Option<&str>) -> Option<&'a Rule> {
         let name = self.hostname.as_str();
-        let tunnel = self.snapshot.tunnels.get(&self.snapshot.led_to(name)?)?;
+        let tunnel = self.snapshot.tunnels.get(&self.snapshot.visited_tunnel(name)?)?;
         let mut rules = tunnel.near(name).map(|(_, rule)| rule);
         rules.find(|rule| rule.may_match(name, path) && PathPattern::matches_all_of(rule.path(), path))
     }

@@ -64,13 +64,13 @@ impl Closing {
         }
         let asked = protection.over(path).into_iter().next();
         let own = protection.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));
-        let led_to = snapshot.led_to(self.hostname.as_str());
+        let visited = snapshot.visited_tunnel(self.hostname.as_str());
         let takes_none = |rule: &Rule| {
             rule.requires_access() && going.iter().all(|one| host_protection::requires_another(rule, one))
         };
         own.is_some_and(|own| going.iter().all(|one| one.id != own.id))
             || self.by == ClosedBy::Policies
-                && protection.own_rule(path, led_to.as_ref()).is_some_and(takes_none)
+                && protection.own_rule(path, visited.as_ref()).is_some_and(takes_none)
     }
 }
 

@@ -216,7 +216,7 @@ pub fn body(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::access::{AttachedPolicy, Decision};
+    use crate::model::access::{AttachedPolicy, PolicyDecision};
     use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 
     fn place(hostname: &str, path: &str) -> Place {
@@ -227,7 +227,7 @@ mod tests {
     /// The application that the webhook creates for the place, with the owner `default`.
     fn application(hostname: &str, path: &str) -> Application {
         let place = place(hostname, path);
-        let policy = |id: &str| AttachedPolicy { id: id.into(), decision: Decision::Allow };
+        let policy = |id: &str| AttachedPolicy { id: id.into(), decision: PolicyDecision::Allow };
         Application {
             id: "id".into(),
             name: place.application_name("default").into(),

@@ -50,7 +50,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
     let over = protection.over(path).into_iter().next();
-    let own = access.cloned().and_then(|access| access.beyond(over.map(|one| &*one.audience)));
+    let own = access.cloned().and_then(|access| access.without_audience(over.map(|one| &*one.audience)));
     let is_correct = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
         // The rule has to require a token of this application alone, with the team name of the account.
@@ -120,7 +120,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
     let Some(over) = protection.over(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(access)) = AccessCheck::read(&text_of) else { return };
-    let left = access.beyond(Some(&*over.audience));
+    let left = access.without_audience(Some(&*over.audience));
     endpoint.provider_specific.retain(|property| !ACCESS_PROPERTIES.contains(&&*property.name));
     endpoint.provider_specific.extend(left.iter().flat_map(AccessCheck::properties));
     endpoint.provider_specific.sort_unstable();
@@ -138,7 +138,7 @@ fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtecti
     }
     let tunnel = target.as_ref().filter(|_| path.is_some());
     // Until the record points to the wanted tunnel, the endpoint counts as open only if no rule checks its visitors.
-    let is_moving = target != protection.snapshot.led_to(protection.hostname.as_str());
+    let is_moving = target != protection.snapshot.visited_tunnel(protection.hostname.as_str());
     protection.own_rule(path, tunnel).is_some_and(|rule| !rule.requires_access())
         && (!is_moving || protection.check(path).is_none())
 }

@@ -205,7 +205,7 @@ pub fn protection_properties<'p>(
 mod tests {
     use super::*;
     use crate::fixture::settings;
-    use crate::model::access::Decision;
+    use crate::model::access::PolicyDecision;
 
     #[test]
     fn a_list_of_policies_names_each_and_no_more_than_access_takes() {
@@ -221,17 +221,17 @@ mod tests {
 
     #[test]
     fn a_policy_is_found_by_its_name_or_its_id_if_objects_may_name_it() {
-        let policy = |id: &str, name: &str, decision: Decision| ReusablePolicy {
+        let policy = |id: &str, name: &str, decision: PolicyDecision| ReusablePolicy {
             id: id.into(),
             name: name.into(),
             decision,
         };
         let policies = [
-            policy("1", "staff", Decision::Allow),
-            policy("2", "twice", Decision::Allow),
-            policy("3", "twice", Decision::Allow),
-            policy("4", "public", Decision::Bypass),
-            policy("staff", "an odd id", Decision::Allow),
+            policy("1", "staff", PolicyDecision::Allow),
+            policy("2", "twice", PolicyDecision::Allow),
+            policy("3", "twice", PolicyDecision::Allow),
+            policy("4", "public", PolicyDecision::Bypass),
+            policy("staff", "an odd id", PolicyDecision::Allow),
         ];
         let found = |text: &str, change: &dyn Fn(&mut OperatorSettings)| {
             let mut settings = settings();

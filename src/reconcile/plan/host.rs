@@ -44,7 +44,7 @@ struct Host<'a> {
     zone: &'a ZoneSnapshot,
     own_records: Vec<&'a Record>,
     /// Records that `ADOPT` takes over. They are foreign until the stamp is written.
-    adopted_records: Vec<&'a Record>,
+    records_taken_over: Vec<&'a Record>,
     /// Foreign records that cannot exist beside a CNAME.
     foreign_records: Vec<&'a Record>,
     /// The stamp of our records and of the adopted records.
@@ -61,12 +61,12 @@ struct HostRule<'a> {
     tunnel: &'a TunnelId,
     rule: &'a Rule,
     digest: Digest,
-    standing: Standing,
+    ownership: Ownership,
 }
 
 /// The owner of a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Ownership {
     /// A stamp of ours names the rule.
     Ours,
     /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
@@ -89,7 +89,7 @@ impl<'a> HostRule<'a> {
 
     /// True if the rule is ours, or becomes ours with the stamp.
     fn is_ours(&self) -> bool {
-        !matches!(self.standing, Standing::Foreign | Standing::Ambiguous)
+        !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
     }
 }
 
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
             context,
             zone,
             own_records,
-            adopted_records: Vec::new(),
+            records_taken_over: Vec::new(),
             foreign_records,
             stamp,
             rules: rules_of(&hostname, snapshot),
@@ -130,16 +130,16 @@ impl<'a> Host<'a> {
     /// have a rule of the hostname. No decision is made by such an answer.
     fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
         let snapshot = self.snapshot();
-        snapshot.old.keys().next()?;
-        let may_hide_rule = !comment::stale(self, &[]).is_empty();
-        let led_to = snapshot.led_to(self.name());
+        snapshot.outdated.keys().next()?;
+        let may_hide_rule = !comment::dangling(self, &[]).is_empty();
+        let visited = snapshot.visited_tunnel(self.name());
         let wanted = request.wanted.iter().filter_map(|one| one.publication.as_ref().ok());
         let wishes = wanted.map(|gated| &gated.publication().tunnel);
         let rules = self.rules.iter().map(|rule| rule.tunnel);
-        let tunnels = rules.chain(wishes).chain(&led_to).map(TunnelId::as_str);
+        let tunnels = rules.chain(wishes).chain(&visited).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
-        let mut old = snapshot.old.iter();
+        let mut old = snapshot.outdated.iter();
         old.find(|(id, _)| may_hide_rule || ids.contains(&&***id)).map(|(_, problem)| &**problem)
     }
 
@@ -157,7 +157,7 @@ impl<'a> Host<'a> {
 
     /// Our records, and records that become ours with the stamp.
     fn records(&self) -> impl Iterator<Item = &'a Record> {
-        self.own_records.iter().chain(&self.adopted_records).copied()
+        self.own_records.iter().chain(&self.records_taken_over).copied()
     }
 
     fn has_record(&self) -> bool {
@@ -171,12 +171,12 @@ impl<'a> Host<'a> {
 
     /// The tunnel other than `wanted` that visitors reach by a wildcard's record, if the hostname has no record.
     fn visited_instead_of(&self, wanted: &TunnelId) -> Option<TunnelId> {
-        let visited = self.has_no_record().then(|| self.snapshot().led_to(self.name())).flatten();
+        let visited = self.has_no_record().then(|| self.snapshot().visited_tunnel(self.name())).flatten();
         visited.filter(|visited| visited != wanted)
     }
 
     /// The tunnel that our record points to.
-    fn led_to(&self) -> Option<TunnelId> {
+    fn record_tunnel(&self) -> Option<TunnelId> {
         TunnelId::from_hostname(&self.records().next()?.content)
     }
 
@@ -197,7 +197,7 @@ impl<'a> Host<'a> {
 
     /// The rules that `ADOPT` takes over.
     fn rules_taken_over(&self) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(|rule| rule.standing == Standing::TakenOver)
+        self.rules.iter().filter(|rule| rule.ownership == Ownership::TakenOver)
     }
 
     /// The hostname's foreign rules in one tunnel.
@@ -228,7 +228,8 @@ impl<'a> Host<'a> {
 
     /// True if the stamp claims the record without a rule.
     fn claims_record_only(&self) -> bool {
-        self.adopted_records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+        self.records_taken_over.is_empty()
+            && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
     /// True if a put of our rule for the path would change which requests the rule answers.
@@ -300,14 +301,14 @@ fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>
     let rules = snapshot.digested_rules_of(hostname);
     let naming = naming_digests(&rules);
     let rules = rules.into_iter().map(|(digest, (tunnel, rule))| {
-        let standing = if own.contains(&digest) {
-            Standing::Ours
+        let ownership = if own.contains(&digest) {
+            Ownership::Ours
         } else if naming.contains(&digest) {
-            Standing::Foreign
+            Ownership::Foreign
         } else {
-            Standing::Ambiguous
+            Ownership::Ambiguous
         };
-        HostRule { tunnel, rule, digest, standing }
+        HostRule { tunnel, rule, digest, ownership }
     });
     rules.collect()
 }

@@ -75,7 +75,7 @@ pub struct HostPlan {
     /// The claims of the records after all stages.
     pub claims: Claims,
     /// The digests without a rule, which are removed in [`Stage::Unstamp`] unless a tunnel has a rule with one of them.
-    pub stale: BTreeSet<Digest>,
+    pub dangling: BTreeSet<Digest>,
     /// The comments that the hostname's record can have.
     pub comments: Comments,
 }
@@ -103,7 +103,8 @@ impl HostPlan {
 
     /// True if the plan removes the digest as one without a rule, or with the record if the rules cannot be written.
     pub(super) fn removes_digest(&self, digest: &Digest) -> bool {
-        self.stale.contains(digest) || !self.if_unwritable.is_empty() && self.comments.claimed_before(digest)
+        self.dangling.contains(digest)
+            || !self.if_unwritable.is_empty() && self.comments.claimed_before(digest)
     }
 
     /// A note about the hostname and its object.
@@ -120,7 +121,7 @@ impl HostPlan {
 /// One entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOperation {
-    Delete(RecordId, Subject),
+    Delete(RecordId, DeletedRecord),
     /// Changes fields of a record.
     Patch(RecordPatch),
     Post(NewRecord),
@@ -137,7 +138,7 @@ impl RecordOperation {
     pub(crate) fn log_text(&self) -> String {
         match self {
             // A TXT record belongs to ExternalDNS's registry, under a name of its own.
-            Self::Delete(_, Subject { record_type, name }) if &**record_type == "TXT" => {
+            Self::Delete(_, DeletedRecord { record_type, name }) if &**record_type == "TXT" => {
                 format!("TXT record deleted, name={name:?}")
             }
             Self::Delete(..) => "record deleted".to_owned(),
@@ -156,14 +157,15 @@ impl RecordOperation {
     }
 
     pub(super) fn delete(record: &Record) -> Self {
-        let subject = Subject { record_type: record.record_type.clone().into(), name: record.name.clone() };
+        let subject =
+            DeletedRecord { record_type: record.record_type.clone().into(), name: record.name.clone() };
         Self::Delete(record.id.clone(), subject)
     }
 }
 
 /// The deleted record as a log line names it, because its id means nothing to a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct DeletedRecord {
     /// `CNAME`, `TXT`, …
     pub record_type: Box<str>,
     /// The record's name. The name of a registry's TXT record is not the hostname.

@@ -63,7 +63,7 @@ impl Judge<'_> {
             self.not_refused(gated.publication())?;
             // An old answer may hide a rule that relies on the application that the opening deletes.
             if let (AccessStep::Opening { .. }, Some(problem)) =
-                (gated.access_step(), self.snapshot.old.values().next())
+                (gated.access_step(), self.snapshot.outdated.values().next())
             {
                 return Err(Reason::Undecided(problem.to_string()));
             }

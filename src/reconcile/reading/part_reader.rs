@@ -1,4 +1,4 @@
-//! Reads one rule of an endpoint, or its record alone. Each mistake is a fault, and all faults are reported.
+//! Reads one rule of an endpoint, or its record alone. Each mistake is a mistake, and all mistakes are reported.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wish::{self, AccessWish, OPEN, ProtectionWish};
-use crate::reconcile::canonical::{self, Fault, RECORD_ONLY, RESOURCE_LABEL};
+use crate::reconcile::canonical::{self, Mistake, RECORD_ONLY, RESOURCE_LABEL};
 use crate::reconcile::groups::Part;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{
@@ -30,33 +30,33 @@ pub(super) struct PartReader<'r, 's> {
     /// The meanings of the endpoint's targets.
     pub(super) targets: &'r [TargetKind],
     pub(super) part: &'r Part<'r>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) mistakes: Vec<Mistake>,
 }
 
 const UNFILLED: &str = "only webhook/tunnel-service and DEFAULT_SERVICE may contain {name} and {namespace}, which the endpoint's \
      resource label fills, and no other text may stand in braces";
 
-/// A value that cannot be read. Its fault is already in `faults`.
+/// A value that cannot be read. Its mistake is already in `mistakes`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Faulty;
+pub(super) struct Mistaken;
 
 impl PartReader<'_, '_> {
-    pub(super) fn fault(&mut self, subject: &str, problem: impl Into<String>) -> Faulty {
-        self.faults.push(Fault { subject: subject.into(), problem: problem.into() });
-        Faulty
+    pub(super) fn mistake(&mut self, subject: &str, problem: impl Into<String>) -> Mistaken {
+        self.mistakes.push(Mistake { subject: subject.into(), problem: problem.into() });
+        Mistaken
     }
 
-    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) -> Faulty {
-        self.fault(subject, format!("is {text:?}: {error}"))
+    fn cannot_read(&mut self, subject: &str, text: &str, error: &dyn fmt::Display) -> Mistaken {
+        self.mistake(subject, format!("is {text:?}: {error}"))
     }
 
-    pub(super) fn hostname(&mut self) -> Result<Hostname, Faulty> {
+    pub(super) fn hostname(&mut self) -> Result<Hostname, Mistaken> {
         let name = &self.endpoint.dns_name;
         Hostname::parse(name).map_err(|error| self.cannot_read("the name", name, &error))
     }
 
     /// The tunnel that the target or the property names, else the default one.
-    pub(super) fn tunnel(&mut self) -> Result<TunnelId, Faulty> {
+    pub(super) fn tunnel(&mut self) -> Result<TunnelId, Mistaken> {
         let settings = self.reader.settings;
         let default = settings.default_tunnel();
         let mut tunnels = Vec::new();
@@ -66,7 +66,7 @@ impl PartReader<'_, '_> {
                 TargetKind::NoTunnel => {
                     let example = default.hostname();
                     let problem = format!("is {text:?}: a tunnel's hostname looks like {example}");
-                    return Err(self.fault("the target", problem));
+                    return Err(self.mistake("the target", problem));
                 }
                 TargetKind::Service | TargetKind::ClusterName | TargetKind::Other => {}
             }
@@ -75,18 +75,18 @@ impl PartReader<'_, '_> {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
                 let problem = format!("is {text:?}, which is not configured; configured: {known}");
-                return Err(self.fault(TUNNEL, problem));
+                return Err(self.mistake(TUNNEL, problem));
             };
             tunnels.push(named);
         }
         let tunnel = *tunnels.first().unwrap_or(&default);
         if tunnels.iter().any(|other| *other != tunnel) {
-            return Err(self.fault(TUNNEL, "and the targets name different tunnels; a hostname has one"));
+            return Err(self.mistake(TUNNEL, "and the targets name different tunnels; a hostname has one"));
         }
         if !settings.is_configured(tunnel) {
             let known = settings.tunnel_names();
             let problem = format!("leads to tunnel {tunnel}, which is not configured; configured: {known}");
-            return Err(self.fault("the target", problem));
+            return Err(self.mistake("the target", problem));
         }
         Ok(tunnel.clone())
     }
@@ -95,12 +95,12 @@ impl PartReader<'_, '_> {
     pub(super) fn rule(
         &mut self,
         (subject, text): (&str, Cow<'_, str>),
-        hostname: &Result<Hostname, Faulty>,
-    ) -> Result<Option<WantedRule>, Faulty> {
+        hostname: &Result<Hostname, Mistaken>,
+    ) -> Result<Option<WantedRule>, Mistaken> {
         let (settings, part) = (self.reader.settings, self.part);
         let path = self.path();
         if !part.has_own_path {
-            self.fault(
+            self.mistake(
                 &format!("the group {:?}", part.group),
                 "has no path of its own: check its spelling; a property for all paths has no group",
             );
@@ -109,18 +109,18 @@ impl PartReader<'_, '_> {
         let no_defaults = OriginRequest::default();
         let defaults = if is_record { &no_defaults } else { &settings.operator.origin_defaults };
         let origin_request = OriginRequest::read(&|name| part.text(name), defaults).map_err(|bad| {
-            self.faults.extend(bad.into_iter().map(Fault::from));
-            Faulty
+            self.mistakes.extend(bad.into_iter().map(Mistake::from));
+            Mistaken
         });
         if text.is_empty() {
             let problem = "is missing; name the service, or set it to none for the record only";
-            return Err(self.fault(TUNNEL_SERVICE, problem));
+            return Err(self.mistake(TUNNEL_SERVICE, problem));
         }
         if is_record {
             let has_path = path.as_ref().map_or(true, Option::is_some);
             if has_path || origin_request.is_ok_and(|options| !options.is_empty()) {
                 let problem = "is none, and a record without a rule has no path and no options: remove them";
-                self.fault(TUNNEL_SERVICE, problem);
+                self.mistake(TUNNEL_SERVICE, problem);
             }
             return Ok(None);
         }
@@ -129,27 +129,30 @@ impl PartReader<'_, '_> {
             self.cannot_read(subject, &text, if is_unfilled { &UNFILLED } else { &error })
         })?;
         if let Some(property) = part.path_property().filter(|_| service.is_tcp()) {
-            self.fault(property, "is set, and a TCP service has no paths: remove the path");
+            self.mistake(property, "is set, and a TCP service has no paths: remove the path");
         }
         let (hostname, path, origin_request) = (hostname.clone()?, path?, origin_request?);
         let rule = WantedRule { hostname, path, service, origin_request };
         let kind = canonical::resource_of(self.endpoint).split('/').next().unwrap_or_default();
-        self.faults.extend(permitted::faults(&rule, subject, settings));
-        self.faults.extend(route::fault(&rule, subject, kind));
+        self.mistakes.extend(permitted::mistakes(&rule, subject, settings));
+        self.mistakes.extend(route::mistake(&rule, subject, kind));
         Ok(Some(rule))
     }
 
     /// The request about Access.
-    pub(super) fn access(&mut self, rule: &Result<Option<WantedRule>, Faulty>) -> Result<AccessWish, Faulty> {
+    pub(super) fn access(
+        &mut self,
+        rule: &Result<Option<WantedRule>, Mistaken>,
+    ) -> Result<AccessWish, Mistaken> {
         let (settings, part) = (self.reader.settings, self.part);
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
             if text.or(duration).is_some() {
-                self.fault(ACCESS_POLICY, format!("and {property} are both set; keep one"));
+                self.mistake(ACCESS_POLICY, format!("and {property} are both set; keep one"));
             }
             let requires = matches!(rule, Ok(Some(rule)) if rule.origin_request.access_check().is_some());
             if let Some(setting) = settings.operator.asks_for_access(requires) {
-                self.fault(property, format!("is set, but {setting} asks for Access by itself: remove it"));
+                self.mistake(property, format!("is set, but {setting} asks for Access by itself: remove it"));
             }
             return Ok(AccessWish::Silent);
         }
@@ -160,11 +163,11 @@ impl PartReader<'_, '_> {
         };
         let Some(names) = names else {
             if duration.is_some() {
-                self.fault(ACCESS_SESSION_DURATION, format!("is set, but {ACCESS_POLICY} names no policy"));
+                self.mistake(ACCESS_SESSION_DURATION, format!("is set, but {ACCESS_POLICY} names no policy"));
             }
             if text.is_some() && !settings.operator.access_opt_out {
                 let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
-                self.fault(ACCESS_POLICY, problem);
+                self.mistake(ACCESS_POLICY, problem);
             }
             return Ok(if text.is_some() { AccessWish::Open } else { AccessWish::Silent });
         };
@@ -172,36 +175,36 @@ impl PartReader<'_, '_> {
             None => SessionDuration::default(),
             Some(text) => SessionDuration::parse(text).ok_or_else(|| {
                 let problem = format!("is {text:?}: allowed are times such as 24h, 90m and 1h30m");
-                self.fault(ACCESS_SESSION_DURATION, problem)
+                self.mistake(ACCESS_SESSION_DURATION, problem)
             })?,
         };
         match rule {
             Ok(Some(rule)) => {
                 Place::of(&rule.hostname, rule.path_text())
-                    .map_err(|problem| self.fault(ACCESS_POLICY, problem))?;
+                    .map_err(|problem| self.mistake(ACCESS_POLICY, problem))?;
             }
             Ok(None) => {
                 let problem = format!(
                     "is set, or DEFAULT_ACCESS_POLICY is, and a record alone has no rule that could require a login: \
                      name a service, or set {ACCESS_POLICY}: {OPEN}"
                 );
-                return Err(self.fault(ACCESS_POLICY, problem));
+                return Err(self.mistake(ACCESS_POLICY, problem));
             }
-            Err(Faulty) => {}
+            Err(Mistaken) => {}
         }
         ProtectionWish::new(&names, duration, self.reader.access, &settings.operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
             .map(AccessWish::Protected)
     }
 
-    fn path(&mut self) -> Result<Option<PathPattern>, Faulty> {
+    fn path(&mut self) -> Result<Option<PathPattern>, Mistaken> {
         let (subject, text) = match (self.part.text(TUNNEL_PATH), self.part.text(TUNNEL_PATH_PREFIX)) {
             (None, None) => return Ok(None),
             (Some(text), None) => (TUNNEL_PATH, text),
             (None, Some(text)) => (TUNNEL_PATH_PREFIX, text),
             (Some(_), Some(_)) => {
                 let problem = format!("and {TUNNEL_PATH} are both set; keep one");
-                return Err(self.fault(TUNNEL_PATH_PREFIX, problem));
+                return Err(self.mistake(TUNNEL_PATH_PREFIX, problem));
             }
         };
         let parsed = self.reader.path(subject, text);
@@ -210,7 +213,7 @@ impl PartReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
     /// of it.
-    pub(super) fn lacks_property(&mut self, hostname: &Result<Hostname, Faulty>) -> bool {
+    pub(super) fn lacks_property(&mut self, hostname: &Result<Hostname, Mistaken>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);
         let problem = match said {
@@ -221,7 +224,7 @@ impl PartReader<'_, '_> {
             Some(_) => "is neither true nor false",
         };
         if !problem.is_empty() {
-            self.fault(TUNNEL_WILDCARD, problem);
+            self.mistake(TUNNEL_WILDCARD, problem);
             return false;
         }
         let name = hostname.as_ref().map_or(&*endpoint.dns_name, Hostname::as_str);
@@ -233,7 +236,7 @@ impl PartReader<'_, '_> {
             })
     }
 
-    /// Adds a fault for each misspelled name, and for a property that is set twice.
+    /// Adds a mistake for each misspelled name, and for a property that is set twice.
     pub(super) fn check_names(&mut self) {
         for (name, _) in &self.part.properties {
             if let Meaning::Misspelled(nearest) = self.reader.meaning(name) {
@@ -241,14 +244,14 @@ impl PartReader<'_, '_> {
                     Some(nearest) => format!("did you mean {nearest}?"),
                     None => format!("there are {}", property_name::with_word_of(name).join(", ")),
                 };
-                self.fault(name, format!("is unknown; {hint}"));
+                self.mistake(name, format!("is unknown; {hint}"));
             }
         }
         // The properties are sorted and without duplicates. Foreign properties are not read, so they cannot conflict.
         let ours = self.part.properties.iter().filter(|(name, _)| name.starts_with(property_name::PREFIX));
         let conflicting = ours.clone().zip(ours.skip(1)).find(|((one, _), (next, _))| one == next);
         if let Some(((name, _), _)) = conflicting {
-            self.fault(name, "is set twice, to different values");
+            self.mistake(name, "is set twice, to different values");
         }
     }
 }

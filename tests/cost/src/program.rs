@@ -12,7 +12,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::{Settings, records};
 use external_dns_cloudflare_tunnel_webhook::webhook::body::{Body, ReceivedEndpoint};
 use external_dns_cloudflare_tunnel_webhook::webhook::routes::{self, Head};
-use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
+use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Handler};
 
 use crate::Outcome;
 
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-impl Service for Program {
+impl Handler for Program {
     fn domain_filter(&self) -> Box<str> {
         self.settings.operator.filter.to_json()
     }

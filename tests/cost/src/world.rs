@@ -8,7 +8,7 @@ use std::time::Duration;
 use external_dns_cloudflare_tunnel_webhook::config::Config;
 use external_dns_cloudflare_tunnel_webhook::ingress::Document;
 use external_dns_cloudflare_tunnel_webhook::model::access::{
-    Application, ApplicationKind, AttachedPolicy, Decision, ReusablePolicy, TeamName,
+    Application, ApplicationKind, AttachedPolicy, PolicyDecision, ReusablePolicy, TeamName,
 };
 use external_dns_cloudflare_tunnel_webhook::model::{
     AccountId, Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan,
@@ -174,7 +174,7 @@ fn access() -> AccessSnapshot {
     let applications = places.map(|(number, path)| {
         let hostname = Hostname::parse(&hostname(number)).expect("a hostname");
         let place = Place::of(&hostname, path).expect("Access knows the path");
-        let policy = AttachedPolicy { id: POLICY.into(), decision: Decision::Allow };
+        let policy = AttachedPolicy { id: POLICY.into(), decision: PolicyDecision::Allow };
         Application {
             id: format!("application of {place}").into(),
             name: place.application_name(OWNER).into(),
@@ -191,9 +191,12 @@ fn access() -> AccessSnapshot {
         team: TeamName::parse(TEAM).expect("a label"),
         applications: applications.collect(),
         unread_zones: Vec::new(),
-        policies: Ok(
-            [ReusablePolicy { id: POLICY.into(), name: POLICY.into(), decision: Decision::Allow }].into()
-        ),
+        policies: Ok([ReusablePolicy {
+            id: POLICY.into(),
+            name: POLICY.into(),
+            decision: PolicyDecision::Allow,
+        }]
+        .into()),
         pending: Vec::new(),
     }
 }

@@ -9,7 +9,7 @@ use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint}
 use external_dns_cloudflare_tunnel_webhook::shutdown::Shutdown;
 use external_dns_cloudflare_tunnel_webhook::webhook::body::Body;
 use external_dns_cloudflare_tunnel_webhook::webhook::server::{self, RunningServer, ServerSettings};
-use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Service};
+use external_dns_cloudflare_tunnel_webhook::webhook::{Failure, Handler};
 use test_support::log::system_clock;
 
 type Records = dyn Fn() -> Result<Vec<Endpoint>, Failure> + Send + Sync;
@@ -32,7 +32,7 @@ impl Fake {
     }
 }
 
-impl Service for Fake {
+impl Handler for Fake {
     fn domain_filter(&self) -> Box<str> {
         r#"{"include":["example.com"]}"#.into()
     }

@@ -4,13 +4,18 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::AccessRe
 use proptest::prelude::*;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, INNER_ZONE, OFFICE, tunnel_id};
 
-use super::{Decision, application, covering, guarding, read};
+use super::{PolicyDecision, application, covering, guarding, read};
 use crate::laws::{HOSTS, LOOPS_TO_REST, any_cloudflare, any_desired};
 
 fn any_access() -> impl Strategy<Value = AccessReading> {
     let destinations = [&HOSTS[..], &["a.example.com/api", "a.example.com/api/*", "b.example.com/admin"]];
-    let decisions =
-        vec![Decision::Allow, Decision::Allow, Decision::Allow, Decision::Bypass, Decision::Unknown];
+    let decisions = vec![
+        PolicyDecision::Allow,
+        PolicyDecision::Allow,
+        PolicyDecision::Allow,
+        PolicyDecision::Bypass,
+        PolicyDecision::Unknown,
+    ];
     let applications =
         prop::sample::subsequence(destinations.concat(), 0..=8).prop_flat_map(move |covered| {
             let decisions = prop::sample::select(decisions.clone());

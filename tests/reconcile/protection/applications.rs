@@ -192,7 +192,7 @@ fn what_protects_a_place_otherwise_than_it_was_made_is_shown_as_drift() {
         ("nothing", |_| {}),
         ("the duration", |all| all.applications_mut()[0].session_duration = Some("1.5h".into())),
         ("lets past", |all| {
-            all.applications_mut()[0].policies = Some(vec![attached("staff", Decision::Bypass)]);
+            all.applications_mut()[0].policies = Some(vec![attached("staff", PolicyDecision::Bypass)]);
         }),
         ("the destinations", |all| all.applications_mut()[0].destinations.clear()),
         ("the rule's check", |all| {

@@ -104,7 +104,7 @@ fn a_silent_endpoint_is_closed_by_an_application_over_it_that_asks_for_a_login_a
     let edits: [(Edit, &[&str]); 5] = [
         (|_| {}, &[NAME]),
         (|all| all[0].kind = ApplicationKind::Rendered, &[]),
-        (|all| all[0].policies = Some(vec![attached("staff", Decision::Bypass)]), &[]),
+        (|all| all[0].policies = Some(vec![attached("staff", PolicyDecision::Bypass)]), &[]),
         (
             |all| all.push(Application { kind: ApplicationKind::Unrelated, ..foreign("beside", &[NAME]) }),
             &[NAME],

@@ -30,7 +30,7 @@ fn a_silent_record_leads_nothing_that_is_closed_to_an_open_foreign_rule() {
                 let plan = settle(&mut cloudflare, &desired);
                 let context = format!("{prefix:?} {access:?} beside {rule}");
                 assert_eq!(labels(&plan), ["would_open"], "{context}");
-                assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)), "{context}");
+                assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)), "{context}");
                 assert_eq!(names(&cloudflare), [""; 0], "{context}");
             }
         }
@@ -63,7 +63,7 @@ fn a_wildcard_moves_where_a_foreign_rule_answers_a_name_that_is_not_led_with_it(
     let moved = [in_tunnel(required("*.app.example.com"), "office")];
     settle(&mut cloudflare, &moved);
     assert_rest(&cloudflare, &moved);
-    assert_eq!(cloudflare.snapshot().led_to("*.app.example.com"), Some(tunnel_id(OFFICE)));
+    assert_eq!(cloudflare.snapshot().visited_tunnel("*.app.example.com"), Some(tunnel_id(OFFICE)));
 }
 
 /// The record is another owner's, with the closed rule that it names.
@@ -103,7 +103,7 @@ fn a_silent_record_is_led_to_foreign_rules_that_open_nothing() {
         cloudflare.edit_rules(OFFICE, |rules| rules.insert(0, rule.to_owned()));
         let desired = [vec![wildcard], desired].concat();
         assert_eq!(labels(&settle(&mut cloudflare, &desired)), [""; 0], "{label}");
-        assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(OFFICE)), "{label}");
+        assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(OFFICE)), "{label}");
         assert_rest(&cloudflare, &desired);
     }
 }

@@ -171,7 +171,7 @@ fn the_word_below_a_wildcard_takes_no_application_that_the_wildcard_asks_for() {
 fn a_public_path_of_a_protected_hostname_has_a_bypass_application_and_says_none() {
     let mut cloudflare = cloudflare();
     let hook = foreign("hook", &["app.example.com/hook", "app.example.com/hook/*"]);
-    let bypass = Some(vec![attached("public", Decision::Bypass)]);
+    let bypass = Some(vec![attached("public", PolicyDecision::Bypass)]);
     cloudflare.applications_mut().push(Application { policies: bypass, ..hook });
     let desired = [at(NAME, "", "staff"), at(NAME, "/hook", OPEN)];
     assert_eq!(labels(&settle(&mut cloudflare, &desired)), [""; 0]);
@@ -198,7 +198,8 @@ fn the_object_that_asks_for_what_stands_protected_keeps_it_against_one_that_open
 /// It was edited by hand to let visitors past, or to stand elsewhere. `records` would show it without end.
 #[test]
 fn the_word_takes_an_application_of_its_place_that_asks_no_visitor_for_a_login() {
-    let let_past = |one: &mut Application| one.policies = Some(vec![attached("public", Decision::Bypass)]);
+    let let_past =
+        |one: &mut Application| one.policies = Some(vec![attached("public", PolicyDecision::Bypass)]);
     let cleared = |one: &mut Application| one.destinations.clear();
     for edit in [let_past, cleared as fn(&mut Application)] {
         let mut cloudflare = cloudflare();
@@ -218,7 +219,7 @@ fn the_word_stays_said_until_its_hostname_has_moved_to_the_tunnel_where_it_is_op
     settle(&mut cloudflare, &[in_tunnel(required(NAME), "office")]);
     let opened = [at(NAME, "/p", OPEN)];
     settle(&mut cloudflare, &opened);
-    assert_eq!(cloudflare.snapshot().led_to(NAME), Some(tunnel_id(HOME)));
+    assert_eq!(cloudflare.snapshot().visited_tunnel(NAME), Some(tunnel_id(HOME)));
     assert_eq!((locked(&cloudflare), required_audiences(&cloudflare, OFFICE)), (vec![], vec![]));
     assert_rest(&cloudflare, &opened);
 }
@@ -267,7 +268,7 @@ fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_canno
         let closed = locked(&cloudflare);
         let held = format!("{}/admin", narrow.dns_name);
         if is_held {
-            let policies = Some(vec![attached("public", Decision::Bypass)]);
+            let policies = Some(vec![attached("public", PolicyDecision::Bypass)]);
             let theirs = Application { policies, ..foreign("theirs", &[&*held]) };
             cloudflare.applications_mut().push(theirs);
         }

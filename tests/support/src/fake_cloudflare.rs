@@ -359,7 +359,7 @@ impl FakeCloudflare {
                 .collect(),
             live_elsewhere: self.live_elsewhere.clone(),
             access: self.access.clone(),
-            old: self.old.clone(),
+            outdated: self.old.clone(),
             // Long after all that was written.
             date_unix_seconds: Some(u32::MAX.into()),
             ..Snapshot::new(self.settings().into())

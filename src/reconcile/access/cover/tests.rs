@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::access::{AttachedPolicy, Decision, Destination};
+use crate::model::access::{AttachedPolicy, Destination, PolicyDecision};
 
 const HOST: &str = "a.example.com";
 
@@ -11,19 +11,19 @@ fn application(name: &str, destinations: &[&str]) -> Application {
         audience: name.to_ascii_uppercase().into(),
         kind: ApplicationKind::SelfHosted,
         destinations: destinations.iter().map(|text| Destination::parse(text)).collect(),
-        policies: Some(vec![policy(Decision::Allow)]),
+        policies: Some(vec![policy(PolicyDecision::Allow)]),
         tags: Vec::new(),
         session_duration: None,
         created_unix_seconds: None,
     }
 }
 
-fn policy(decision: Decision) -> AttachedPolicy {
+fn policy(decision: PolicyDecision) -> AttachedPolicy {
     AttachedPolicy { id: "p".into(), decision }
 }
 
 fn bypass(name: &str, destinations: &[&str]) -> Application {
-    let policies = Some(vec![policy(Decision::Allow), policy(Decision::Bypass)]);
+    let policies = Some(vec![policy(PolicyDecision::Allow), policy(PolicyDecision::Bypass)]);
     Application { policies, ..application(name, destinations) }
 }
 
@@ -235,17 +235,17 @@ fn above_a_path_with_its_own_application_others_do_not_count() {
 #[test]
 fn what_an_application_does_not_tell_is_a_gap() {
     let whole = || application("x", &["a.example.com"]);
-    let with = |policies: Option<Vec<Decision>>| {
+    let with = |policies: Option<Vec<PolicyDecision>>| {
         let policies = policies.map(|decisions| decisions.into_iter().map(policy).collect());
         Application { policies, ..whole() }
     };
     for (application, alone, beside_another) in [
-        (with(Some(vec![Decision::Deny])), "X", "X Y"),
-        (with(Some(vec![Decision::Deny, Decision::Allow])), "X", "X Y"),
+        (with(Some(vec![PolicyDecision::Deny])), "X", "X Y"),
+        (with(Some(vec![PolicyDecision::Deny, PolicyDecision::Allow])), "X", "X Y"),
         (Application { kind: ApplicationKind::Rendered, ..whole() }, "X", "X Y"),
         (Application { kind: ApplicationKind::Unrelated, ..whole() }, "none: a.example.com", "Y"),
-        (with(Some(vec![Decision::Allow, Decision::Bypass])), "bypass: x", "bypass: x"),
-        (with(Some(vec![Decision::Unknown, Decision::Allow])), "bypass: x", "bypass: x"),
+        (with(Some(vec![PolicyDecision::Allow, PolicyDecision::Bypass])), "bypass: x", "bypass: x"),
+        (with(Some(vec![PolicyDecision::Unknown, PolicyDecision::Allow])), "bypass: x", "bypass: x"),
         (with(Some(vec![])), "no policies: x", "no policies: x"),
         (with(None), "no policies: x", "no policies: x"),
         (Application { audience: "".into(), ..whole() }, "no audience: x", "no audience: x"),

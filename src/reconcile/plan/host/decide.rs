@@ -286,15 +286,15 @@ fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
 fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
-    let Some(led_to) = host.led_to().filter(is_live) else {
+    let Some(visited) = host.record_tunnel().filter(is_live) else {
         return Some(first.clone());
     };
     let goes = |path: Option<&str>| {
         withdrawn.contains(&path) || accepted.iter().any(|accepted| accepted.path() == path)
     };
     let stays = host.claims_record_only() && !goes(None)
-        || host.own_rules().any(|rule| *rule.tunnel == led_to && !goes(rule.path()));
-    let is_asked_for = || accepted.iter().any(|accepted| *accepted.tunnel() == led_to);
-    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &led_to).is_some();
-    Some(if is_kept { led_to } else { first.clone() })
+        || host.own_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
+    let is_asked_for = || accepted.iter().any(|accepted| *accepted.tunnel() == visited);
+    let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited).is_some();
+    Some(if is_kept { visited } else { first.clone() })
 }

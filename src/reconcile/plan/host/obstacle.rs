@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use super::adoption;
-use super::{Host, HostRule, Standing};
+use super::{Host, HostRule, Ownership};
 use crate::ingress::{Rule, WantedRule};
 use crate::model::hostname::is_below;
 use crate::model::text::without_userinfo;
@@ -82,13 +82,13 @@ fn ambiguity(host: &Host<'_>, tunnel: &TunnelId, path: Option<&str>) -> Option<R
         return Some(digest_taken_by(twin.tunnel, twin.path()));
     }
     let refusal = host.context.marked_rules.get(tunnel)?.conflict(&host.hostname, path)?;
-    Some(Reason::Edit(refusal))
+    Some(Reason::RuleConflict(refusal))
 }
 
 /// The path of a rule that the stamp names, but that is not ours because another rule has its digest; and the reason.
 pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason)> {
     let claims = &host.stamp.as_ref()?.claims.digests;
-    let mut ambiguous = host.rules.iter().filter(|rule| rule.standing == Standing::Ambiguous);
+    let mut ambiguous = host.rules.iter().filter(|rule| rule.ownership == Ownership::Ambiguous);
     let rule = ambiguous.find(|rule| claims.contains(&rule.digest))?;
     Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path())?))
 }
@@ -113,7 +113,8 @@ pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &Wante
 fn held_elsewhere(host: &Host<'_>, accepted: &Gated) -> Option<Reason> {
     let visited = host.visited_instead_of(accepted.tunnel())?;
     let first = host.foreign_rules(&visited).next()?;
-    let is_takable = |rule: &&HostRule<'_>| accepted.digest().is_some() && rule.standing == Standing::Foreign;
+    let is_takable =
+        |rule: &&HostRule<'_>| accepted.digest().is_some() && rule.ownership == Ownership::Foreign;
     match host.rule_at(&visited, accepted.path()).filter(is_takable) {
         Some(rule) => Some(rule_held(host, rule)),
         None => Some(rule_left_behind(&visited, first.rule)),
@@ -130,19 +131,19 @@ fn stays_in(host: &Host<'_>, tunnel: &TunnelId) -> Reason {
 
 /// A foreign rule of the hostname in the tunnel that the hostname's record points to. If the record pointed to another
 /// tunnel, the foreign rule would lose its requests.
-pub(super) fn left_behind<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
-    host.foreign_rules(led_to).next().map(|rule| rule.rule).or_else(|| left_below(host, led_to))
+pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
+    host.foreign_rules(visited).next().map(|rule| rule.rule).or_else(|| left_below(host, visited))
 }
 
 /// A rule in that tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
-fn left_below<'a>(host: &Host<'a>, led_to: &TunnelId) -> Option<&'a Rule> {
+fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
     let own_name = host.name();
     let domain = own_name.strip_prefix("*.")?;
     let is_served = |name: &str| {
         let mut records = host.snapshot().answering(name).iter();
         name != own_name && is_below(name, domain) && records.any(|record| &*record.name == own_name)
     };
-    let rules = host.snapshot().tunnels.get(led_to)?.document.rules();
+    let rules = host.snapshot().tunnels.get(visited)?.document.rules();
     rules.iter().find(|rule| rule.is_readable() && is_served(rule.folded_hostname()))
 }
 

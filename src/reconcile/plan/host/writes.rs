@@ -20,9 +20,9 @@ const STAMPED_LATELY: &str = "the record's comment names a missing rule, which a
 
 /// The time at which the record is pointed to the wanted tunnel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lead {
+enum Repoint {
     /// The record points to the tunnel already, or the hostname has no record or no wanted tunnel.
-    Here,
+    NotNeeded,
     /// In Stamp: the tunnel has all wanted rules, and its connectors serve them.
     InStamp,
     /// In Unstamp, after the rules: the present target is a tunnel that is not configured, or this is a dry run.
@@ -35,7 +35,7 @@ enum Lead {
 struct Move<'a, 'w> {
     /// The wanted tunnel; `None` if no endpoint is published.
     target: Option<&'w TunnelId>,
-    lead: Lead,
+    repoint: Repoint,
     /// The wanted rules that have to be written.
     puts: Vec<&'w Gated>,
     /// The rules that are deleted.
@@ -52,14 +52,14 @@ impl<'a, 'w> Move<'a, 'w> {
         let (target, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let goes = |rule: &HostRule<'_>| Some(rule.tunnel) == target && withdrawn.contains(&rule.path());
         let is_in_place = puts.is_empty() && !host.own_rules().any(goes);
-        let lead = lead(host, target, is_in_place);
-        let (going, staying) = leaving(decision, is_withdrawal, lead);
-        Self { target, lead, puts, going, staying, is_in_place }
+        let repoint = repoint(host, target, is_in_place);
+        let (going, staying) = leaving(decision, is_withdrawal, repoint);
+        Self { target, repoint, puts, going, staying, is_in_place }
     }
 
     /// The reason why a later request has to finish the move; `None` if the move is complete.
     fn waiting(&self, Decision { host, accepted, withdrawn, .. }: &Decision<'_, '_>) -> Option<Reason> {
-        let text = match (self.target.filter(|_| self.lead == Lead::Later), self.staying.first()) {
+        let text = match (self.target.filter(|_| self.repoint == Repoint::Later), self.staying.first()) {
             (Some(target), _) => host.context.inputs.unready.get(target).cloned().unwrap_or_else(|| {
                 format!(
                     "the webhook creates the hostname's rules in tunnel {target} first; a later loop points the record to \
@@ -75,7 +75,7 @@ impl<'a, 'w> Move<'a, 'w> {
         // deletion waits for the move.
         let is_claimed = accepted.iter().all(|accepted| comment::claims_already(host, accepted));
         let is_withdrawn = |rule: &HostRule<'_>| withdrawn.contains(&rule.path());
-        let goes_on = self.lead == Lead::InStamp
+        let goes_on = self.repoint == Repoint::InStamp
             || !self.is_in_place
             || !is_claimed
             || self.staying.iter().any(is_withdrawn);
@@ -90,8 +90,8 @@ pub(super) fn host_plan(
 ) -> Result<(HostPlan, Vec<Refusal>), Reason> {
     let Decision { host, accepted, withdrawn, .. } = decision;
     let claims_before = comment::claims_with(host, accepted, withdrawn);
-    let stale = comment::stale(host, accepted);
-    let is_withdrawal = is_withdrawal(decision, &claims_before, &stale);
+    let dangling = comment::dangling(host, accepted);
+    let is_withdrawal = is_withdrawal(decision, &claims_before, &dangling);
     let moving = Move::of(decision, is_withdrawal);
     let edits = edits(host, &moving, resource.as_deref());
     let staying = moving.staying.iter().map(|rule| rule.tunnel);
@@ -99,9 +99,9 @@ pub(super) fn host_plan(
     if let Some(tunnel) = edited.find(|tunnel| !host.is_writable(tunnel)) {
         return Err(Reason::LocalTunnel { tunnel: tunnel.clone() });
     }
-    let is_early = host.may_come(&stale);
-    let stale = if is_early { BTreeSet::new() } else { stale };
-    let mut claims = Claims { digests: &claims_before.digests - &stale, ..claims_before };
+    let is_early = host.may_come(&dangling);
+    let dangling = if is_early { BTreeSet::new() } else { dangling };
+    let mut claims = Claims { digests: &claims_before.digests - &dangling, ..claims_before };
     for rule in &moving.going {
         claims.digests.remove(&rule.digest);
     }
@@ -125,10 +125,10 @@ pub(super) fn host_plan(
         unstamp,
         adoptions: adoption::adoptions(host, accepted),
         adopted_rules: inserted(host.rules_taken_over().map(|rule| rule.digest)),
-        moves_to: moving.target.filter(|_| moving.lead == Lead::InStamp).cloned(),
+        moves_to: moving.target.filter(|_| moving.repoint == Repoint::InStamp).cloned(),
         if_unwritable: if takes_from_another { deletions(host) } else { Vec::new() },
         claims,
-        stale,
+        dangling,
         comments,
         resource,
     };
@@ -153,15 +153,15 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
-fn lead(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Lead {
+fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
     let is_past = |target| host.records().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
-        None => Lead::Here,
-        Some(_) if host.is_dry_run() => Lead::InUnstamp,
+        None => Repoint::NotNeeded,
+        Some(_) if host.is_dry_run() => Repoint::InUnstamp,
         // In the next request, the record would count as another instance's.
-        Some(_) if !may_stay(host) => Lead::InUnstamp,
-        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Lead::InStamp,
-        Some(_) => Lead::Later,
+        Some(_) if !may_stay(host) => Repoint::InUnstamp,
+        Some(target) if is_in_place && !host.context.inputs.unready.contains_key(target) => Repoint::InStamp,
+        Some(_) => Repoint::Later,
     }
 }
 
@@ -183,10 +183,10 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     accepted.iter().filter(is_put).copied().collect()
 }
 
-/// True if the request withdraws everything that the stamp claims, apart from the `stale` digests, which no rule has.
-fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<Digest>) -> bool {
+/// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule has.
+fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
     let Decision { host, accepted, withdrawn, .. } = decision;
-    let mut claims = Claims { digests: &claims.digests - stale, ..*claims };
+    let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
     for rule in host.own_rules().filter(|rule| withdrawn.contains(&rule.path())) {
         claims.digests.remove(&rule.digest);
     }
@@ -197,10 +197,10 @@ fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, stale: &BTreeSet<
 fn leaving<'a>(
     decision: &Decision<'a, '_>,
     is_withdrawal: bool,
-    lead: Lead,
+    repoint: Repoint,
 ) -> (Vec<HostRule<'a>>, Vec<HostRule<'a>>) {
     let Decision { host, accepted, withdrawn, .. } = decision;
-    let led_to = host.led_to().or_else(|| host.snapshot().led_to(host.name()));
+    let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()));
     let leaves = |rule: &HostRule<'_>| {
         let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
         let is_wanted =
@@ -208,8 +208,8 @@ fn leaving<'a>(
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
     };
     let goes = |rule: &HostRule<'_>| {
-        let is_left =
-            if led_to.as_ref() == Some(rule.tunnel) { lead == Lead::Here } else { host.is_past_grace() };
+        let is_visited = visited.as_ref() == Some(rule.tunnel);
+        let is_left = if is_visited { repoint == Repoint::NotNeeded } else { host.is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
     host.own_rules().copied().filter(leaves).partition(goes)
@@ -224,7 +224,7 @@ fn takes_from_another(host: &Host<'_>) -> bool {
     let is_bare =
         host.own_rules().next().is_none() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
-    let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.led_to();
+    let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
 }
 
@@ -261,9 +261,9 @@ impl RecordWrites<'_, '_> {
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
-                stamp.extend(patch(record, self.target_in(Lead::InStamp), self.repaired(record), stamped));
+                stamp.extend(patch(record, self.target_in(Repoint::InStamp), self.repaired(record), stamped));
                 let unstamped = unstamped.filter(|_| before != after);
-                unstamp.extend(patch(record, self.target_in(Lead::InUnstamp), None, unstamped));
+                unstamp.extend(patch(record, self.target_in(Repoint::InUnstamp), None, unstamped));
             }
             None => stamp.extend(self.without_cname(comment(before))),
         }
@@ -276,8 +276,9 @@ impl RecordWrites<'_, '_> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
         let records = host.records();
-        let served_elsewhere = served_elsewhere(host, target).filter(|_| self.moving.lead == Lead::Later);
-        if self.moving.lead == Lead::Later && host.has_record() {
+        let served_elsewhere =
+            served_elsewhere(host, target).filter(|_| self.moving.repoint == Repoint::Later);
+        if self.moving.repoint == Repoint::Later && host.has_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
         }
@@ -293,8 +294,8 @@ impl RecordWrites<'_, '_> {
     }
 
     /// The target, if the record is pointed to it at this time.
-    fn target_in(&self, lead: Lead) -> Option<String> {
-        self.moving.target.filter(|_| self.moving.lead == lead).map(TunnelId::hostname)
+    fn target_in(&self, repoint: Repoint) -> Option<String> {
+        self.moving.target.filter(|_| self.moving.repoint == repoint).map(TunnelId::hostname)
     }
 
     /// The new value of `proxied`, if Cloudflare does not proxy the record.
@@ -305,7 +306,7 @@ impl RecordWrites<'_, '_> {
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
     /// stamps are compared, so text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
+        !self.host.records_taken_over.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
     /// The stamp in a comment, bound to the hostname, so that a missing hostname digest makes no difference.

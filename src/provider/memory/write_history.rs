@@ -23,7 +23,7 @@ const WRITES_MAX: usize = 10_000;
 /// By fingerprint: refused writes by their content, and done or repeated writes by the key of their `Write`. All are
 /// lost with the process, so a refused write is then sent once more.
 #[derive(Debug, Default)]
-pub(crate) struct PausedWrites(HashMap<u64, Remembered>);
+pub(crate) struct WriteHistory(HashMap<u64, Remembered>);
 
 #[derive(Debug)]
 struct Remembered {
@@ -50,7 +50,7 @@ pub(super) struct Pause {
     retry_at: Instant,
 }
 
-impl PausedWrites {
+impl WriteHistory {
     /// The contents that must not be sent now, with the reasons.
     pub(crate) fn reasons(&self, snapshot: &Snapshot, now: Instant) -> BTreeMap<u64, Reason> {
         inserted(self.0.values().filter_map(|write| match &write.state {
@@ -72,7 +72,7 @@ impl PausedWrites {
     }
 
     /// Notes content that was sent alone and answered by another server. The content counts as failed, without a pause.
-    pub(crate) fn leave_unanswered(&mut self, content: u64, reason: Reason, now: Instant) {
+    pub(crate) fn note_interception(&mut self, content: u64, reason: Reason, now: Instant) {
         let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
         let state = State::Paused { content, quota: None, pause };
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
@@ -169,8 +169,8 @@ mod tests {
     }
 
     /// The numbers of the loops, a minute apart, that send what is refused each time or undone each time.
-    fn sent(loops: u32, send: impl Fn(&mut PausedWrites, Instant)) -> Vec<u32> {
-        let (mut paused, start) = (PausedWrites::default(), now());
+    fn sent(loops: u32, send: impl Fn(&mut WriteHistory, Instant)) -> Vec<u32> {
+        let (mut paused, start) = (WriteHistory::default(), now());
         let is_sent = |number: &u32| {
             let now = start + MINUTE * *number;
             let is_paused = paused.reasons(&snapshot(), now).contains_key(&1);
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_write_undone_within_five_minutes_is_fought_over_and_later_it_is_not() {
         for (apart, is_fought_over) in [(1, true), (299, true), (300, false), (600, false)] {
-            let (mut paused, start) = (PausedWrites::default(), now());
+            let (mut paused, start) = (WriteHistory::default(), now());
             let again = start + Duration::from_secs(apart);
             paused.note_written(&write(1, 1), start);
             paused.note_written(&write(1, 1), again);
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn another_content_at_the_same_place_is_no_fight_and_ends_one() {
-        let (mut paused, now) = (PausedWrites::default(), now());
-        let holds = |paused: &PausedWrites, content| paused.reasons(&snapshot(), now).contains_key(&content);
+        let (mut paused, now) = (WriteHistory::default(), now());
+        let holds = |paused: &WriteHistory, content| paused.reasons(&snapshot(), now).contains_key(&content);
         for _ in 0..5 {
             paused.note_written(&write(1, 1), now);
             paused.note_written(&write(1, 2), now);
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
-        let (mut paused, now) = (PausedWrites::default(), now());
-        let is_paused = |paused: &PausedWrites, now| paused.reasons(&snapshot(), now).contains_key(&1);
+        let (mut paused, now) = (WriteHistory::default(), now());
+        let is_paused = |paused: &WriteHistory, now| paused.reasons(&snapshot(), now).contains_key(&1);
         paused.refuse(1, no(), None, now);
         paused.refuse(1, no(), None, now);
         paused.forget(2);
@@ -239,17 +239,17 @@ mod tests {
 
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
-        let (mut paused, now) = (PausedWrites::default(), now());
-        paused.leave_unanswered(1, no(), now);
+        let (mut paused, now) = (WriteHistory::default(), now());
+        paused.note_interception(1, no(), now);
         assert!(paused.has_failed(1) && paused.reasons(&snapshot(), now).is_empty());
         paused.refuse(2, no(), None, now);
-        paused.leave_unanswered(2, no(), now);
+        paused.note_interception(2, no(), now);
         assert_eq!(paused.reasons(&snapshot(), now), [(2, no())].into());
     }
 
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
-        let (mut paused, now) = (PausedWrites::default(), now());
+        let (mut paused, now) = (WriteHistory::default(), now());
         paused.refuse(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
@@ -261,7 +261,7 @@ mod tests {
     /// An object may change each of its 64 refused rules in every loop, and each rule may be as long as an endpoint.
     #[test]
     fn refused_rules_that_change_in_every_loop_leave_no_more_than_the_newest() {
-        let (mut paused, start) = (PausedWrites::default(), now());
+        let (mut paused, start) = (WriteHistory::default(), now());
         for number in 0..36 {
             let now = start + MINUTE * number;
             (0..640).for_each(|rule| paused.refuse(u64::from(number * 640 + rule), no(), None, now));
@@ -277,10 +277,10 @@ mod tests {
 
     #[test]
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
-        let mut paused = PausedWrites::default();
+        let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
             paused.refuse(3 * number, no(), None, now);
-            paused.leave_unanswered(3 * number + 1, no(), now);
+            paused.note_interception(3 * number + 1, no(), now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
             assert!(paused.0.len() <= 15, "{}", paused.0.len());

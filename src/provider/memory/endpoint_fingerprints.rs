@@ -16,7 +16,7 @@ const BOTH: u32 = SENT | SHOWN;
 
 /// The endpoints of the last adjustment and of the last reading, each once, sorted.
 #[derive(Debug, Default)]
-pub(crate) struct MarkedEndpoints {
+pub(crate) struct EndpointFingerprints {
     marked: Vec<MarkedEndpoint>,
     /// The first hostnames that are not published as sent.
     pub(crate) unpublished: Vec<Box<str>>,
@@ -58,7 +58,7 @@ impl MarkedEndpoint {
     }
 }
 
-impl MarkedEndpoints {
+impl EndpointFingerprints {
     /// Notes the endpoints that ExternalDNS sends, sorted by name.
     pub(crate) fn send(&mut self, endpoints: &[Endpoint]) {
         self.mark(endpoints, SENT);
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    fn states(endpoints: &MarkedEndpoints, name: &str) -> Vec<(bool, bool)> {
+    fn states(endpoints: &EndpointFingerprints, name: &str) -> Vec<(bool, bool)> {
         endpoints.of(name).iter().map(|marked| (marked.is_sent(), marked.differs())).collect()
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn a_place_is_published_if_it_is_shown_as_it_is_sent() {
         let (a, b) = (endpoint("a", "", "http://a"), endpoint("b", "", "http://b"));
         let changed = endpoint("a", "", "http://other");
-        let mut endpoints = MarkedEndpoints::default();
+        let mut endpoints = EndpointFingerprints::default();
         endpoints.send(&[a.clone(), b]);
         assert_eq!(states(&endpoints, "a"), [(true, true)]);
         assert_eq!(endpoints.unpublished, ["a".into(), "b".into()]);
@@ -147,7 +147,7 @@ mod tests {
     fn sixty_thousand_endpoints_that_are_sent_and_shown_take_a_megabyte() {
         let all: Vec<Endpoint> =
             (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
-        let mut endpoints = MarkedEndpoints::default();
+        let mut endpoints = EndpointFingerprints::default();
         for _ in 0..3 {
             endpoints.send(&all);
             endpoints.show(&all, 0);
