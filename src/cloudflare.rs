@@ -28,7 +28,7 @@ mod zone;
 pub use access::{AccountOrZone, parse_application};
 pub use client::Client;
 pub use configuration::Configuration;
-pub use error::{Cause, Error, ErrorAnswer};
+pub use error::{Cause, Error, ErrorResponse};
 pub use error_class::ApiResource;
 pub use record::{Batch, WrittenRecord};
 pub use settings::{ClientSettings, Credentials};

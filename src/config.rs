@@ -37,11 +37,11 @@ pub(crate) struct Setting {
     pub(crate) default: &'static str,
     /// The text in `--help`. If the default is no fixed value, the text names the default too.
     pub(crate) help: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     Plain,
     /// A limit on what is published or written. A misspelled name of it is a mistake, not only a warning.
     Restriction,
@@ -50,15 +50,15 @@ pub(crate) enum Kind {
 }
 
 const fn setting(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, alias: "", default, help, kind: Kind::Plain }
+    Setting { variable, alias: "", default, help, kind: SettingKind::Plain }
 }
 
 const fn limit(variable: &'static str, default: &'static str, help: &'static str) -> Setting {
-    Setting { variable, alias: "", default, help, kind: Kind::Restriction }
+    Setting { variable, alias: "", default, help, kind: SettingKind::Restriction }
 }
 
 const fn secret(variable: &'static str) -> Setting {
-    Setting { variable, alias: "", default: "", help: "", kind: Kind::Secret }
+    Setting { variable, alias: "", default: "", help: "", kind: SettingKind::Secret }
 }
 
 /// The variable that holds other settings, one line `NAME=value` for each. A line may be a limit or a secret.
@@ -129,7 +129,7 @@ pub struct Config {
     /// The addresses at which ExternalDNS reaches the API.
     pub api_addresses: Vec<SocketAddr>,
     /// The address at which probes reach the health routes.
-    pub observation_address: SocketAddr,
+    pub metrics_address: SocketAddr,
     /// The most detailed level that is logged.
     pub log_level: LevelFilter,
     pub log_format: Format,
@@ -150,8 +150,8 @@ impl Config {
         let (base_url, proxy) = reader.api_base_url();
         let ca_file = reader.ca_file();
         let api_addresses = reader.api_addresses();
-        let observation_address = reader.observation_address();
-        let own_addresses = [&api_addresses[..], &[observation_address]].concat();
+        let metrics_address = reader.metrics_address();
+        let own_addresses = [&api_addresses[..], &[metrics_address]].concat();
         let operator = OperatorSettings {
             owner: reader.owner(),
             filter: reader.domain_filter(),
@@ -201,7 +201,7 @@ impl Config {
             provider,
             request_timeout,
             api_addresses,
-            observation_address,
+            metrics_address,
             log_level,
             log_format,
             warnings,
@@ -210,10 +210,10 @@ impl Config {
 }
 
 /// Reads only the address of the health routes, so that a mistake in another setting does not matter.
-pub fn observation_address(variables: &Variables) -> Result<SocketAddr, Vec<String>> {
+pub fn metrics_address(variables: &Variables) -> Result<SocketAddr, Vec<String>> {
     let mut reader = Reader::new(variables);
     reader.mistakes.clear();
-    let address = reader.observation_address();
+    let address = reader.metrics_address();
     if reader.mistakes.is_empty() { Ok(address) } else { Err(reader.mistakes) }
 }
 

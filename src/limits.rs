@@ -61,7 +61,7 @@ pub const CHANGED_HOSTNAMES_MAX: usize = 1_000;
 pub const CHANGED_HOSTNAMES_MIN: usize = 10;
 
 /// Zones and tunnels read in parallel. A hundred zones at 0.9 s per page take 8 s of a request's 12 s; four at once
-/// would take 23 s. `ANSWERS_HELD_MAX` of their large answers are in memory.
+/// would take 23 s. `LARGE_RESPONSES_MAX` of their large answers are in memory.
 pub const PARALLEL_READS: usize = 12;
 
 /// The first pause before refused work is tried again. It doubles up to `REJECTION_PAUSE_MAX`.
@@ -109,13 +109,13 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The largest answer accepted from Cloudflare, after decompression. A page of 5,000 records is 2 MB, or 4 MB if every
-/// record has a comment of the greatest length or a key; `ANSWERS_HELD_MAX` of these fit into a container's 64 MiB.
+/// record has a comment of the greatest length or a key; `LARGE_RESPONSES_MAX` of these fit into a container's 64 MiB.
 pub const API_RESPONSE_MAX_BYTES: u64 = 12 * 1024 * 1024;
 
 /// Large answers in memory at once, from their first byte until they are parsed. A read mostly waits for its answer
 /// to begin, so few permits are enough. A page of 5,000 records is 2 MB. Reading twelve zones of such pages takes 24
 /// MiB at most; with a permit for each zone, the reads would take 46 MiB.
-pub const ANSWERS_HELD_MAX: usize = 2;
+pub const LARGE_RESPONSES_MAX: usize = 2;
 
 /// Idle connections are kept for the next loop, and ExternalDNS's default interval is 60 s.
 pub const CONNECTION_MAX_IDLE: Duration = Duration::from_secs(90);
@@ -160,7 +160,7 @@ pub const ERROR_CHAIN_MAX_CAUSES: usize = 20;
 /// hold a worker by sending a body slowly or never.
 pub const API_WORKERS: usize = 8;
 
-/// The stack of threads that only pass requests on, serve the observation port, or write log lines.
+/// The stack of threads that only pass requests on, serve the metrics port, or write log lines.
 pub const LISTENER_STACK_BYTES: usize = 128 * 1024;
 
 /// The time between two checks of the API's listening sockets: tiny_http silently loses them if it runs out of file
@@ -172,7 +172,7 @@ pub const LISTENER_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// keeps a thread and two file descriptors.
 pub const ABANDONED_REQUESTS_MAX: usize = 64;
 
-/// The time for a request's head to arrive at the observation port.
+/// The time for a request's head to arrive at the metrics port.
 pub const OBSERVE_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 // Limits of hostnames, path expressions and endpoints.
@@ -232,7 +232,7 @@ pub const SHARED_CALLS_LEFT_MIN: u32 = 400;
 pub const LOG_MESSAGE_MAX_CHARS: usize = 4_096;
 
 /// The time that all threads together wait to log while stderr is full. It is a part of `REQUEST_TIMEOUT`.
-pub const LOG_PATIENCE: Duration = Duration::from_secs(1);
+pub const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The time that the process waits at its end for log lines to be written. A live reader of stderr takes milliseconds.
 pub const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -248,7 +248,7 @@ pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Each wait of `healthcheck`. Container runtimes give up after a few seconds, and loopback answers at once.
 pub const HEALTHCHECK_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Each wait of `status`: as long as the observation port waits for a client to read its answer.
+/// Each wait of `status`: as long as the metrics port waits for a client to read its answer.
 pub const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Names listed in one message. More names would hide the message itself.

@@ -61,14 +61,14 @@ fn run(command: Command, arguments: &Arguments, variables: &Variables) -> Result
     let report = match command {
         Command::Serve => return serve(config()?),
         Command::Healthcheck => {
-            let address = config::observation_address(variables).map_err(usage)?;
+            let address = config::metrics_address(variables).map_err(usage)?;
             return commands::healthcheck(address).map_err(failed);
         }
         Command::Version => {
             return print(concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Command::Status => {
-            let address = config::observation_address(variables).map_err(usage)?;
+            let address = config::metrics_address(variables).map_err(usage)?;
             let hostname = arguments.words.get(1).map(String::as_str);
             commands::status(address, &*clock, hostname, layout)
                 .map_err(|problem| (EXIT_UNAVAILABLE, vec![problem]))

@@ -1,4 +1,4 @@
-//! The observation port: liveness, readiness and metrics. Anything in the cluster can reach it, so its listener trusts
+//! The metrics port: liveness, readiness and metrics. Anything in the cluster can reach it, so its listener trusts
 //! no client.
 
 pub mod health;

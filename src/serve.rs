@@ -61,7 +61,7 @@ pub struct Running {
     pub api_addresses: Vec<SocketAddr>,
     observation: RunningResponder,
     /// The address at which probes reach the health routes, and Prometheus the metrics.
-    pub observation_address: SocketAddr,
+    pub metrics_address: SocketAddr,
     request_timeout: Duration,
     ending: Arc<AtomicBool>,
 }
@@ -86,8 +86,7 @@ impl Running {
         // The ports are opened first, because ExternalDNS gives up if no port listens within four seconds.
         let request_timeout = config.request_timeout;
         let metrics = Arc::new(Metrics::default());
-        let Config { client, mut provider, api_addresses: addresses, observation_address: address, .. } =
-            config;
+        let Config { client, mut provider, api_addresses: addresses, metrics_address: address, .. } = config;
         let settings = ServerSettings {
             request_timeout,
             metrics: Arc::clone(&metrics),
@@ -96,13 +95,12 @@ impl Running {
         let api = server::bind(settings).map_err(|error| unbound(&addresses, &error, "SERVER"))?;
         let observation = responder::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
-        let observation_address = observation.address;
-        info!(api:% = listed(&api_addresses), observation:% = observation_address; "listening");
+        let metrics_address = observation.address;
+        info!(api:% = listed(&api_addresses), observation:% = metrics_address; "listening");
 
         let health = Arc::new(Health::default());
         // The kernel has chosen a port for each setting of port 0.
-        provider.operator.own_addresses =
-            api_addresses.iter().copied().chain([observation_address]).collect();
+        provider.operator.own_addresses = api_addresses.iter().copied().chain([metrics_address]).collect();
         let client = Client::new(client, Arc::clone(&clock))?.with_metrics(Arc::clone(&metrics));
         let provider =
             Provider::new(client, Arc::clone(&clock), provider, Arc::clone(&health), Arc::clone(&metrics));
@@ -125,7 +123,7 @@ impl Running {
         let api = api.serve(Arc::clone(&provider) as _, clock, shutdown.clone()).map_err(refused)?;
         let ending = Arc::new(AtomicBool::new(false));
         provider.watch(Arc::clone(&ending), shutdown).map_err(refused)?;
-        Ok(Self { api, api_addresses, observation, observation_address, request_timeout, ending })
+        Ok(Self { api, api_addresses, observation, metrics_address, request_timeout, ending })
     }
 
     /// Answers the requests in flight, and ends.

@@ -50,7 +50,7 @@ impl Client {
         {
             Ok(organization) => organization,
             // 7003 says that there is no such path, because the account's id has the wrong shape.
-            Err(Error::NotFound(rejection)) if rejection.code != Some(7003) => return Ok(None),
+            Err(Error::NotFound(response)) if response.code != Some(7003) => return Ok(None),
             Err(error) => return Err(error),
         };
         let domain = organization.auth_domain.unwrap_or_default();
@@ -143,7 +143,7 @@ impl Client {
     ) -> Result<Option<Map<String, Value>>, Error> {
         match self.read(ApiResource::AccessApplications, &application_path(account, id), deadline) {
             // Any other 404 says nothing about the application.
-            Err(Error::NotFound(rejection)) if rejection.is_missing_application() => Ok(None),
+            Err(Error::NotFound(response)) if response.is_missing_application() => Ok(None),
             outcome => outcome.map(Some),
         }
     }
@@ -191,7 +191,7 @@ impl Client {
         let path = application_path(account, id);
         match self.write::<IgnoredAny>(ApiResource::AccessApplications, Method::DELETE, &path, &[], deadline)
         {
-            Err(Error::NotFound(rejection)) if rejection.is_missing_application() => Ok(()),
+            Err(Error::NotFound(response)) if response.is_missing_application() => Ok(()),
             outcome => outcome.map(drop),
         }
     }

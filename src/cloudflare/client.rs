@@ -55,11 +55,11 @@ pub struct Client {
 /// While it exists, reads may use the calls that are kept for writes.
 #[derive(Debug)]
 #[must_use]
-pub struct Writing<'c> {
+pub struct WriteReserve<'c> {
     client: &'c Client,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteReserve<'_> {
     fn drop(&mut self) {
         self.client.is_writing.store(false, Ordering::Relaxed);
     }
@@ -104,11 +104,11 @@ impl Client {
         self.look(SecretProof::Routine)
     }
 
-    fn look(&self, look: SecretProof) -> bool {
+    fn look(&self, proof: SecretProof) -> bool {
         let Some(file) = &self.credential_file else { return false };
         let mut file = lock(file);
         let credentials = self.credentials();
-        let Some(secret) = file.look(credentials.secret(), look) else { return false };
+        let Some(secret) = file.look(credentials.secret(), proof) else { return false };
         *lock(&self.credentials) = Arc::new(credentials.with_secret(secret));
         true
     }
@@ -141,9 +141,9 @@ impl Client {
     }
 
     /// Begins a request that writes. It reads before each write.
-    pub fn writing(&self) -> Writing<'_> {
+    pub fn writing(&self) -> WriteReserve<'_> {
         self.is_writing.store(true, Ordering::Relaxed);
-        Writing { client: self }
+        WriteReserve { client: self }
     }
 
     /// The number of calls that may be sent now, of those granted for five minutes.

@@ -31,7 +31,7 @@ impl CredentialFile {
 
     /// The file's secret, if it differs from the one in use. A file that is missing, empty or broken changes nothing;
     /// the problem is logged once.
-    pub(super) fn look(&mut self, in_use: &Secret, look: SecretProof) -> Option<Secret> {
+    pub(super) fn look(&mut self, in_use: &Secret, proof: SecretProof) -> Option<Secret> {
         let Self { path, candidate, problem } = self;
         match read(path) {
             Ok(secret) => {
@@ -39,7 +39,7 @@ impl CredentialFile {
                     log::info!("the credentials file {path:?} can be read again");
                 }
                 let secret = Some(secret).filter(|secret| secret != in_use);
-                let is_sure = look == SecretProof::Refused || *candidate == secret;
+                let is_sure = proof == SecretProof::Refused || *candidate == secret;
                 *candidate = secret;
                 let taken = candidate.take_if(|_| is_sure);
                 if taken.is_some() {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error::{self, Cause, Error, ErrorAnswer};
+use super::error::{self, Cause, Error, ErrorResponse};
 use super::error_class::{ApiResource, classify};
 use super::retry;
 use super::transport::{Response, TransportError, TransportErrorKind};
@@ -105,9 +105,9 @@ fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) ->
     let first = causes.next();
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
     let (chain, permission) = (causes.collect(), resource.permission());
-    let rejection = ErrorAnswer { status: *status, code, message, chain, permission };
+    let response = ErrorResponse { status: *status, code, message, chain, permission };
     let pause = retry_after.as_deref().and_then(|value| retry::retry_after(value, date.as_deref()));
-    classify(resource, rejection, pause)
+    classify(resource, response, pause)
 }
 
 /// Flattens an error and its chain; the error itself is first. An error is an object in the API's description, and a
@@ -150,9 +150,9 @@ mod tests {
         Ok(result)
     }
 
-    fn rejection_of(status: u16, body: &str) -> ErrorAnswer {
+    fn rejection_of(status: u16, body: &str) -> ErrorResponse {
         match read(status, body) {
-            Err(Error::Rejected(rejection) | Error::Intercepted(rejection)) => rejection,
+            Err(Error::Rejected(response) | Error::Intercepted(response)) => response,
             other => panic!("{body} gave {other:?}"),
         }
     }
@@ -195,45 +195,45 @@ mod tests {
             (r#"[]"#, None, "no answer of Cloudflare's API"),
             (r#"null"#, None, "no answer of Cloudflare's API"),
         ] {
-            let rejection =
+            let response =
                 rejection_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));
-            assert_eq!((rejection.code, &*rejection.message), (code, message), "{errors}");
+            assert_eq!((response.code, &*response.message), (code, message), "{errors}");
         }
     }
 
     /// From terraform-provider-cloudflare#3217.
     #[test]
     fn the_chain_of_an_error_and_further_errors_follow_it() {
-        let rejection = rejection_of(
+        let response = rejection_of(
             400,
             r#"{"success":false,"errors":[
                 {"code":1004,"message":"DNS Validation Error","error_chain":[{"code":9300,"message":"1 tags, exceeding the quota of 0."}]},
                 {"code":81057,"message":"second"}
             ],"messages":[],"result":null}"#,
         );
-        assert_eq!(rejection.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
+        assert_eq!(response.codes().collect::<Vec<_>>(), [1004, 9300, 81057]);
     }
 
     /// The stack would end before the body does.
     #[test]
     fn a_chain_without_an_end_is_read_to_a_depth() {
         let deep = r#"{"code":1004,"error_chain":["#.repeat(10_000) + &"]}".repeat(10_000);
-        let rejection = rejection_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
-        assert_eq!((rejection.code, rejection.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
+        let response = rejection_of(400, &format!(r#"{{"success":false,"errors":[{deep}]}}"#));
+        assert_eq!((response.code, response.chain.len()), (Some(1004), ERROR_CHAIN_MAX_CAUSES));
     }
 
     #[test]
     fn texts_are_redacted_then_cut_and_causes_are_counted() {
         // The cut would fall into the token.
         let padding = "x".repeat(ERROR_TEXT_MAX_CHARS - 5);
-        let rejection = rejection_of(
+        let response = rejection_of(
             400,
             &format!(r#"{{"success":false,"errors":[{{"code":1004,"message":"{padding}{TOKEN}"}}]}}"#),
         );
-        assert!(rejection.message.ends_with("[reda…"), "{}", rejection.message);
+        assert!(response.message.ends_with("[reda…"), "{}", response.message);
         let many = vec![r#"{"message":"x"}"#; 100].join(",");
-        let rejection = rejection_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
-        assert_eq!(rejection.chain.len(), ERROR_CHAIN_MAX_CAUSES);
+        let response = rejection_of(400, &format!(r#"{{"success":false,"errors":[{many}]}}"#));
+        assert_eq!(response.chain.len(), ERROR_CHAIN_MAX_CAUSES);
     }
 
     #[test]

@@ -11,11 +11,11 @@ use crate::model::text::cut;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Cloudflare understood the request and refused it. Nothing was done, and the same request will be refused again.
-    Rejected(ErrorAnswer),
+    Rejected(ErrorResponse),
     /// The token or key is not valid, not permitted to do this, or belongs to another account. An operator has to act.
-    Credentials(ErrorAnswer),
+    Credentials(ErrorResponse),
     /// Something that the path or the request names does not exist.
-    NotFound(ErrorAnswer),
+    NotFound(ErrorResponse),
     /// The rate limit is used up. This call did nothing, and nothing will be sent before `retry_after` is over.
     RateLimited {
         /// The time from now.
@@ -27,11 +27,11 @@ pub enum Error {
     /// again before the next write.
     Unanswered(TransportError),
     /// Cloudflare failed on the request. A write may have been done, so read again before the next write.
-    Failed(ErrorAnswer),
+    Failed(ErrorResponse),
     /// Another server on the way answered in place of Cloudflare, such as a proxy, a login page or a firewall. Its answer
     /// says nothing about the request. Usually the request was not passed on. But a proxy that holds back Cloudflare's
     /// answer looks the same, so a write may have been done.
-    Intercepted(ErrorAnswer),
+    Intercepted(ErrorResponse),
     /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,
     /// The answer does not match the API's description. A write may have been done.
@@ -67,14 +67,14 @@ impl Error {
 
     /// The same error without Cloudflare's texts, which may repeat a secret that this program does not know.
     pub(super) fn without_message(mut self) -> Self {
-        if let Self::Rejected(rejection)
-        | Self::Credentials(rejection)
-        | Self::NotFound(rejection)
-        | Self::Failed(rejection)
-        | Self::Intercepted(rejection) = &mut self
+        if let Self::Rejected(response)
+        | Self::Credentials(response)
+        | Self::NotFound(response)
+        | Self::Failed(response)
+        | Self::Intercepted(response) = &mut self
         {
-            rejection.message = "not shown".into();
-            rejection.chain.clear();
+            response.message = "not shown".into();
+            response.chain.clear();
         }
         self
     }
@@ -88,18 +88,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected(rejection) => write!(formatter, "refused by Cloudflare: {rejection}"),
-            Self::Credentials(rejection) if rejection.permission.is_empty() => {
-                write!(formatter, "credentials not accepted: {rejection}")
+            Self::Rejected(response) => write!(formatter, "refused by Cloudflare: {response}"),
+            Self::Credentials(response) if response.permission.is_empty() => {
+                write!(formatter, "credentials not accepted: {response}")
             }
-            Self::Credentials(rejection) => {
-                write!(
-                    formatter,
-                    "credentials not accepted, which need {}: {rejection}",
-                    rejection.permission
-                )
+            Self::Credentials(response) => {
+                write!(formatter, "credentials not accepted, which need {}: {response}", response.permission)
             }
-            Self::NotFound(rejection) => write!(formatter, "not found: {rejection}"),
+            Self::NotFound(response) => write!(formatter, "not found: {response}"),
             Self::RateLimited { retry_after } => {
                 // Rounded up, because a second too early would be limited again.
                 let seconds = retry_after.as_millis().div_ceil(1000);
@@ -107,9 +103,9 @@ impl fmt::Display for Error {
             }
             Self::Unreachable(error) => write!(formatter, "Cloudflare not reached: {error}"),
             Self::Unanswered(error) => write!(formatter, "no answer from Cloudflare: {error}"),
-            Self::Failed(rejection) => write!(formatter, "Cloudflare failed: {rejection}"),
-            Self::Intercepted(rejection) => {
-                write!(formatter, "another server answered in place of Cloudflare's API: {rejection}")
+            Self::Failed(response) => write!(formatter, "Cloudflare failed: {response}"),
+            Self::Intercepted(response) => {
+                write!(formatter, "another server answered in place of Cloudflare's API: {response}")
             }
             Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
             Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),
@@ -119,7 +115,7 @@ impl fmt::Display for Error {
 
 /// The content of an answer without a result. Its texts are cut and contain no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorAnswer {
+pub struct ErrorResponse {
     /// The HTTP status, which often does not match the error.
     pub status: u16,
     /// Cloudflare's number for the first error. The same number means different things in different services.
@@ -138,7 +134,7 @@ pub struct Cause {
     pub message: Box<str>,
 }
 
-impl ErrorAnswer {
+impl ErrorResponse {
     /// Every code, beginning with that of the first error.
     pub fn codes(&self) -> impl Iterator<Item = u32> + '_ {
         self.code.into_iter().chain(self.chain.iter().filter_map(|cause| cause.code))
@@ -174,7 +170,7 @@ impl ErrorAnswer {
     }
 }
 
-impl fmt::Display for ErrorAnswer {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "HTTP {}", self.status)?;
         if let Some(code) = self.code {
@@ -201,14 +197,14 @@ pub(super) fn shown(text: &str) -> Box<str> {
 mod tests {
     use super::*;
 
-    fn rejection(status: u16, code: Option<u32>, message: &str) -> ErrorAnswer {
-        ErrorAnswer { status, code, message: message.into(), chain: Vec::new(), permission: "" }
+    fn response(status: u16, code: Option<u32>, message: &str) -> ErrorResponse {
+        ErrorResponse { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// Cloudflare's top message, "DNS Validation Error", says nothing by itself.
     #[test]
     fn the_text_shows_the_chain_and_quotes_what_came_from_outside() {
-        let error = Error::Rejected(ErrorAnswer {
+        let error = Error::Rejected(ErrorResponse {
             status: 400,
             code: Some(1004),
             message: "DNS Validation Error".into(),
@@ -238,17 +234,17 @@ mod tests {
 
     #[test]
     fn a_refusal_is_recognised_by_any_of_its_codes() {
-        let mut rejection = rejection(400, Some(1004), "x");
-        assert!(!rejection.has_code(81058) && !rejection.is_record_quota() && !rejection.has_code(1056));
-        rejection.chain = vec![Cause { code: Some(81058), message: "x".into() }];
-        assert!(rejection.has_code(81058) && !rejection.is_record_quota());
-        rejection.code = Some(81044);
-        assert!(rejection.is_missing_record());
-        rejection.code = Some(81045);
-        assert!(rejection.is_record_quota() && !rejection.is_missing_record());
-        rejection.code = Some(1056);
-        assert!(rejection.has_code(1056) && !rejection.is_missing_application());
-        rejection.code = Some(11021);
-        assert!(rejection.is_missing_application());
+        let mut response = response(400, Some(1004), "x");
+        assert!(!response.has_code(81058) && !response.is_record_quota() && !response.has_code(1056));
+        response.chain = vec![Cause { code: Some(81058), message: "x".into() }];
+        assert!(response.has_code(81058) && !response.is_record_quota());
+        response.code = Some(81044);
+        assert!(response.is_missing_record());
+        response.code = Some(81045);
+        assert!(response.is_record_quota() && !response.is_missing_record());
+        response.code = Some(1056);
+        assert!(response.has_code(1056) && !response.is_missing_application());
+        response.code = Some(11021);
+        assert!(response.is_missing_application());
     }
 }

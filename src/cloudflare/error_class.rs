@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::{Error, ErrorAnswer};
+use super::error::{Error, ErrorResponse};
 use crate::labels::labels;
 
 /// The subject of a call, because the same code means different things for different subjects.
@@ -63,57 +63,57 @@ impl ApiResource {
 /// The pause after a rate limit that names no time.
 const RATE_LIMIT_PAUSE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Sorts a rejection by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
+/// Sorts a response by what the caller must do. Cloudflare does not document its codes; clients in use have seen these.
 /// A code counts more than the HTTP status, because authentication errors have the status 400, and throttling even 200.
 /// An answer without a code is not from Cloudflare, but from a proxy, a login page or a firewall.
 pub(super) fn classify(
     resource: ApiResource,
-    rejection: ErrorAnswer,
+    response: ErrorResponse,
     retry_after: Option<Duration>,
 ) -> Error {
     // The rate limit has the code 971, and 10429 in the newer services.
-    if rejection.status == 429 || rejection.codes().any(|code| matches!(code, 971 | 10429)) {
+    if response.status == 429 || response.codes().any(|code| matches!(code, 971 | 10429)) {
         return Error::RateLimited { retry_after: retry_after.unwrap_or(RATE_LIMIT_PAUSE_DEFAULT) };
     }
-    let message = rejection.message.to_ascii_lowercase();
-    match rejection.code {
+    let message = response.message.to_ascii_lowercase();
+    match response.code {
         // Malformed headers (6003 with 6111 or 6103), missing or unknown ones, and resources that the token may not
         // access.
-        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(rejection),
-        Some(10001) if message.contains("internal") => return Error::Failed(rejection),
+        Some(6003 | 6103 | 6111 | 9103 | 9106 | 9109 | 10000) => return Error::Credentials(response),
+        Some(10001) if message.contains("internal") => return Error::Failed(response),
         // "Method not allowed for token".
-        Some(10001) => return Error::Credentials(rejection),
+        Some(10001) => return Error::Credentials(response),
         Some(1000) if ["timeout", "timed out", "internal"].iter().any(|text| message.contains(text)) => {
-            return Error::Failed(rejection);
+            return Error::Failed(response);
         }
         // "Invalid API Token" is the token verification's answer.
-        Some(1000) if message.contains("token") => return Error::Credentials(rejection),
+        Some(1000) if message.contains("token") => return Error::Credentials(response),
         // There is no such route, because an id in the path has the wrong shape.
-        Some(7003) => return Error::NotFound(rejection),
+        Some(7003) => return Error::NotFound(response),
         // The tunnel, its token or its configuration is not found.
-        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(rejection),
-        Some(1056) if resource.is_of_tunnels() => return Error::Rejected(rejection),
+        Some(1002 | 1054 | 1055) if resource.is_of_tunnels() => return Error::NotFound(response),
+        Some(1056) if resource.is_of_tunnels() => return Error::Rejected(response),
         // The record does not exist.
-        Some(81044) if resource == ApiResource::Records => return Error::NotFound(rejection),
+        Some(81044) if resource == ApiResource::Records => return Error::NotFound(response),
         Some(1004 | 9000..=9999 | 81000..=81999) if resource == ApiResource::Records => {
-            return Error::Rejected(rejection);
+            return Error::Rejected(response);
         }
         // The token has a permission for zones where the account's is needed, or the other way round.
-        Some(1010) if resource.is_of_access() => return Error::Credentials(rejection),
+        Some(1010) if resource.is_of_access() => return Error::Credentials(response),
         // The account has no Access, or the application, policy, tag or identity provider does not exist.
         Some(9999 | 11021 | 12083 | 12135 | 12152) if resource.is_of_access() => {
-            return Error::NotFound(rejection);
+            return Error::NotFound(response);
         }
         // The body is not valid, or another application has one of the destinations.
-        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Rejected(rejection),
+        Some(11010 | 12130 | 12132) if resource.is_of_access() => return Error::Rejected(response),
         _ => {}
     }
-    match rejection.status {
-        408 | 500.. => Error::Failed(rejection),
-        _ if !rejection.is_of_cloudflare() => Error::Intercepted(rejection),
-        403 => Error::Credentials(rejection),
-        404 => Error::NotFound(rejection),
-        _ => Error::Rejected(rejection),
+    match response.status {
+        408 | 500.. => Error::Failed(response),
+        _ if !response.is_of_cloudflare() => Error::Intercepted(response),
+        403 => Error::Credentials(response),
+        404 => Error::NotFound(response),
+        _ => Error::Rejected(response),
     }
 }
 
@@ -122,15 +122,15 @@ mod tests {
     use super::*;
     use crate::cloudflare::error::Cause;
 
-    /// The error that a rejection is.
-    type Sorted = fn(ErrorAnswer) -> Error;
+    /// The error that a response is.
+    type Sorted = fn(ErrorResponse) -> Error;
 
-    fn limited(_: ErrorAnswer) -> Error {
+    fn limited(_: ErrorResponse) -> Error {
         Error::RateLimited { retry_after: RATE_LIMIT_PAUSE_DEFAULT }
     }
 
-    fn rejection(status: u16, code: Option<u32>, message: &str) -> ErrorAnswer {
-        ErrorAnswer { status, code, message: message.into(), chain: Vec::new(), permission: "" }
+    fn response(status: u16, code: Option<u32>, message: &str) -> ErrorResponse {
+        ErrorResponse { status, code, message: message.into(), chain: Vec::new(), permission: "" }
     }
 
     /// The codes and statuses that clients in use have met.
@@ -237,8 +237,8 @@ mod tests {
             ("unknown code of a server error", Zones, 503, 4711, "something", Failed),
         ];
         for (label, resource, status, code, message, expected) in cases {
-            let rejection = rejection(*status, Some(*code), message);
-            assert_eq!(classify(*resource, rejection.clone(), None), expected(rejection), "{label}");
+            let response = response(*status, Some(*code), message);
+            assert_eq!(classify(*resource, response.clone(), None), expected(response), "{label}");
         }
     }
 
@@ -264,10 +264,10 @@ mod tests {
             (520, Failed),
         ];
         for (status, expected) in cases {
-            let rejection = rejection(*status, None, "");
+            let response = response(*status, None, "");
             assert_eq!(
-                classify(ApiResource::Records, rejection.clone(), None),
-                expected(rejection),
+                classify(ApiResource::Records, response.clone(), None),
+                expected(response),
                 "HTTP {status}"
             );
         }
@@ -275,10 +275,10 @@ mod tests {
 
     #[test]
     fn throttling_counts_wherever_in_the_chain_it_stands() {
-        let mut rejection = rejection(400, Some(1004), "DNS Validation Error");
-        rejection.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
+        let mut response = response(400, Some(1004), "DNS Validation Error");
+        response.chain = vec![Cause { code: Some(971), message: "Please wait".into() }];
         let retry_after = Duration::from_secs(7);
-        let error = classify(ApiResource::Records, rejection, Some(retry_after));
+        let error = classify(ApiResource::Records, response, Some(retry_after));
         assert_eq!(error, Error::RateLimited { retry_after });
     }
 }

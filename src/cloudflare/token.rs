@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::client::Client;
-use super::error::{Error, ErrorAnswer};
+use super::error::{Error, ErrorResponse};
 use super::error_class::ApiResource;
 use super::path::path;
 use super::settings::Credentials;
@@ -86,7 +86,7 @@ impl Client {
             "expired" => "the token has expired",
             _ => "the token is not active",
         };
-        Err(Error::Credentials(ErrorAnswer {
+        Err(Error::Credentials(ErrorResponse {
             status: 200,
             code: None,
             message: message.into(),

@@ -18,13 +18,13 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::answer_permits::{AnswerPermit, AnswerPermits};
+use self::answer_permits::{AnswerPermit, ResponsePermits};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
 use super::settings::{ClientSettings, Credentials, USER_AGENT};
 use crate::clock::{Clock, Deadline};
 use crate::limits::{
-    ANSWERS_HELD_MAX, API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE,
+    API_RESPONSE_MAX_BYTES, BODY_TIMEOUT, CONNECT_TIMEOUT, CONNECTION_MAX_IDLE, LARGE_RESPONSES_MAX,
     PARALLEL_READS, RESOLVE_TIMEOUT, RESPONSE_TIMEOUT, SEND_TIMEOUT,
 };
 
@@ -33,7 +33,7 @@ pub use self::failure::{TransportError, TransportErrorKind};
 pub use self::proxy::Proxy;
 pub(super) use ureq::http::Method;
 
-/// The part of an answer that is read before it needs one of `ANSWERS_HELD_MAX` permits: some 150 records.
+/// The part of an answer that is read before it needs one of `LARGE_RESPONSES_MAX` permits: some 150 records.
 const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
 
 /// The buffer per connection and direction, and so the largest head of an answer; Cloudflare's have about 1 KiB. ureq's
@@ -76,7 +76,7 @@ pub(super) struct HttpTransport {
     base: Box<str>,
     agent: Agent,
     resolver: CachingResolver,
-    permits: Arc<AnswerPermits>,
+    permits: Arc<ResponsePermits>,
     clock: Arc<dyn Clock>,
 }
 
@@ -94,7 +94,7 @@ impl HttpTransport {
         let roots = trust::roots(settings.ca_file.as_deref())?;
         let tls = TlsConnector::new(roots, resolver.clone());
         let agent = agent(&base, settings, tls, resolver.clone());
-        let permits = AnswerPermits::new(ANSWERS_HELD_MAX);
+        let permits = ResponsePermits::new(LARGE_RESPONSES_MAX);
         Ok(Self { base: base.text, agent, resolver, permits, clock })
     }
 

@@ -114,7 +114,7 @@ impl Client {
         let path = path(&["accounts", account.as_str(), "cfd_tunnel", id.as_str()]);
         match self.read(ApiResource::Tunnels, &path, deadline) {
             // Any other 404 may be about the account or the path.
-            Err(Error::NotFound(rejection)) if rejection.has_code(NO_SUCH_TUNNEL) => Ok(None),
+            Err(Error::NotFound(response)) if response.has_code(NO_SUCH_TUNNEL) => Ok(None),
             outcome => outcome.map(Some),
         }
     }
@@ -171,7 +171,7 @@ impl Client {
 
 /// True if a tunnel was not created because the account has another one of that name.
 pub fn is_name_taken(error: &Error) -> bool {
-    matches!(error, Error::Rejected(rejection) if rejection.has_code(1013))
+    matches!(error, Error::Rejected(response) if response.has_code(1013))
 }
 
 #[cfg(test)]

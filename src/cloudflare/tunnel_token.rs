@@ -17,7 +17,7 @@ pub struct TunnelToken {
 }
 
 #[derive(Deserialize)]
-struct WireRunToken {
+struct WireTunnelToken {
     #[serde(rename = "a")]
     account: Box<str>,
     #[serde(rename = "t")]
@@ -32,7 +32,7 @@ impl TunnelToken {
     pub fn parse(text: &str) -> Option<Self> {
         let text = Secret::parse(text).ok()?;
         let json = BASE64_STANDARD.decode(text.expose()).ok()?;
-        let wire: WireRunToken = serde_json::from_slice(&json).ok()?;
+        let wire: WireTunnelToken = serde_json::from_slice(&json).ok()?;
         let tunnel = TunnelId::parse(&wire.tunnel).ok()?;
         let secret = BASE64_STANDARD.decode(&*wire.secret).ok()?;
         (!secret.is_empty()).then_some(Self { text, account: wire.account, tunnel })

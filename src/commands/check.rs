@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::finding::{Finding, Status};
+use super::finding::{Finding, FindingStatus};
 use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
     AccountOrZone, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
@@ -16,7 +16,7 @@ use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
 use crate::reconcile::OperatorSettings;
-use crate::reconcile::access::wish::usable_policy;
+use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
 use crate::reconcile::records::{inactive_state, unusual_settings};
 use crate::reconcile::stamp::Stamp;
@@ -40,17 +40,22 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
     let mut check =
         Check { client, clock, deadline, config, tell, calls, lacks_permission, claims_protection };
     for warning in &config.warnings {
-        check.note(Status::Warning, "configuration", warning.clone(), "");
+        check.note(FindingStatus::Warning, "configuration", warning.clone(), "");
     }
     if check.credentials() {
         check.everything_else();
     } else {
-        check.note(Status::Untried, "everything else", "nothing else can be tried until that is fixed", "");
+        check.note(
+            FindingStatus::Untried,
+            "everything else",
+            "nothing else can be tried until that is fixed",
+            "",
+        );
     }
     if check.lacks_permission {
         let remedy =
             format!("create another token; this form has all three permissions filled in: {TOKEN_FORM}");
-        check.note(Status::Failed, "permissions", "some are missing", remedy);
+        check.note(FindingStatus::Failed, "permissions", "some are missing", remedy);
     }
 }
 
@@ -69,7 +74,13 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn note(&mut self, status: Status, what: &str, found: impl Into<String>, remedy: impl Into<String>) {
+    fn note(
+        &mut self,
+        status: FindingStatus,
+        what: &str,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
         let remedy = Some(remedy.into()).filter(|remedy| !remedy.is_empty());
         (self.tell)(Finding { status, what: what.to_owned(), found: found.into(), remedy });
     }
@@ -83,7 +94,7 @@ impl Check<'_> {
             Error::Credentials(_) | Error::NotFound(_) | Error::Rejected(_) => refused,
             error => remedy(error),
         };
-        self.note(Status::Failed, what, error.to_string(), remedy);
+        self.note(FindingStatus::Failed, what, error.to_string(), remedy);
     }
 
     fn credentials(&mut self) -> bool {
@@ -110,9 +121,9 @@ impl Check<'_> {
         let day = expires_on.and_then(day_of);
         let is_soon = day.is_some_and(|day| day - today < TOKEN_EXPIRY_WARNING_DAYS);
         let (status, remedy) = if is_soon {
-            (Status::Warning, "create another token before this one expires")
+            (FindingStatus::Warning, "create another token before this one expires")
         } else {
-            (Status::Ok, "")
+            (FindingStatus::Ok, "")
         };
         let expires = expires_on.map(|expires_on| format!(", expires {expires_on}")).unwrap_or_default();
         self.note(status, what, format!("active, from {}{expires}", self.config.credential_variable), remedy);
@@ -126,7 +137,7 @@ impl Check<'_> {
         if let Some(account) = &account {
             self.tunnels(account);
         } else {
-            self.note(Status::Untried, "tunnels", "the account is not known", "");
+            self.note(FindingStatus::Untried, "tunnels", "the account is not known", "");
         }
         let owners = zones.as_deref().map(|zones| self.zones(zones, account.as_ref()));
         if let Some(account) = &account {
@@ -134,9 +145,14 @@ impl Check<'_> {
         }
         self.ownership(owners.as_deref());
         let found = "not tried, because a trial would change a record; the token needs Zone: DNS: Edit";
-        self.note(Status::Untried, "writing", found, "");
+        self.note(FindingStatus::Untried, "writing", found, "");
         if self.config.provider.dry_run {
-            self.note(Status::Warning, "DRY_RUN", "is set: nothing will be written", "unset it to publish");
+            self.note(
+                FindingStatus::Warning,
+                "DRY_RUN",
+                "is set: nothing will be written",
+                "unset it to publish",
+            );
         }
         self.rate_limit();
     }
@@ -147,16 +163,16 @@ impl Check<'_> {
             let in_scope = || zones.into_iter().flatten().filter(|zone| settings.includes_zone(zone));
             let is_theirs = in_scope().any(|zone| is_of_account(zone, account));
             match in_scope().next() {
-                _ if is_theirs => self.note(Status::Ok, "account", account.to_string(), ""),
+                _ if is_theirs => self.note(FindingStatus::Ok, "account", account.to_string(), ""),
                 Some(zone) => self.note(
-                    Status::Failed,
+                    FindingStatus::Failed,
                     "account",
                     format!("no zone within the filters belongs to {account}"),
                     format!("set CF_ACCOUNT_ID; {} belongs to {}", zone.name, zone.account),
                 ),
                 None => {
                     let found = format!("{account}; no zone shows whether the account is right");
-                    self.note(Status::Untried, "account", found, "");
+                    self.note(FindingStatus::Untried, "account", found, "");
                 }
             }
             return Some(account.clone());
@@ -164,13 +180,13 @@ impl Check<'_> {
         let account = shared_account(zones?, settings);
         match &account {
             Ok(account) => {
-                self.note(Status::Ok, "account", format!("{account}, shared by all zones"), "");
+                self.note(FindingStatus::Ok, "account", format!("{account}, shared by all zones"), "");
             }
             Err(_) if !zones?.iter().any(|zone| settings.includes_zone(zone)) => {
-                self.note(Status::Untried, "account", "no zone shows the account", "");
+                self.note(FindingStatus::Untried, "account", "no zone shows the account", "");
             }
             Err(problem) => {
-                self.note(Status::Failed, "account", "the zones do not show the account", *problem);
+                self.note(FindingStatus::Failed, "account", "the zones do not show the account", *problem);
             }
         }
         account.ok()
@@ -189,7 +205,7 @@ impl Check<'_> {
                     let found = format!("{problem} in account {account}");
                     let remedy =
                         "correct CF_TUNNEL_ID; the command tunnel creates a tunnel with a given name";
-                    self.note(Status::Failed, &format!("tunnel {wanted}"), found, remedy);
+                    self.note(FindingStatus::Failed, &format!("tunnel {wanted}"), found, remedy);
                 }
             }
         }
@@ -211,32 +227,32 @@ impl Check<'_> {
         let document = match Document::parse(config.as_deref()) {
             Ok(document) => document,
             Err(error) => {
-                return self.note(Status::Failed, &what, error.to_string(), "fix it in the dashboard");
+                return self.note(FindingStatus::Failed, &what, error.to_string(), "fix it in the dashboard");
             }
         };
         let rules = document.rules().len();
-        self.note(Status::Ok, &what, format!("version {version}, {rules} rules"), "");
+        self.note(FindingStatus::Ok, &what, format!("version {version}, {rules} rules"), "");
         for surprise in unusual_settings(&document) {
-            self.note(Status::Warning, &what, surprise, "");
+            self.note(FindingStatus::Warning, &what, surprise, "");
         }
 
         let what = format!("connectors of {name}");
         match self.client.connectors(account, id, self.deadline) {
             Ok(connectors) if connectors.is_empty() => {
                 let found = "none: no visitor reaches its hostnames";
-                self.note(Status::Warning, &what, found, "run cloudflared for it");
+                self.note(FindingStatus::Warning, &what, found, "run cloudflared for it");
             }
             Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
-                None => self.note(Status::Ok, &what, connectors.len().to_string(), ""),
+                None => self.note(FindingStatus::Ok, &what, connectors.len().to_string(), ""),
                 Some((lowest, _)) => self.note(
-                    Status::Warning,
+                    FindingStatus::Warning,
                     &what,
                     format!("{}; the slowest has applied only version {lowest}", connectors.len()),
                     "see the log of that cloudflared, unless the configuration was just written",
                 ),
             },
             // No other check depends on the connectors.
-            Err(error) => self.note(Status::Warning, &what, format!("cannot be read: {error}"), ""),
+            Err(error) => self.note(FindingStatus::Warning, &what, format!("cannot be read: {error}"), ""),
         }
     }
 
@@ -244,7 +260,9 @@ impl Check<'_> {
     fn tunnel_token(&mut self, account: &AccountId, Tunnel { id, name, .. }: &Tunnel) {
         let what = format!("permission for {name}");
         match self.client.tunnel_token(account, id, self.deadline) {
-            Ok(_) => self.note(Status::Ok, &what, "the tunnel may be written: its token can be read", ""),
+            Ok(_) => {
+                self.note(FindingStatus::Ok, &what, "the tunnel may be written: its token can be read", "")
+            }
             // Trying again helps against neither error.
             Err(error @ (Error::Credentials(_) | Error::Unreadable(_))) => {
                 self.failed(&what, &error, TUNNEL_EDIT);
@@ -253,21 +271,21 @@ impl Check<'_> {
                 let found = format!("not known, because the tunnel token cannot be read: {error}");
                 let remedy =
                     "try again; without the permission to edit tunnels nothing is published through it";
-                self.note(Status::Warning, &what, found, remedy);
+                self.note(FindingStatus::Warning, &what, found, remedy);
             }
         }
     }
 
     fn config_source(&mut self, Tunnel { id, name, .. }: &Tunnel, is_locally_managed: bool) {
         let (status, source, remedy) = match (is_locally_managed, self.config.provider.allow_local_config) {
-            (false, _) => (Status::Ok, "configured at Cloudflare", ""),
+            (false, _) => (FindingStatus::Ok, "configured at Cloudflare", ""),
             (true, true) => (
-                Status::Warning,
+                FindingStatus::Warning,
                 "configured by a file beside its cloudflared: the first write takes over from it, for good",
                 "",
             ),
             (true, false) => (
-                Status::Failed,
+                FindingStatus::Failed,
                 "configured by a file beside its cloudflared, so the webhook does not write to it",
                 MIGRATE_OR_TAKE_OVER,
             ),
@@ -280,7 +298,7 @@ impl Check<'_> {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
             let found = "is in ZONE_ID_FILTER, and not seen";
-            self.note(Status::Warning, &format!("zone {id}"), found, ZONE_READ);
+            self.note(FindingStatus::Warning, &format!("zone {id}"), found, ZONE_READ);
         }
         if !zones.iter().any(|zone| settings.includes_zone(zone)) {
             let names: Vec<&str> =
@@ -296,7 +314,7 @@ impl Check<'_> {
                      they name",
                 ),
             };
-            self.note(Status::Failed, "zones", found, remedy);
+            self.note(FindingStatus::Failed, "zones", found, remedy);
         }
     }
 
@@ -307,7 +325,7 @@ impl Check<'_> {
             if account.is_some_and(|account| !is_of_account(zone, account)) {
                 let found =
                     format!("belongs to account {}: no record in it can lead to the tunnels", zone.account);
-                self.note(Status::Warning, &format!("zone {}", zone.name), found, "");
+                self.note(FindingStatus::Warning, &format!("zone {}", zone.name), found, "");
             } else {
                 self.zone(zone, &mut owners);
             }
@@ -322,11 +340,11 @@ impl Check<'_> {
             ZonePlan::Paid => "paid",
         };
         match inactive_state(zone) {
-            None => self.note(Status::Ok, &what, format!("active, {plan} plan"), ""),
+            None => self.note(FindingStatus::Ok, &what, format!("active, {plan} plan"), ""),
             Some(state) => {
                 let found =
                     format!("{state}, {plan} plan: no visitor reaches its hostnames until it is active");
-                self.note(Status::Warning, &what, found, "");
+                self.note(FindingStatus::Warning, &what, found, "");
             }
         }
         let what = format!("records of {}", zone.name);
@@ -338,7 +356,7 @@ impl Check<'_> {
                 self.claims_protection |= stamps.iter().filter(is_own).any(|stamp| stamp.claims.is_protected);
                 owners.extend(stamps.into_iter().map(|stamp| stamp.owner));
                 self.calls += records.len().div_ceil(limits::RECORDS_PER_PAGE as usize).max(1);
-                self.note(Status::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
+                self.note(FindingStatus::Ok, &what, format!("{}, {own} of them ours", records.len()), "");
             }
             Err(error) => {
                 self.calls += 1;
@@ -350,13 +368,16 @@ impl Check<'_> {
     /// Checks Access. Without a setting or a record of ours that asks for Access, no check of it counts as failed.
     fn access(&mut self, account: &AccountId, zones: &[Zone]) {
         let is_asked = self.config.provider.operator.needs_access() || self.claims_protection;
-        let (missing, asks) =
-            if is_asked { (Status::Failed, "") } else { (Status::Untried, "nothing asks for Access yet: ") };
+        let (missing, asks) = if is_asked {
+            (FindingStatus::Failed, "")
+        } else {
+            (FindingStatus::Untried, "nothing asks for Access yet: ")
+        };
         let team = self.client.access_team(account, self.deadline);
         match (team, self.client.access_applications(AccountOrZone::Account(account), self.deadline)) {
             (Ok(Some(team)), Ok(all)) => {
                 let found = format!("the team is {}, with {} applications", team.as_str(), all.len());
-                self.note(Status::Ok, "Access", found, "");
+                self.note(FindingStatus::Ok, "Access", found, "");
             }
             // Without a team, Cloudflare refuses every other call about Access, whatever the token permits.
             (Ok(None), _) => {
@@ -389,7 +410,7 @@ impl Check<'_> {
             self.calls += 1;
             let what = format!("Access applications of {}", zone.name);
             match self.client.access_applications(AccountOrZone::Zone(&zone.id), self.deadline) {
-                Ok(applications) => self.note(Status::Ok, &what, applications.len().to_string(), ""),
+                Ok(applications) => self.note(FindingStatus::Ok, &what, applications.len().to_string(), ""),
                 Err(error) => self.failed(&what, &error, ZONE_APPLICATIONS_READ),
             }
         }
@@ -410,13 +431,13 @@ impl Check<'_> {
         };
         for (setting, name) in named {
             match usable_policy(name, &policies, &self.config.provider.operator) {
-                Ok(_) => self.note(Status::Ok, setting, format!("{name:?} exists"), ""),
-                Err(problem) => self.note(Status::Failed, setting, problem, ""),
+                Ok(_) => self.note(FindingStatus::Ok, setting, format!("{name:?} exists"), ""),
+                Err(problem) => self.note(FindingStatus::Failed, setting, problem, ""),
             }
         }
         let found = "writing is not tried, because a trial would change an application; the token needs Account: Access: Apps and \
              Policies: Edit";
-        self.note(Status::Untried, "Access applications", found, "");
+        self.note(FindingStatus::Untried, "Access applications", found, "");
     }
 
     fn ownership(&mut self, owners: Option<&[Box<str>]>) {
@@ -429,7 +450,7 @@ impl Check<'_> {
             names => format!("; other owners in these zones: {names}"),
         };
         self.note(
-            Status::Ok,
+            FindingStatus::Ok,
             "ownership",
             format!("OWNER_ID={owner}{others}"),
             format!("start ExternalDNS with --txt-owner-id={owner} --registry=noop (or txt)"),
@@ -450,9 +471,9 @@ impl Check<'_> {
         let (status, remedy) = if in_window > limits::RATE_CALLS - limits::RATE_RESERVE {
             let remedy =
                 "raise ExternalDNS's --interval, or name fewer zones (DOMAIN_FILTER, ZONE_ID_FILTER)";
-            (Status::Warning, remedy)
+            (FindingStatus::Warning, remedy)
         } else {
-            (Status::Ok, "")
+            (FindingStatus::Ok, "")
         };
         self.note(status, "rate limit", found, remedy);
     }

@@ -6,7 +6,7 @@ use miniserde::ser::Fragment;
 use super::{Layout, Report, table};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum FindingStatus {
     Ok,
     /// No failure, but something that an operator should know.
     Warning,
@@ -15,7 +15,7 @@ pub(super) enum Status {
     Untried,
 }
 
-impl Status {
+impl FindingStatus {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -26,7 +26,7 @@ impl Status {
     }
 }
 
-impl Serialize for Status {
+impl Serialize for FindingStatus {
     fn begin(&self) -> Fragment<'_> {
         Fragment::Str(self.as_str().into())
     }
@@ -35,7 +35,7 @@ impl Serialize for Status {
 /// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
-    pub(super) status: Status,
+    pub(super) status: FindingStatus,
     pub(super) what: String,
     pub(super) found: String,
     pub(super) remedy: Option<String>,
@@ -65,7 +65,7 @@ impl Finding {
 
 /// The text below the rows, or the JSON document, which replaces the rows.
 pub(super) fn report(findings: &[Finding], layout: Layout, links: &[String]) -> Report {
-    let is_success = findings.iter().all(|finding| finding.status != Status::Failed);
+    let is_success = findings.iter().all(|finding| finding.status != FindingStatus::Failed);
     if layout == Layout::Json {
         return Report::json(&Document { ok: is_success, checks: findings }, is_success);
     }

@@ -17,7 +17,7 @@ pub fn healthcheck(address: SocketAddr) -> Result<(), String> {
     ask(address, "/healthz", limits::HEALTHCHECK_TIMEOUT).map(drop)
 }
 
-/// Requests `path` from the observation port at `address`. Returns the whole answer if its status is 200.
+/// Requests `path` from the metrics port at `address`. Returns the whole answer if its status is 200.
 pub(super) fn ask(address: SocketAddr, path: &str, timeout: Duration) -> Result<String, String> {
     if address.port() == 0 {
         return Err("METRICS_PORT is 0, so the port is unknown".to_owned());

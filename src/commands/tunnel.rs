@@ -26,7 +26,7 @@ const NEW_TUNNEL_PAUSE: Duration = Duration::from_millis(500);
 const NEW_TUNNEL_PAUSE_MAX: Duration = Duration::from_secs(4);
 
 /// The largest size of a file with a tunnel token. A tunnel token has some 200 bytes.
-const RUN_TOKEN_MAX_BYTES: u64 = 4 * 1024;
+const TUNNEL_TOKEN_MAX_BYTES: u64 = 4 * 1024;
 
 /// The mode of the token's file: only its owner may read it.
 const TOKEN_FILE_MODE: u32 = 0o400;
@@ -100,7 +100,7 @@ fn failed(error: Error) -> String {
 
 /// Refuses to replace a file that holds anything but blanks or a tunnel token, such as the file of the API token.
 fn check_replaceable(path: &Path) -> Result<(), String> {
-    let contents = match regular_file::read(path, RUN_TOKEN_MAX_BYTES) {
+    let contents = match regular_file::read(path, TUNNEL_TOKEN_MAX_BYTES) {
         Ok(contents) => contents,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(unwritable(path, &error)),

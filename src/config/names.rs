@@ -1,6 +1,6 @@
 //! Knows the names of settings and of their flags, and recognises misspelled names.
 
-use super::{Kind, SETTINGS, SETTINGS_VARIABLE, Setting};
+use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind};
 use crate::ingress::OriginOption;
 use crate::limits;
 use crate::model::endpoint::annotation_of;
@@ -28,7 +28,7 @@ pub fn variables() -> impl Iterator<Item = &'static str> {
 /// The variables that have a flag, and the help text of each.
 pub(crate) fn flags() -> impl Iterator<Item = (&'static str, String)> {
     let with_flag =
-        SETTINGS.iter().filter(|one| one.kind != Kind::Secret && one.variable != SETTINGS_VARIABLE);
+        SETTINGS.iter().filter(|one| one.kind != SettingKind::Secret && one.variable != SETTINGS_VARIABLE);
     let settings = with_flag.map(|setting| match setting.default {
         "" => (setting.variable, setting.help.to_owned()),
         default => (setting.variable, format!("{} (default: {default})", setting.help)),
@@ -72,7 +72,8 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
     let nearest = nearest(&folded, known, edits_max);
-    let is_limit = |setting: &Setting| setting.kind == Kind::Restriction && Some(setting.variable) == nearest;
+    let is_limit =
+        |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));
     match nearest {
         Some(meant) if SETTINGS.iter().any(is_limit) => {
@@ -194,7 +195,7 @@ mod tests {
         let limits: Vec<&str> = limits.split('`').skip(1).step_by(2).collect();
         let mut known: Vec<&str> = SETTINGS
             .iter()
-            .filter(|setting| setting.kind == Kind::Restriction)
+            .filter(|setting| setting.kind == SettingKind::Restriction)
             .map(|setting| setting.variable)
             .collect();
         known.sort_unstable();

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::names::{hint, is_injected, variables};
-use super::{Kind, SETTINGS, SETTINGS_VARIABLE, Setting, Variables};
+use super::{SETTINGS, SETTINGS_VARIABLE, Setting, SettingKind, Variables};
 use crate::cloudflare::Credentials;
 use crate::limits;
 use crate::model::text::{nearest, quoted};
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
                 None => {
                     self.given.insert(variable, (alias, text));
                 }
-                Some(own) if *kind == Kind::Restriction && self.text(own) != Some(text) => {
+                Some(own) if *kind == SettingKind::Restriction && self.text(own) != Some(text) => {
                     self.mistake(own, format_args!("and {alias} differ; keep {own}"));
                 }
                 Some(own) => self.warnings.push(format!("{alias} is ignored, because {own} is set")),
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         let secret = credentials.map(|known| known.secret().expose());
         let Some(secret) = secret.filter(|secret| secret.len() >= KNOWN_MIN_BYTES) else { return };
         let is_secret = |variable: &str| {
-            let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == Kind::Secret);
+            let mut secrets = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::Secret);
             variable == SETTINGS_VARIABLE || secrets.any(|setting| setting.variable == variable)
         };
         let misplaced =

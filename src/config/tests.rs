@@ -33,7 +33,7 @@ fn a_token_and_a_tunnel_are_enough() {
     );
     assert_eq!(config.request_timeout, limits::REQUEST_TIMEOUT_DEFAULT);
     assert_eq!(config.api_addresses, ["127.0.0.1:8888".parse().unwrap(), "[::1]:8888".parse().unwrap()]);
-    assert_eq!(config.observation_address, "[::]:8080".parse().unwrap());
+    assert_eq!(config.metrics_address, "[::]:8080".parse().unwrap());
     assert_eq!(config.warnings, [""; 0]);
 }
 
@@ -50,7 +50,7 @@ fn a_variable_counts_before_a_line_of_settings_and_a_line_before_a_further_name(
     let both: Vec<_> = MINIMUM.into_iter().chain(further).collect();
     assert_eq!(mistake(&both), "DOMAIN_FILTER and DOMAIN_FILTERS differ; keep DOMAIN_FILTER");
     let whole = "CF_API_TOKEN=secret-token\nCF_TUNNEL_ID=home\nMETRICS_PORT=1";
-    assert_eq!(read(&[("SETTINGS", whole)]).expect("the minimum").observation_address.port(), 1);
+    assert_eq!(read(&[("SETTINGS", whole)]).expect("the minimum").metrics_address.port(), 1);
 }
 
 /// If a misspelled line that limits what is published were ignored, it would leave open what was to be closed.

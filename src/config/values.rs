@@ -16,7 +16,7 @@ use crate::limits;
 use crate::model::domain_filter::DomainFilter;
 use crate::model::text::{one_line, quoted};
 use crate::model::{AccountId, Hostname};
-use crate::reconcile::access::wish;
+use crate::reconcile::access::wanted;
 use crate::reconcile::adopt::{self, Adopt};
 use crate::reconcile::operator_settings::{EVERY_NAMESPACE, NamespaceDomain};
 use crate::reconcile::permitted::{self, OwnPort};
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
 
     /// The policies of `DEFAULT_ACCESS_POLICY`; `none` is no policy.
     pub(super) fn default_access_policy(&mut self) -> Vec<Box<str>> {
-        let names = self.parsed("DEFAULT_ACCESS_POLICY", wish::names);
+        let names = self.parsed("DEFAULT_ACCESS_POLICY", wanted::names);
         names.flatten().into_iter().flatten().map(Into::into).collect()
     }
 
@@ -281,7 +281,7 @@ impl<'a> Reader<'a> {
         hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect()
     }
 
-    pub(super) fn observation_address(&mut self) -> SocketAddr {
+    pub(super) fn metrics_address(&mut self) -> SocketAddr {
         let (hosts, port) = (self.hosts("METRICS_HOST"), self.number("METRICS_PORT", PORT));
         SocketAddr::new(hosts.first().copied().unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use super::hosts::HostIndex;
-use super::order::{MarkedRule, Scope, SharingHosts, insert};
+use super::order::{MarkedRule, NearbyRules, Scope, insert};
 use super::rule::{Rule, WantedRule, catch_all};
 use crate::labels::labels;
 use crate::lean::inserted;
@@ -23,13 +23,13 @@ pub enum RuleEdit {
         replaces: bool,
     },
     /// Remove the rule for this hostname and path, if there is one.
-    Remove { hostname: Hostname, path: Option<Box<str>> },
+    Delete { hostname: Hostname, path: Option<Box<str>> },
 }
 
 impl RuleEdit {
     labels! {
-        Self::Put { .. } => "rule_published",
-        Self::Remove { .. } => "rule_withdrawn",
+        Self::Put { .. } => "rule_written",
+        Self::Delete { .. } => "rule_deleted",
     }
 
     /// The text of a log line about the edit.
@@ -38,14 +38,14 @@ impl RuleEdit {
             Self::Put { rule, replaces: _ } => {
                 format!("rule created or updated, service={:?}", rule.service.as_str())
             }
-            Self::Remove { .. } => "rule deleted".to_owned(),
+            Self::Delete { .. } => "rule deleted".to_owned(),
         }
     }
 
     pub fn hostname(&self) -> &Hostname {
         match self {
             Self::Put { rule, replaces: _ } => &rule.hostname,
-            Self::Remove { hostname, path: _ } => hostname,
+            Self::Delete { hostname, path: _ } => hostname,
         }
     }
 
@@ -53,7 +53,7 @@ impl RuleEdit {
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Put { rule, replaces: _ } => rule.path_text(),
-            Self::Remove { hostname: _, path } => path.as_deref(),
+            Self::Delete { hostname: _, path } => path.as_deref(),
         }
     }
 
@@ -70,7 +70,7 @@ impl RuleEdit {
     fn scope(&self) -> Scope<'_> {
         match self {
             Self::Put { rule, replaces: _ } => Scope::wanted(rule),
-            Self::Remove { hostname, path } => Scope::new(hostname, path.as_deref()),
+            Self::Delete { hostname, path } => Scope::new(hostname, path.as_deref()),
         }
     }
 }
@@ -92,10 +92,10 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     let (mut changed, mut refused) = (BTreeSet::new(), Vec::new());
     let (mut puts, mut removed) = (Vec::new(), BTreeSet::new());
     for (index, edit) in sorted {
-        let present = position_of(&SharingHosts::new(&list, &hosts, edit.hostname()), edit.scope());
+        let present = position_of(&NearbyRules::new(&list, &hosts, edit.hostname()), edit.scope());
         match (edit, present) {
             (_, Err(refusal)) => refused.push((index, refusal)),
-            (RuleEdit::Remove { .. }, Ok(present)) => {
+            (RuleEdit::Delete { .. }, Ok(present)) => {
                 changed.extend(present.map(|_| index));
                 removed.extend(present.map(|_| edit.scope()));
             }
@@ -119,7 +119,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
         slot.is_own |= replaced.contains(&position) || slot.is_one_of(&removed);
     }
     puts.retain(|(index, rule, present)| {
-        let near = SharingHosts::new(&list, &hosts, &rule.hostname);
+        let near = NearbyRules::new(&list, &hosts, &rule.hostname);
         let covered = check_no_equivalent(&near, Scope::wanted(rule), *present);
         covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
     });
@@ -230,13 +230,13 @@ impl<'a> MarkedRules<'a> {
         near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
     }
 
-    fn near(&self, hostname: &Hostname) -> SharingHosts<'_, 'a> {
-        SharingHosts::new(&self.list, &self.hosts, hostname)
+    fn near(&self, hostname: &Hostname) -> NearbyRules<'_, 'a> {
+        NearbyRules::new(&self.list, &self.hosts, hostname)
     }
 }
 
 /// The position of the rule for `scope`, if there is one. Several such rules are refused.
-fn position_of(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
+fn position_of(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(position, _)| position).collect();
     match found[..] {
@@ -255,7 +255,7 @@ fn position_of(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<Option<u
 /// Refuses a put if a foreign rule matches exactly the same requests, because one of the two would get none. A foreign
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
 fn check_no_equivalent(
-    near: &SharingHosts<'_, '_>,
+    near: &NearbyRules<'_, '_>,
     scope: Scope<'_>,
     present: Option<usize>,
 ) -> Result<(), String> {
@@ -275,7 +275,7 @@ fn check_no_equivalent(
 
 /// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
 /// of the same hostname may be changed or removed in the same request.
-fn check_logins(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
+fn check_logins(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
@@ -292,7 +292,7 @@ fn check_logins(near: &SharingHosts<'_, '_>, scope: Scope<'_>) -> Result<(), Str
 /// `hosts` is the index of `list`.
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
-    let near = SharingHosts::new(list, hosts, hostname);
+    let near = NearbyRules::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
     check_logins(&near, scope)?;
     let (rule, end, near) = match present {
@@ -309,7 +309,7 @@ fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRul
             hosts.remove(present);
             // With its corrected hostname, the rule matches requests that it did not match before, so it is placed like
             // a new rule.
-            (rule, if is_live { present } else { usize::MAX }, SharingHosts::new(list, hosts, hostname))
+            (rule, if is_live { present } else { usize::MAX }, NearbyRules::new(list, hosts, hostname))
         }
     };
     let slot = MarkedRule { rule, is_own: true };

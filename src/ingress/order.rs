@@ -108,13 +108,13 @@ pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
 
 /// The rules of a list that may share hosts with a hostname.
 #[derive(Clone, Debug)]
-pub(super) struct SharingHosts<'l, 'a> {
+pub(super) struct NearbyRules<'l, 'a> {
     list: &'l [MarkedRule<'a>],
     /// Ascending.
     positions: Vec<usize>,
 }
 
-impl<'l, 'a> SharingHosts<'l, 'a> {
+impl<'l, 'a> NearbyRules<'l, 'a> {
     pub(super) fn new(list: &'l [MarkedRule<'a>], hosts: &HostIndex, hostname: &Hostname) -> Self {
         Self { list, positions: hosts.near(hostname.as_str()) }
     }

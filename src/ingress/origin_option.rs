@@ -32,7 +32,7 @@ macro_rules! origin_options {
             const fn row(self) -> &'static Row {
                 match self {
                     $(Self::$option => &Row {
-                        kind: Kind::$kind,
+                        kind: OptionKind::$kind,
                         property: concat!("webhook/origin-", $name),
                         setting: concat!("ORIGIN_", $setting),
                         field: $field,
@@ -67,7 +67,7 @@ origin_options! {
 
 /// A line of the table.
 struct Row {
-    kind: Kind,
+    kind: OptionKind,
     property: &'static str,
     setting: &'static str,
     field: &'static str,
@@ -77,7 +77,7 @@ struct Row {
 
 /// The type of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OptionKind {
     Duration,
     Count,
     Port,
@@ -166,17 +166,18 @@ impl OriginOption {
     pub(super) fn render(self, value: &Value) -> Option<String> {
         match (self.row().kind, value) {
             (_, Value::Null) => None,
-            (Kind::Text | Kind::Path | Kind::HostText | Kind::ProxyType, Value::String(text)) => {
-                (!text.is_empty()).then(|| text.clone())
-            }
-            (Kind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
-            (Kind::IpRules, Value::Array(rules)) if rules.is_empty() => None,
+            (
+                OptionKind::Text | OptionKind::Path | OptionKind::HostText | OptionKind::ProxyType,
+                Value::String(text),
+            ) => (!text.is_empty()).then(|| text.clone()),
+            (OptionKind::Duration, Value::Number(seconds)) => Some(format!("{seconds}s")),
+            (OptionKind::IpRules, Value::Array(rules)) if rules.is_empty() => None,
             (_, value) => Some(value.to_string()),
         }
     }
 }
 
-impl Kind {
+impl OptionKind {
     fn parse(self, text: &str) -> Result<Value, String> {
         if text.is_empty() {
             return Err("is empty".to_owned());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use log::Level;
 
 use crate::clock::{Clock as _, SystemClock};
-use crate::limits::{LOG_MESSAGE_MAX_CHARS, LOG_PATIENCE};
+use crate::limits::{LOG_MESSAGE_MAX_CHARS, LOG_WAIT_MAX};
 use crate::locks::{lock, wait, wait_while};
 use crate::model::LogLine;
 
@@ -42,7 +42,7 @@ struct State {
     patience: Duration,
     /// Dropped lines not reported yet. While there are any, new lines are dropped too, so that there is one gap and the
     /// line at its end reports all of it.
-    untold: i64,
+    unreported: i64,
     /// All lines ever dropped.
     lost: i64,
 }
@@ -64,26 +64,26 @@ impl Queue {
             lines: VecDeque::new(),
             bytes: 0,
             is_writing: false,
-            patience: LOG_PATIENCE,
-            untold: 0,
+            patience: LOG_WAIT_MAX,
+            unreported: 0,
             lost: 0,
         };
         Self { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() }
     }
 
-    /// Queues a line as soon as there is room, or drops it once `LOG_PATIENCE` is used up.
+    /// Queues a line as soon as there is room, or drops it once `LOG_WAIT_MAX` is used up.
     pub(super) fn push(&self, entry: Entry) {
         let bytes = entry.bytes();
         let is_full = |state: &State| state.bytes + bytes > LOG_QUEUE_MAX_BYTES;
         let mut state = self.lock();
-        if state.untold == 0 && is_full(&state) {
+        if state.unreported == 0 && is_full(&state) {
             let (begun, patience) = (SystemClock.now(), state.patience);
             state = wait_while(&self.taken, state, patience, |state| is_full(state));
             // Threads that wait at the same time share the time that they use up.
             state.patience = state.patience.min(patience.saturating_sub(SystemClock.now() - begun));
         }
-        if state.untold > 0 || is_full(&state) {
-            state.untold += 1;
+        if state.unreported > 0 || is_full(&state) {
+            state.unreported += 1;
             state.lost += 1;
             return;
         }
@@ -119,7 +119,7 @@ impl Queue {
             if let Some(entry) = taken {
                 return entry;
             }
-            state.patience = LOG_PATIENCE;
+            state.patience = LOG_WAIT_MAX;
             state = wait(&self.filled, state);
         }
     }
@@ -136,16 +136,16 @@ impl State {
             self.bytes -= entry.bytes();
             return Some(entry);
         }
-        let untold = mem::take(&mut self.untold);
-        (untold > 0).then(|| {
-            let line = LogLine::default().word("lost", &untold);
+        let unreported = mem::take(&mut self.unreported);
+        (unreported > 0).then(|| {
+            let line = LogLine::default().word("lost", &unreported);
             let text = "log lines were lost here, because stderr did not take them";
             Entry::new(Level::Warn, module_path!(), line.text(text))
         })
     }
 
     fn is_idle(&self) -> bool {
-        self.lines.is_empty() && self.untold == 0 && !self.is_writing
+        self.lines.is_empty() && self.unreported == 0 && !self.is_writing
     }
 }
 

@@ -106,7 +106,7 @@ pub struct Metrics {
     values: Mutex<Values>,
 }
 
-/// The counted values. A caller holds their lock only while it counts, because the observation port waits for the lock.
+/// The counted values. A caller holds their lock only while it counts, because the metrics port waits for the lock.
 #[derive(Debug, Default)]
 pub struct Values(Vec<Series>);
 

@@ -19,26 +19,26 @@ use crate::limits;
 use crate::listener::{self, path_of, reached};
 use crate::observe::status::{is_of_command, is_same_pod};
 
-/// Open connections of the observation port. One more replaces the oldest.
+/// Open connections of the metrics port. One more replaces the oldest.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The head of a request on the observation port. The kubelet and Prometheus send a few hundred bytes.
+/// The head of a request on the metrics port. The kubelet and Prometheus send a few hundred bytes.
 const HEAD_MAX_BYTES: usize = 4 * 1024;
 
-/// Header fields of a request on the observation port.
+/// Header fields of a request on the metrics port.
 const HEADERS_MAX: usize = 64;
 
-/// The time that a client of the observation port has to read its answer.
+/// The time that a client of the metrics port has to read its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time that the observation port waits for the client to close first, so that a late byte does not reset the
+/// The time that the metrics port waits for the client to close first, so that a late byte does not reset the
 /// connection and destroy the answer on its way.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bytes that a client of the observation port may send beyond its head before it is cut off.
+/// The bytes that a client of the metrics port may send beyond its head before it is cut off.
 const LINGER_MAX_BYTES: usize = 64 * 1024;
 
-/// The shortest and the longest pause between two looks at open connections of the observation port.
+/// The shortest and the longest pause between two looks at open connections of the metrics port.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 
 /// See [`PAUSE_MIN`].
@@ -110,7 +110,7 @@ impl RunningResponder {
         let address = reached(self.address);
         // Wakes the thread from `accept`. If that fails, the thread stays in `accept`, and nothing waits for it.
         if TcpStream::connect_timeout(&address, WAKE_TIMEOUT).is_ok() && self.thread.join().is_err() {
-            log::error!("the thread of the observation port panicked");
+            log::error!("the thread of the metrics port panicked");
         }
     }
 }
@@ -176,7 +176,7 @@ impl Responder {
                 // The usual cause is a lack of file descriptors. Closing the oldest connection frees one.
                 Err(error) => {
                     if !self.failing {
-                        log::warn!("the observation port cannot accept: {error}");
+                        log::warn!("the metrics port cannot accept: {error}");
                     }
                     self.failing = true;
                     if !connections.is_empty() {

@@ -1,4 +1,4 @@
-//! The routes of the observation port.
+//! The routes of the metrics port.
 
 use miniserde::{Serialize, json};
 

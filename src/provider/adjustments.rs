@@ -72,7 +72,7 @@ impl WithoutService {
         if self.names.len() < NAMES_WITHOUT_SERVICE_MAX {
             self.names.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         }
-        if adjust::opts_out(endpoint) {
+        if adjust::is_excluded(endpoint) {
             return;
         }
         self.without_opt_out += 1;

@@ -29,7 +29,7 @@ fn describe_host(host: &HostPlan) -> impl Iterator<Item = LogLine> {
 pub(super) fn describe_application(write: &ApplicationWrite) -> LogLine {
     let verb = match &write.operation {
         ApplicationOperation::Create(_) => "created",
-        ApplicationOperation::Replace(..) => "changed",
+        ApplicationOperation::Replace(..) => "updated",
         ApplicationOperation::Delete(_) => "deleted",
     };
     LogLine::default()
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::model::{Hostname, NewRecord, RecordId, RecordPatch};
     use crate::reconcile::access::place::Place;
-    use crate::reconcile::access::wish::ProtectionWish;
+    use crate::reconcile::access::wanted::WantedApplication;
     use crate::reconcile::plan::DeletedRecord;
 
     fn patch(content: Option<&str>, proxied: Option<bool>, comment: Option<&str>) -> RecordOperation {
@@ -107,14 +107,14 @@ mod tests {
             let place = Place::of(&hostname, path).expect("a place");
             describe_application(&ApplicationWrite { place, operation }).to_string()
         };
-        let wish = || ProtectionWish { policies: Vec::new(), session_duration: Default::default() };
+        let wanted = || WantedApplication { policies: Vec::new(), session_duration: Default::default() };
         assert_eq!(
-            line(None, ApplicationOperation::Create(wish())),
+            line(None, ApplicationOperation::Create(wanted())),
             r#"Access application created hostname="a.example.com" application="a.example.com""#
         );
         assert_eq!(
-            line(Some("^/a(/|$)"), ApplicationOperation::Replace("id".into(), wish())),
-            r#"Access application changed hostname="a.example.com" application="a.example.com/a""#
+            line(Some("^/a(/|$)"), ApplicationOperation::Replace("id".into(), wanted())),
+            r#"Access application updated hostname="a.example.com" application="a.example.com/a""#
         );
         assert_eq!(
             line(Some("^/a(/|$)"), ApplicationOperation::Delete("id".into())),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(line(&post), format!(r#"record created, target="content" {end}"#));
         assert_eq!(
             line(&patch(Some("content"), Some(true), Some("comment"))),
-            format!(r#"record changed, target="content", comment="comment", proxied {end}"#)
+            format!(r#"record updated, target="content", comment="comment", proxied {end}"#)
         );
         assert_eq!(line(&delete("CNAME")), format!("record deleted {end}"));
         assert_eq!(line(&delete("TXT")), format!(r#"TXT record deleted, name="x.a.example.com" {end}"#));

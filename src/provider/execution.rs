@@ -18,7 +18,7 @@ use self::ledger::{Ending, Ledger, RunResult};
 use self::records::RecordQuotas;
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
-use crate::cloudflare::{Error, ErrorAnswer};
+use crate::cloudflare::{Error, ErrorResponse};
 use crate::lean::inserted;
 use crate::limits;
 use crate::logging;
@@ -54,11 +54,11 @@ struct Execution<'a> {
 }
 
 /// The answer to a write.
-enum Answer {
+enum WriteOutcome {
     /// The write is done, or nothing had to be sent.
     Done,
     /// Cloudflare, or a server in between, refused the content.
-    Rejected(ErrorAnswer),
+    Rejected(ErrorResponse),
 }
 
 /// The reason why writes end, independent of their content.
@@ -157,10 +157,10 @@ impl<'a> Execution<'a> {
         for stage in Stage::ALL {
             if stage == Stage::Unstamp {
                 // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
-                let mut bare = hosts.to_vec();
-                bare.retain(|host| !host.dangling.is_empty() && !host.unstamp.is_empty());
-                bare.retain(|host| !self.ledger.is_given_up(&host.hostname));
-                for (host, reason) in self.missed(&bare) {
+                let mut with_dangling = hosts.to_vec();
+                with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp.is_empty());
+                with_dangling.retain(|host| !self.ledger.is_given_up(&host.hostname));
+                for (host, reason) in self.missed(&with_dangling) {
                     self.ledger.give_up(&host.hostname, reason);
                 }
             }
@@ -199,7 +199,7 @@ impl<'a> Execution<'a> {
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.target;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
-        let has_failed = |piece: &Piece<'a>| memory.paused.has_failed(piece.content());
+        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.content());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         let was_decided = self.decided.insert(target, false).unwrap_or(true);
         loop {
@@ -212,7 +212,7 @@ impl<'a> Execution<'a> {
             let group = self.write_group(step, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             let calls_left = self.writer.client().calls_left();
-            let is_failing = group.is_err();
+            let has_stopped = group.is_err();
             let reason = match group {
                 Err(Stop::Run(error)) => return Err(error),
                 Err(Stop::Target(reason)) | Ok(Some(reason)) => reason,
@@ -222,7 +222,7 @@ impl<'a> Execution<'a> {
                 Ok(None) => continue,
             };
             let rest = halving.undecided();
-            if is_failing {
+            if has_stopped {
                 // A tunnel that failed before has just accepted its unchanged document, or has no rules.
                 if self.memory.targets.is_failing(target.id()) {
                     self.memory.targets.pause_edits(target.id(), reason.clone(), self.writer.clock().now());
@@ -243,7 +243,7 @@ impl<'a> Execution<'a> {
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
     ) -> Result<Option<Reason>, Stop> {
-        let Answer::Rejected(answer) = self.send(step, sent)? else {
+        let WriteOutcome::Rejected(answer) = self.send(step, sent)? else {
             halving.passed(|hostname| self.ledger.is_given_up(hostname));
             return Ok(None);
         };
@@ -255,7 +255,7 @@ impl<'a> Execution<'a> {
         Ok(halving.is_intercepted().then(|| in_between(answer)))
     }
 
-    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<Answer, Stop> {
+    fn send(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<WriteOutcome, Stop> {
         self.check_time()?;
         let Step { stage, target } = step;
         let zone = match target {
@@ -266,20 +266,20 @@ impl<'a> Execution<'a> {
             && pieces.iter().all(Piece::grows)
         {
             self.note_refused(step, pieces, &answer);
-            return Ok(Answer::Done);
+            return Ok(WriteOutcome::Done);
         }
         match self.send_batch(stage, zone, pieces) {
-            Ok(()) => Ok(Answer::Done),
+            Ok(()) => Ok(WriteOutcome::Done),
             Err(error) => self.failed(target, error),
         }
     }
 
     /// The meaning of a failed write: a refusal of its content, or a stop.
-    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<Answer, Stop> {
+    fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<WriteOutcome, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Answer::Rejected(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(WriteOutcome::Rejected(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(Answer::Rejected(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(WriteOutcome::Rejected(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -302,13 +302,13 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn note_refused(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorAnswer) {
+    fn note_refused(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.writer.clock().now();
         if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
             let reason = in_between(answer.clone());
             for piece in pieces {
-                self.memory.paused.note_interception(piece.content(), reason.clone(), now);
+                self.memory.write_history.note_interception(piece.content(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
@@ -332,7 +332,7 @@ impl<'a> Execution<'a> {
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            self.memory.paused.refuse(piece.content(), reason.clone(), quota.clone(), now);
+            self.memory.write_history.refuse(piece.content(), reason.clone(), quota.clone(), now);
         }
     }
 
@@ -364,6 +364,6 @@ fn undecided() -> Reason {
 }
 
 /// The reason after an answer of another server than Cloudflare's.
-fn in_between(answer: ErrorAnswer) -> Reason {
+fn in_between(answer: ErrorResponse) -> Reason {
     Reason::Undecided(Error::Intercepted(answer).to_string())
 }

@@ -46,7 +46,7 @@ pub(super) fn unread(error: ReadError) -> Failure {
 /// No time or no calls were left for the rest of the writes.
 pub(super) fn ended_early(error: &Error) -> Failure {
     if *error == Error::OutOfTime {
-        let text = "out of time; the next loop goes on where this one ended";
+        let text = "the request had no time left for all writes; the next request does the rest";
         info!("{text}");
         return Failure::unavailable(text);
     }
@@ -55,7 +55,9 @@ pub(super) fn ended_early(error: &Error) -> Failure {
 
 /// A part of the request is left to the next request.
 pub(super) fn unfinished(changes: usize) -> Failure {
-    Failure::unavailable(format!("{changes} changes are left to do; the log says which"))
+    Failure::unavailable(format!(
+        "{changes} hostnames or endpoints wait for a later request; the log names them"
+    ))
 }
 
 fn warned(failure: Failure) -> Failure {
@@ -80,8 +82,8 @@ mod tests {
             (wrong_owner(wrong), 500, "the changes are labelled"),
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
-            (ended_early(&Error::OutOfTime), 503, "out of time; "),
-            (unfinished(2), 503, "2 changes are left to do"),
+            (ended_early(&Error::OutOfTime), 503, "the request had no time left"),
+            (unfinished(2), 503, "2 hostnames or endpoints wait"),
         ];
         for (failure, status, begin) in cases {
             assert_eq!(failure.status, status, "{failure}");

@@ -22,7 +22,7 @@ use crate::reconcile::wildcard::UnaskedWildcard;
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
 /// A wildcard that was not left unasked for this time, in seconds, is logged again.
-const WILDCARD_ABSENT_MAX: i64 = 3_600;
+const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
 pub(super) struct LastLoop {
@@ -75,7 +75,7 @@ pub(super) struct LastRequest {
     /// refusal or in `left`.
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
-    pub(super) left: BTreeSet<u64>,
+    pub(super) postponed: BTreeSet<u64>,
     /// The reason why the last request failed, or the reason of the first refused write in the last request. Hostnames
     /// without a refusal may wait for the same reason.
     pub(super) failure: Option<String>,
@@ -140,7 +140,7 @@ impl LastRequest {
 impl Wildcards {
     fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
         self.unasked = unasked.to_vec();
-        self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX);
+        self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX_SECONDS);
         for UnaskedWildcard { note, is_public } in unasked {
             let wildcard = (note.hostname.clone(), *is_public);
             if let Some(known) = self.logged.iter_mut().find(|one| one.wildcard == wildcard) {
@@ -187,7 +187,7 @@ mod tests {
         let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
         wildcards.log(&all, 0);
         assert_eq!(wildcards.logged.len(), WILDCARDS_LOGGED_MAX);
-        wildcards.log(&all[..1], WILDCARD_ABSENT_MAX);
+        wildcards.log(&all[..1], WILDCARD_ABSENT_MAX_SECONDS);
         assert_eq!(wildcards.logged.len(), 1);
     }
 }

@@ -20,8 +20,9 @@ use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot, ZoneSnapshot};
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
-/// A list of zones older than this is read again: one call in ten minutes costs next to nothing.
-const ZONE_LIST_MAX_AGE: Duration = Duration::from_secs(600);
+/// A list of zones, and a look at an unconfigured tunnel, are repeated after this time: one call in ten minutes costs
+/// next to nothing.
+const LOOKUP_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// The reason why a snapshot could not be read. A configuration in a form that cloudflared does not know is
 /// `Error::Unreadable`.
@@ -88,7 +89,7 @@ impl SnapshotReader {
         // The lock is not held during the call, because waiting for a lock has no deadline.
         let known = lock(&self.zones).clone();
         if let Some((zones, read_at)) = known
-            && self.clock.now().saturating_duration_since(read_at) < ZONE_LIST_MAX_AGE
+            && self.clock.now().saturating_duration_since(read_at) < LOOKUP_MAX_AGE
         {
             return Ok(zones);
         }
@@ -119,12 +120,13 @@ impl SnapshotReader {
         let zones = self.zones(deadline).map_err(failed("the list of zones".to_owned()))?;
         let (served, others): (Vec<&Zone>, Vec<&Zone>) =
             zones.iter().partition(|zone| is_of_account(zone, account) && self.settings.includes_zone(zone));
-        let zones = served.iter().map(|zone| Part::Zone(zone));
-        let parts: Vec<Part<'_>> = zones.chain(settings.tunnels().iter().map(Part::Tunnel)).collect();
+        let zones = served.iter().map(|zone| SnapshotPart::Zone(zone));
+        let parts: Vec<SnapshotPart<'_>> =
+            zones.chain(settings.tunnels().iter().map(SnapshotPart::Tunnel)).collect();
         let parts = try_in_parallel(self.settings.parallel_calls, &parts, |part| {
             let read = || match part {
-                Part::Zone(zone) => self.zone(zone, deadline),
-                Part::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
+                SnapshotPart::Zone(zone) => self.zone(zone, deadline),
+                SnapshotPart::Tunnel(tunnel) => self.tunnel(tunnel, account, deadline),
             };
             let first = read()?;
             // Another server of Cloudflare may have a newer state. The old answer is dropped first, to save memory.
@@ -144,7 +146,7 @@ impl SnapshotReader {
             zones_elsewhere: others.into_iter().cloned().collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
-        for Answer { content, old } in parts {
+        for PartReading { content, old } in parts {
             match content {
                 Content::Zone(zone) => snapshot.zones.push(zone),
                 Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
@@ -162,12 +164,12 @@ impl SnapshotReader {
         Ok(snapshot)
     }
 
-    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<Answer, ReadError> {
+    fn zone(&self, zone: &Zone, deadline: Deadline) -> Result<PartReading, ReadError> {
         let what = format!("the records of zone {}", zone.name);
         let records = self.client.records(&zone.id, deadline).map_err(failed(what.clone()))?;
         let old = self.newest().check_list(&records, self.clock.now()).err();
         let content = Content::Zone(ZoneSnapshot::new(zone.clone(), records));
-        Ok(Answer { content, old: old.map(|evidence| old_answer(zone.id.as_str(), &what, &evidence)) })
+        Ok(PartReading { content, old: old.map(|evidence| old_answer(zone.id.as_str(), &what, &evidence)) })
     }
 
     fn tunnel(
@@ -175,14 +177,14 @@ impl SnapshotReader {
         ConfiguredTunnel { id, is_locally_managed, .. }: &ConfiguredTunnel,
         account: &AccountId,
         deadline: Deadline,
-    ) -> Result<Answer, ReadError> {
+    ) -> Result<PartReading, ReadError> {
         let what = format!("the configuration of tunnel {id}");
         let failed = failed(what.clone());
         let read = match self.configuration(account, id, deadline) {
             Err(error @ Error::NotFound(_)) => {
                 let found = self.client.tunnel(account, id, deadline).map_err(&failed)?;
                 let is_gone = found.is_none_or(|found| found.deleted);
-                let gone = Answer { content: Content::DeletedTunnel, old: None };
+                let gone = PartReading { content: Content::DeletedTunnel, old: None };
                 return if is_gone { Ok(gone) } else { Err(failed(error)) };
             }
             read => read.map_err(&failed)?,
@@ -194,7 +196,7 @@ impl SnapshotReader {
             Freshness::Old(evidence) => Some(old_answer(id.as_str(), &what, evidence)),
             Freshness::Current | Freshness::Doubtful => None,
         };
-        Ok(Answer { content: Content::Tunnel(id.clone(), tunnel), old })
+        Ok(PartReading { content: Content::Tunnel(id.clone(), tunnel), old })
     }
 
     /// Reads a tunnel's configuration. The configuration of a tunnel that does not exist yet (`DRY_RUN`) is empty.
@@ -245,7 +247,7 @@ impl SnapshotReader {
         deadline: Deadline,
     ) -> Vec<(TunnelId, Result<Existence, Error>)> {
         let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
-        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < ZONE_LIST_MAX_AGE;
+        let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
         lock(&self.unconfigured_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
         let answers = in_parallel(self.settings.parallel_calls, &tunnels, |tunnel| {
             let known = lock(&self.unconfigured_tunnels).get(tunnel).copied();
@@ -275,13 +277,13 @@ pub(crate) fn is_of_account(zone: &Zone, account: &AccountId) -> bool {
 }
 
 /// A part of a snapshot, read in parallel with the other parts.
-enum Part<'a> {
+enum SnapshotPart<'a> {
     Zone(&'a Zone),
     Tunnel(&'a ConfiguredTunnel),
 }
 
 /// The content that was read for a part.
-struct Answer {
+struct PartReading {
     content: Content,
     /// If the answer is old: the id of the zone or tunnel, and the evidence.
     old: Option<(Box<str>, Box<str>)>,

@@ -29,6 +29,9 @@ impl Writer {
 fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
     let mut values = metrics.update();
     values.set(Family::LastRead, &[], now);
+    for family in [Family::ConfigurationVersion, Family::Rules, Family::Records, Family::ZoneRecords] {
+        values.clear(family, &[]);
+    }
     for (id, tunnel) in &snapshot.tunnels {
         let name = snapshot.settings.name_of(id);
         values.set(Family::ConfigurationVersion, &[name], tunnel.version);
@@ -38,8 +41,6 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
             values.set(Family::Rules, &[name, ownership], count as i64);
         }
     }
-    values.clear(Family::Records, &[]);
-    values.clear(Family::ZoneRecords, &[]);
     for zone in &snapshot.zones {
         let name = &*zone.zone.name;
         values.set(Family::ZoneRecords, &[name], zone.records().len() as i64);

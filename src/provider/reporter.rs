@@ -86,7 +86,7 @@ impl Reporter {
             let asked = changes.create.iter().chain(&changes.update_new);
             last.asked = inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
         }
-        last.left = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.is_reported = true;
         last.failure = result.refusals.first().map(|refusal| refusal.reason.to_string());
         news

@@ -34,7 +34,7 @@ use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 use crate::webhook::Failure;
 
-/// The number of times that one request reads: at first, and after writes without an answer.
+/// The attempts to carry out a request: the first, and one after each lost answer to a write.
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
@@ -81,7 +81,7 @@ impl Request<'_> {
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
-            let snapshot = self.writer.read(self.resolved, self.wishes_for_access(), self.deadline);
+            let snapshot = self.writer.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan(&snapshot)?;
             if plan.is_empty() || self.writer.is_dry_run() {
@@ -110,9 +110,8 @@ impl Request<'_> {
             return Ok(None);
         }
         let recent = lock(&self.writer.last_snapshot).recent(self.writer.clock().now());
-        let is_enough = |snapshot: &Arc<Snapshot>| {
-            snapshot.access != AccessReading::NotAsked || !self.wishes_for_access()
-        };
+        let is_enough =
+            |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
         let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
         let plan = self.plan_by(&snapshot, &self.inputs(&snapshot))?;
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
@@ -121,7 +120,7 @@ impl Request<'_> {
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
-    fn wishes_for_access(&self) -> bool {
+    fn asks_for_access(&self) -> bool {
         let mut wanted = self.changes.create.iter().chain(&self.changes.update_new);
         wanted.any(|endpoint| endpoint.property(ACCESS_POLICY).is_some())
     }
@@ -179,8 +178,8 @@ impl Request<'_> {
         let Self { writer, resolved, places_of_deleted_rules: places, .. } = self;
         if !places.is_empty() {
             let time = self.deadline.remaining(writer.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let is_such = |left: &Unneeded<'_>| left.is_replaced && places.contains(left.place);
-            writer.delete_unneeded(resolved, &is_such, Deadline::after(writer.clock(), time));
+            let is_selected = |one: &Unneeded<'_>| one.is_replaced && places.contains(one.place);
+            writer.delete_unneeded(resolved, &is_selected, Deadline::after(writer.clock(), time));
         }
     }
 
@@ -190,7 +189,7 @@ impl Request<'_> {
             let mut edits = plan.host(place.hostname()).into_iter().flat_map(|host| &host.edits);
             let path = place.path();
             edits.any(|PlannedEdit { edit, .. }| {
-                matches!(edit, RuleEdit::Remove { .. }) && edit.path() == path.as_deref()
+                matches!(edit, RuleEdit::Delete { .. }) && edit.path() == path.as_deref()
             })
         };
         let places = snapshot.protections().ours().map(|(place, _)| place).filter(is_deleted);
@@ -240,7 +239,7 @@ impl Request<'_> {
             (tunnel, deleted)
         };
         PlanInputs {
-            paused: self.memory.paused.reasons(snapshot, writer.clock().now()),
+            paused: self.memory.write_history.reasons(snapshot, writer.clock().now()),
             deleted: inserted(existences.into_iter().map(is_deleted)),
             unfinished: self.memory.unfinished.clone(),
             is_dry_run: writer.is_dry_run(),
@@ -267,7 +266,7 @@ impl Request<'_> {
             deadline = Deadline::after(writer.clock(), half);
         }
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
-        let (now, paused) = (self.writer.clock().now(), &mut self.memory.paused);
+        let (now, paused) = (self.writer.clock().now(), &mut self.memory.write_history);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
@@ -299,8 +298,8 @@ impl Request<'_> {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            contents(host).for_each(|(_, write)| memory.paused.forget(write));
-            writes_of(host, snapshot).iter().for_each(|write| memory.paused.note_written(write, now));
+            contents(host).for_each(|(_, write)| memory.write_history.forget(write));
+            writes_of(host, snapshot).iter().for_each(|write| memory.write_history.note_written(write, now));
         }
         memory.tidy(now);
     }

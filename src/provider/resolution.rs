@@ -36,7 +36,8 @@ pub(crate) struct Unresolved {
     pub(crate) why: String,
     /// The operator's remedy.
     pub(crate) remedy: &'static str,
-    /// The error is temporary: an account and tunnels that were found earlier remain in use.
+    /// The error is temporary. After a lasting one, the webhook is not ready, although the tunnels that were found
+    /// earlier remain in use.
     pub(super) may_pass: bool,
 }
 

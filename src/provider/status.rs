@@ -105,7 +105,7 @@ impl LastLoop {
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
         match &self.request.failure {
-            _ if self.request.left.contains(&hostname) => (NEXT_TURN, IS_LEFT),
+            _ if self.request.postponed.contains(&hostname) => (NEXT_TURN, IS_LEFT),
             _ if self.request.asked.contains(&hostname) => (WRITTEN, IS_WRITTEN),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
         }

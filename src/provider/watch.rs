@@ -111,7 +111,8 @@ impl Provider {
         is_whole
     }
 
-    /// Logs why the check failed. After a temporary failure, the tunnels that were found earlier remain in use.
+    /// Logs why the check failed. The tunnels that were found earlier remain in use, and a lasting failure ends
+    /// readiness.
     fn report_missing(&self, Unresolved { why, remedy, may_pass }: Unresolved, was_found: bool) {
         if may_pass && was_found {
             logging::debug(module_path!(), || {

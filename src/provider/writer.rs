@@ -27,7 +27,7 @@ pub(super) struct Writer {
 /// The memory from one request that writes to the next.
 #[derive(Debug, Default)]
 pub(super) struct WriteMemory {
-    pub(super) paused: WriteHistory,
+    pub(super) write_history: WriteHistory,
     pub(super) targets: WriteTargets,
     pub(super) turns: Turns,
     /// By hostname: the work that the last run left undone.
@@ -37,7 +37,7 @@ pub(super) struct WriteMemory {
 impl WriteMemory {
     /// Drops writes and targets whose time is over.
     pub(super) fn tidy(&mut self, now: Instant) {
-        self.paused.tidy(now);
+        self.write_history.tidy(now);
         self.targets.tidy(now);
     }
 }

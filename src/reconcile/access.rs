@@ -15,4 +15,4 @@ pub mod reading;
 pub mod relying;
 pub mod shown;
 pub mod unneeded;
-pub mod wish;
+pub mod wanted;

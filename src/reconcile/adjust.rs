@@ -187,7 +187,7 @@ const SAME_PATH: &str =
     "webhook/tunnel-path is the same for several rules of the object: give each a path of its own";
 
 /// True if the endpoint is excluded from tunnels by its property.
-pub fn opts_out(endpoint: &Endpoint) -> bool {
+pub fn is_excluded(endpoint: &Endpoint) -> bool {
     endpoint.property(TUNNEL) == Some("false")
 }
 

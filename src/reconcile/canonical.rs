@@ -12,7 +12,7 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::text::one_line;
 use crate::model::{Hostname, TunnelId};
-use crate::reconcile::access::wish::{self, AccessWish};
+use crate::reconcile::access::wanted::{self, WantedAccess};
 use crate::reconcile::property_name::{INVALID, TUNNEL_PATH, TUNNEL_SERVICE};
 
 /// The service of a published hostname with a record but no rule.
@@ -55,7 +55,7 @@ pub struct Publication {
     pub tunnel: TunnelId,
     /// The rule; `None` for a record without a rule.
     pub rule: Option<WantedRule>,
-    pub access_wish: AccessWish,
+    pub wanted_access: WantedAccess,
 }
 
 impl Publication {
@@ -68,7 +68,7 @@ impl Publication {
 /// One mistake in an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The property at mistake, or another cause.
+    /// The property with the mistake, or another cause.
     pub subject: Box<str>,
     /// The problem, and the allowed values.
     pub problem: String,
@@ -120,7 +120,7 @@ pub struct Canonical {
     pub intent: Intent,
 }
 
-/// The wishes of an object that its canonical endpoint does not distinguish from a default, or that a mistake hides.
+/// What an object asks for where its canonical endpoint looks like a default, or where a mistake hides it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Intent {
     /// The object asks for a login, perhaps by a mistake.
@@ -176,7 +176,7 @@ pub fn properties_of(publication: &Publication) -> Vec<Property> {
         Some(rule) => properties_of_wanted(rule),
         None => vec![Property::new(TUNNEL_SERVICE, RECORD_ONLY)],
     };
-    properties.extend(wish::properties(&publication.access_wish));
+    properties.extend(wanted::properties(&publication.wanted_access));
     properties
 }
 

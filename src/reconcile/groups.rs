@@ -18,7 +18,7 @@ pub type NameAndValue<'e> = (&'e str, &'e str);
 
 /// The properties of one rule: those of a group, or those without a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part<'e> {
+pub struct RuleProperties<'e> {
     /// The group; empty for properties without a group.
     pub group: &'e str,
     /// Sorted and without duplicates, so that the order of arrival does not decide which of two equal names is read.
@@ -33,7 +33,7 @@ pub struct Part<'e> {
 pub fn split<'e>(
     endpoint: &'e Endpoint,
     mut is_grouped: impl FnMut(&'e str, &'e str) -> bool,
-) -> (Part<'e>, Vec<Part<'e>>) {
+) -> (RuleProperties<'e>, Vec<RuleProperties<'e>>) {
     let mut base = Vec::with_capacity(endpoint.provider_specific.len());
     let mut groups: BTreeMap<&str, Vec<NameAndValue<'_>>> = BTreeMap::new();
     for property in &endpoint.provider_specific {
@@ -49,17 +49,21 @@ pub fn split<'e>(
     let defaults = base.get(..=limits::ENDPOINT_PROPERTIES_MAX).unwrap_or(&base);
     let groups = groups.into_iter().take(limits::ENDPOINT_GROUPS_MAX + 1);
     let named = groups.map(|(group, own)| with_defaults(group, own, defaults)).collect();
-    (Part { group: "", properties: base, has_own_path: true }, named)
+    (RuleProperties { group: "", properties: base, has_own_path: true }, named)
 }
 
-fn with_defaults<'e>(group: &'e str, own: Vec<NameAndValue<'e>>, base: &[NameAndValue<'e>]) -> Part<'e> {
+fn with_defaults<'e>(
+    group: &'e str,
+    own: Vec<NameAndValue<'e>>,
+    base: &[NameAndValue<'e>],
+) -> RuleProperties<'e> {
     let says = |wanted: &str| own.iter().any(|(name, _)| *name == wanted);
     let is_name = group.starts_with(|first: char| first.is_alphanumeric());
     let has_own_path = is_name && [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().any(says);
     let is_default =
         |(name, _): &&NameAndValue<'e>| ![TUNNEL_PATH, TUNNEL_PATH_PREFIX].contains(name) && !says(name);
     let properties = own.iter().chain(base.iter().filter(is_default)).copied().collect();
-    Part { group, properties: sorted(properties), has_own_path }
+    RuleProperties { group, properties: sorted(properties), has_own_path }
 }
 
 fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
@@ -68,7 +72,7 @@ fn sorted<'e>(mut properties: Vec<NameAndValue<'e>>) -> Vec<NameAndValue<'e>> {
     properties
 }
 
-impl<'e> Part<'e> {
+impl<'e> RuleProperties<'e> {
     /// The property that sets the rule's path, if one does.
     pub fn path_property(&self) -> Option<&'static str> {
         [TUNNEL_PATH, TUNNEL_PATH_PREFIX].into_iter().find(|name| self.text(name).is_some())
@@ -93,7 +97,7 @@ mod tests {
         }
     }
 
-    fn split_ours(endpoint: &Endpoint) -> (Part<'_>, Vec<Part<'_>>) {
+    fn split_ours(endpoint: &Endpoint) -> (RuleProperties<'_>, Vec<RuleProperties<'_>>) {
         split(endpoint, |name, _| name.starts_with("webhook/"))
     }
 

@@ -115,11 +115,11 @@ pub fn listing(snapshot: &Snapshot) -> Vec<Entry> {
         entry.protected_by = protectors.into_iter().flatten().map(Into::into).collect();
     }
     entries.extend(left);
-    entries.sort_unstable_by(by_place);
+    entries.sort_unstable_by(by_hostname_and_path);
     entries
 }
 
-fn by_place(a: &Entry, b: &Entry) -> Ordering {
+fn by_hostname_and_path(a: &Entry, b: &Entry) -> Ordering {
     (&a.hostname, &a.path, &a.tunnel).cmp(&(&b.hostname, &b.path, &b.tunnel))
 }
 

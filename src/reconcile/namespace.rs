@@ -117,11 +117,13 @@ impl Guard<'_> {
     }
 }
 
-/// The mistake if the guard forbids a publication to the object of a `resource` label. Like a mistake, the mistake is
-/// found before planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
+/// The mistake if the guard forbids a publication to the object of a `resource` label. The mistake is found before
+/// planning, so the object's other rules wait in every loop, whichever rule ExternalDNS asks for.
 pub fn mistake(publication: &Publication, resource: Option<&str>, settings: &Settings) -> Option<Mistake> {
     let operator = &settings.operator;
-    operator.namespace_guard.then_some(())?;
+    if !operator.namespace_guard {
+        return None;
+    }
     let Some((resource, namespace)) = resource.and_then(|resource| Some((resource, namespace_of(resource)?)))
     else {
         let problem = "is on, and the endpoint has no resource label kind/namespace/name, so its namespace is not known";
@@ -180,7 +182,9 @@ pub(super) fn entitled<'r>(
     asking: impl Iterator<Item = &'r str>,
     snapshot: &Snapshot,
 ) -> Option<NamespaceCode> {
-    snapshot.operator().namespace_guard.then_some(())?;
+    if !snapshot.operator().namespace_guard {
+        return None;
+    }
     let of_txt = || heritage::resource(snapshot.zone_of(name)?, registry_names, name);
     let of_free = || code_of(&of_txt().or_else(|| asking.min().map(Into::into))?);
     holder(name, snapshot).ok()?.or_else(of_free)
@@ -207,7 +211,7 @@ mod tests {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let service = Service::parse(service).expect("a service");
         Publication {
-            access_wish: crate::reconcile::access::wish::AccessWish::Silent,
+            wanted_access: crate::reconcile::access::wanted::WantedAccess::Silent,
             hostname: hostname.clone(),
             tunnel: TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id"),
             rule: Some(WantedRule { hostname, path: None, service, origin_request }),

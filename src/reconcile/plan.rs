@@ -84,12 +84,12 @@ pub struct Turn<'a> {
 }
 
 /// A hostname that this turn may include.
-enum Candidate {
+enum TurnCandidate {
     Wanted(Box<str>, HostRequest<Gated>),
     Planned(Box<HostPlan>),
 }
 
-impl Candidate {
+impl TurnCandidate {
     fn position(&self) -> TurnPosition {
         match self {
             Self::Wanted(name, _) => TurnPosition { is_withdrawn: false, hostname: name.clone() },
@@ -101,7 +101,10 @@ impl Candidate {
 }
 
 /// The candidates in the order of this turn, each with its position: those after the previous turn's end come first.
-fn in_turn(candidates: impl Iterator<Item = Candidate>, turn: &Turn<'_>) -> Vec<(TurnPosition, Candidate)> {
+fn in_turn(
+    candidates: impl Iterator<Item = TurnCandidate>,
+    turn: &Turn<'_>,
+) -> Vec<(TurnPosition, TurnCandidate)> {
     let mut ordered: Vec<_> = candidates.map(|candidate| (candidate.position(), candidate)).collect();
     ordered.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let before =
@@ -134,8 +137,8 @@ pub fn plan(
     let planned: Vec<HostPlan> = planned.collect();
     // Mass deletion is judged over the deletions of all hostnames, not only of this turn.
     let planned = plan.without_mass_deletion(planned, snapshot);
-    let planned = planned.into_iter().map(|host| Candidate::Planned(host.into()));
-    let wanted = wanted.into_iter().map(|(name, request)| Candidate::Wanted(name, request));
+    let planned = planned.into_iter().map(|host| TurnCandidate::Planned(host.into()));
+    let wanted = wanted.into_iter().map(|(name, request)| TurnCandidate::Wanted(name, request));
     plan.take_turn(in_turn(wanted.chain(planned), turn), turn.hostnames_max, context);
     unmet::replace_closings(&mut plan);
     unmet::replace_openings(&mut plan, snapshot);
@@ -235,14 +238,14 @@ impl Plan {
     /// Plans the candidates until `hostnames_max` hostnames change, and postpones the remaining candidates.
     fn take_turn(
         &mut self,
-        candidates: Vec<(TurnPosition, Candidate)>,
+        candidates: Vec<(TurnPosition, TurnCandidate)>,
         hostnames_max: usize,
         context: HostContext<'_>,
     ) {
         let (mut unwritten, mut paused_hosts) = (BTreeSet::new(), BTreeSet::new());
         for (position, candidate) in candidates {
             if self.hosts.len() >= hostnames_max {
-                if matches!(candidate, Candidate::Planned(_)) {
+                if matches!(candidate, TurnCandidate::Planned(_)) {
                     unwritten.insert(position.hostname.clone());
                 }
                 self.postponed.insert(position.hostname);
@@ -250,8 +253,8 @@ impl Plan {
             }
             self.end = Some(position);
             let host = match candidate {
-                Candidate::Planned(host) => Some(*host),
-                Candidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, context)),
+                TurnCandidate::Planned(host) => Some(*host),
+                TurnCandidate::Wanted(name, request) => self.add(outcome::plan(&name, &request, context)),
             };
             let Some(host) = host else { continue };
             let paused = fingerprints::paused(&host, context.snapshot, &context.inputs.paused);

@@ -17,11 +17,11 @@ use crate::model::endpoint::{Endpoint, Labels, Property};
 use crate::model::hostname;
 use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{
     self, Canonical, Intent, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, UNREAD_PREFIX,
 };
-use crate::reconcile::groups::{self, Part};
+use crate::reconcile::groups::{self, RuleProperties};
 use crate::reconcile::namespace;
 use crate::reconcile::property_name::{
     self, ACCESS_POLICY, ACCESS_PREFIX, INVALID, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
@@ -83,10 +83,10 @@ impl<'s> EndpointReader<'s> {
         let stands_alone = named.is_empty()
             || base.text(TUNNEL_SERVICE).is_some()
             || self.service_text(endpoint, &targets, &base).is_some_and(|(_, text)| !text.is_empty());
-        let is_out = opts_out(&base);
+        let is_out = excludes_rule(&base);
         let stray_path = base.path_property().filter(|_| !stands_alone);
         let parts = named.into_iter().chain(stands_alone.then_some(base));
-        let parts = parts.filter(|part| !(opts_out(part) && (is_out || part.has_own_path)));
+        let parts = parts.filter(|part| !(excludes_rule(part) && (is_out || part.has_own_path)));
         parts.filter_map(|part| self.read_part(endpoint, &targets, &part, stray_path)).collect()
     }
 
@@ -125,7 +125,7 @@ impl<'s> EndpointReader<'s> {
         &mut self,
         endpoint: &Endpoint,
         targets: &[TargetKind],
-        part: &Part<'_>,
+        part: &RuleProperties<'_>,
         stray_path: Option<&str>,
     ) -> Option<Canonical> {
         let service = self.service_text(endpoint, targets, part)?;
@@ -134,9 +134,9 @@ impl<'s> EndpointReader<'s> {
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
-        let access_wish = reader.access(&rule);
+        let wanted_access = reader.access(&rule);
         reader.check_names();
-        let intent = Intent { login, default_service, unasked_wildcard: reader.lacks_property(&hostname) };
+        let intent = Intent { login, default_service, unasked_wildcard: reader.unasked_wildcard(&hostname) };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
             reader.mistake(property, problem);
@@ -146,9 +146,9 @@ impl<'s> EndpointReader<'s> {
         // ExternalDNS sets the owner label itself when it sends changes. An owner label of a source is removed, because
         // the webhook would refuse all these changes for it.
         let labels = endpoint.labels.without(OWNER_LABEL);
-        let publication = match (hostname, tunnel, rule, access_wish) {
-            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(access_wish)) if mistakes.is_empty() => {
-                let publication = Publication { hostname, tunnel, rule, access_wish };
+        let publication = match (hostname, tunnel, rule, wanted_access) {
+            (Ok(hostname), Ok(tunnel), Ok(rule), Ok(wanted_access)) if mistakes.is_empty() => {
+                let publication = Publication { hostname, tunnel, rule, wanted_access };
                 namespace::mistake(&publication, endpoint.labels.value(RESOURCE_LABEL), settings)
                     .map_or(Ok(publication), |mistake| Err(vec![mistake]))
             }
@@ -174,7 +174,7 @@ impl<'s> EndpointReader<'s> {
     /// The set identifier that the endpoint would have if it were valid: ExternalDNS finds the published rule by it. If
     /// the path is not known, the endpoint gets a set identifier of its own. Without a path, another object with the
     /// whole hostname could win the place, and ExternalDNS would delete the published rule.
-    fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &Part<'_>) -> String {
+    fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &RuleProperties<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),
             (None, Some(prefix)) => self
@@ -189,7 +189,7 @@ impl<'s> EndpointReader<'s> {
     }
 
     /// True if a property asks for a login, even if the property is misspelled or has a wrong value.
-    fn asks_for_login(&mut self, part: &Part<'_>) -> bool {
+    fn asks_for_login(&mut self, part: &RuleProperties<'_>) -> bool {
         part.properties.iter().any(|(name, value)| match self.meaning(name) {
             Meaning::Known => {
                 let is_no = [(ACCESS_POLICY, OPEN), (ACCESS_REQUIRED, "false")].contains(&(name, value));
@@ -220,7 +220,7 @@ impl<'s> EndpointReader<'s> {
         &mut self,
         endpoint: &'e Endpoint,
         targets: &[TargetKind],
-        part: &Part<'e>,
+        part: &RuleProperties<'e>,
     ) -> Option<(&'static str, Cow<'e, str>)> {
         if let Some(text) = part.text(TUNNEL_SERVICE) {
             return Some((TUNNEL_SERVICE, service_template::fill(text, canonical::resource_of(endpoint))));
@@ -308,7 +308,7 @@ fn oversize(endpoint: &Endpoint) -> Option<String> {
     })
 }
 
-fn too_many(base: &Part<'_>, named: &[Part<'_>]) -> Option<String> {
+fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<String> {
     let most =
         named.iter().map(|part| part.properties.len()).max().unwrap_or_default().max(base.properties.len());
     if named.len() > limits::ENDPOINT_GROUPS_MAX {
@@ -329,7 +329,7 @@ fn cut(text: &str, max_bytes: usize) -> &str {
 }
 
 /// True if the part excludes its rule from tunnels.
-fn opts_out(part: &Part<'_>) -> bool {
+fn excludes_rule(part: &RuleProperties<'_>) -> bool {
     let mut values = part.properties.iter().filter(|(name, _)| *name == TUNNEL).peekable();
     values.peek().is_some() && values.all(|(_, value)| *value == "false")
 }

@@ -11,7 +11,7 @@ use crate::reconcile::stamp::NamespaceCode;
 
 /// The remedies for a foreign record or rule.
 const DELETE: &str = "delete it at Cloudflare to publish the hostname";
-const TAKE_OFF: &str = "remove the hostname from the cluster";
+const REMOVE_HOSTNAME: &str = "remove the hostname from the cluster";
 
 /// The remedies for a tunnel that a file beside its cloudflared configures.
 pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
@@ -73,7 +73,7 @@ pub enum Reason {
     Unprotected(Gap),
     /// The webhook could not read what Access protects, or lacks a permission to write an application.
     AccessUnknown(Box<str>),
-    /// The endpoint's wish for Access cannot be carried out, such as a policy that cannot be used.
+    /// The login that the endpoint asks for cannot be made, such as a policy that cannot be used.
     AccessPolicy(Box<str>),
     /// A foreign Access application has the same destination.
     ApplicationHeld {
@@ -154,7 +154,7 @@ pub enum Reason {
     /// The application of this place is written first.
     ApplicationFirst(Place),
     /// The endpoint asks to be open. The application of this id is deleted once no rule asks for its tokens.
-    TokensFirst(Box<str>),
+    AccessCheckFirst(Box<str>),
     /// A later request decides on the endpoint.
     Undecided(String),
     /// The endpoint waits for other work, or for a state of Access that is not known yet.
@@ -207,7 +207,7 @@ impl Reason {
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
-        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } | Self::TokensFirst(_) => "waiting",
+        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } | Self::AccessCheckFirst(_) => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -248,7 +248,7 @@ impl Reason {
             Self::Failed(_) => ("Cloudflare", true),
             Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false),
             Self::ApplicationFirst(_)
-            | Self::TokensFirst(_)
+            | Self::AccessCheckFirst(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
             | Self::ClosingFirst { .. }
@@ -303,16 +303,16 @@ impl fmt::Display for Reason {
                 let ways = match &give_back {
                     Some(give_back) => [give_back, "delete the record"],
                     None if *kind == RecordKind::CustomDomain => {
-                        ["remove the custom domain from its Worker, Pages project or bucket", TAKE_OFF]
+                        ["remove the custom domain from its Worker, Pages project or bucket", REMOVE_HOSTNAME]
                     }
-                    None => [DELETE, TAKE_OFF],
+                    None => [DELETE, REMOVE_HOSTNAME],
                 };
                 formatter.write_str(&ways_out(adopt.as_deref(), ways))
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
-                ways_out(Some(adopt), [DELETE, TAKE_OFF])
+                ways_out(Some(adopt), [DELETE, REMOVE_HOSTNAME])
             ),
             Self::Unprotected(gap) => {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}")
@@ -356,13 +356,13 @@ impl fmt::Display for Reason {
             Self::ClosingFirst { hostname, set_identifier } => write!(
                 formatter,
                 "the webhook opens this hostname after it has created the Access application of {:?}",
-                place(hostname, set_identifier)
+                hostname_with_path(hostname, set_identifier)
             ),
             Self::WouldOpenToo { hostname, set_identifier } => write!(
                 formatter,
                 "opening this endpoint would open {:?} too, which has no Access application of its own: correct that endpoint, or set \
                  webhook/access-policy there to its policies or to none",
-                place(hostname, set_identifier)
+                hostname_with_path(hostname, set_identifier)
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
@@ -416,7 +416,7 @@ impl fmt::Display for Reason {
             Self::ApplicationFirst(_) => {
                 formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
-            Self::TokensFirst(_) => formatter.write_str(
+            Self::AccessCheckFirst(_) => formatter.write_str(
                 "this request removes the rule's Access check; a later loop deletes the Access application",
             ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
@@ -445,7 +445,7 @@ fn code(namespace: &Option<NamespaceCode>) -> String {
 }
 
 /// A hostname with its path, if the path is known.
-fn place(hostname: &str, set_identifier: &str) -> String {
+fn hostname_with_path(hostname: &str, set_identifier: &str) -> String {
     let path = if is_unknown_path(set_identifier) { "" } else { set_identifier };
     format!("{hostname}{path}")
 }
@@ -493,7 +493,7 @@ mod tests {
             remedy: remedy.map(Into::into),
             adopt: adopt.map(Into::into),
         };
-        let (delete, leave) = (DELETE, TAKE_OFF);
+        let (delete, leave) = (DELETE, REMOVE_HOSTNAME);
         for (reason, ways) in [
             (rule("tunnel"), format!("set ADOPT=tunnel to take it over, {delete}, or {leave}")),
             (rule("all"), format!("{delete}, {leave}, or set ADOPT=all to take it over")),

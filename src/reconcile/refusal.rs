@@ -33,7 +33,7 @@ impl Refusal {
             match refusal.reason {
                 Reason::MassDeletion
                 | Reason::ApplicationFirst(_)
-                | Reason::TokensFirst(_)
+                | Reason::AccessCheckFirst(_)
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)

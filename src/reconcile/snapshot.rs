@@ -69,7 +69,7 @@ pub struct ZoneSnapshot {
 }
 
 /// A rule, and the tunnel that has it.
-pub(super) type Placed<'a> = (&'a TunnelId, &'a Rule);
+pub(super) type RuleInTunnel<'a> = (&'a TunnelId, &'a Rule);
 
 /// A record of ours, with its zone.
 #[derive(Clone, Debug)]
@@ -323,7 +323,7 @@ impl Snapshot {
         &'s self,
         hostname: &Hostname,
         is_meant: impl Fn(&Rule) -> bool,
-    ) -> Vec<Placed<'s>> {
+    ) -> Vec<RuleInTunnel<'s>> {
         let own = self.own_positions().iter().zip(&self.tunnels);
         let of_tunnel = own.flat_map(|(own, (id, tunnel))| {
             let near = tunnel.near(hostname.as_str()).filter(|(_, rule)| is_meant(rule));
@@ -334,14 +334,18 @@ impl Snapshot {
     }
 
     /// The rules of a hostname that a stamp names. This function alone decides which rules are ours.
-    pub(super) fn rules_claimed_by<'s>(&'s self, hostname: &Hostname, stamp: &Stamp) -> Vec<Placed<'s>> {
+    pub(super) fn rules_claimed_by<'s>(
+        &'s self,
+        hostname: &Hostname,
+        stamp: &Stamp,
+    ) -> Vec<RuleInTunnel<'s>> {
         let rules = self.digested_rules_of(hostname);
         let named = &naming_digests(&rules) & &stamp.claims.digests;
         rules.into_iter().filter(|(digest, _)| named.contains(digest)).map(|(_, placed)| placed).collect()
     }
 
     /// The rules of a hostname, ours and foreign, with their tunnels.
-    pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<Placed<'s>> {
+    pub(super) fn rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<RuleInTunnel<'s>> {
         let tunnels = self.tunnels.iter();
         tunnels
             .flat_map(|(id, tunnel)| tunnel.rules_of(hostname).into_iter().map(move |rule| (id, rule)))
@@ -349,7 +353,7 @@ impl Snapshot {
     }
 
     /// The same, each with its digest.
-    pub(super) fn digested_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(Digest, Placed<'s>)> {
+    pub(super) fn digested_rules_of<'s>(&'s self, hostname: &Hostname) -> Vec<(Digest, RuleInTunnel<'s>)> {
         let rules = self.rules_of(hostname).into_iter();
         rules.map(|(id, rule)| (Digest::of(id, rule.path()), (id, rule))).collect()
     }
@@ -378,7 +382,7 @@ impl Snapshot {
     }
 
     /// All rules that are ours, with their tunnels.
-    pub fn own_rules_placed(&self) -> impl Iterator<Item = Placed<'_>> {
+    pub fn own_rules_placed(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
         self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
         })
@@ -429,7 +433,7 @@ fn precedence(zone: &Zone) -> (bool, usize) {
 }
 
 /// The digests that name a rule, if these are all rules of a hostname. A digest that several rules have names none.
-pub(super) fn naming_digests(rules: &[(Digest, Placed<'_>)]) -> BTreeSet<Digest> {
+pub(super) fn naming_digests(rules: &[(Digest, RuleInTunnel<'_>)]) -> BTreeSet<Digest> {
     let mut digests: Vec<Digest> = rules.iter().map(|(digest, _)| *digest).collect();
     digests.sort_unstable();
     inserted(digests.chunk_by(Digest::eq).filter(|same| same.len() == 1).flatten().copied())

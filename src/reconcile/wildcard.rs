@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::Note;
-use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{RECORD_ONLY, have_same_path, path_of, resource_of};
 use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
@@ -25,7 +25,7 @@ const WRITTEN_KINDS: [&str; 2] = ["service/", "crd/"];
 const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and the webhook does not know yet if the wildcard is published: the \
      next loop decides";
 
-const TAKEN_OFF: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
+const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";
 
 const WAYS: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
@@ -76,7 +76,7 @@ pub(super) fn leave_out(candidates: &mut [Candidate], snapshot: Option<&Snapshot
                     *is_left_out = true;
                     continue;
                 }
-                PathClaim::Free | PathClaim::BesideOwn => TAKEN_OFF,
+                PathClaim::Free | PathClaim::BesideOwn => OTHER_PATH_PUBLISHED,
             };
             let problem = endpoint.property(INVALID).unwrap_or(problem).to_owned();
             endpoint.provider_specific = vec![Property::new(INVALID, problem)];

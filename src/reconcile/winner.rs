@@ -15,7 +15,7 @@ use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown::{self, is_of_access};
-use crate::reconcile::access::wish::OPEN;
+use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};

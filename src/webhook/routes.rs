@@ -108,21 +108,21 @@ impl Route {
     ///
     /// # Errors
     /// The failure of the service, or of writing its answer.
-    pub fn answer(self, body: Body, service: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
+    pub fn answer(self, body: Body, handler: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
         let body = match self {
             Self::Health => return Ok(Response::text(200, "ok")),
-            Self::DomainFilter => service.domain_filter().into_string().into_bytes(),
+            Self::DomainFilter => handler.domain_filter().into_string().into_bytes(),
             Self::Records => {
-                let endpoints = service.records(deadline)?;
+                let endpoints = handler.records(deadline)?;
                 let buffer = Vec::with_capacity(2 + endpoints.len() * TYPICAL_ENDPOINT_BYTES);
                 json(&endpoints, buffer)?
             }
             Self::AdjustEndpoints => {
-                let endpoints = service.adjust_endpoints(&body, deadline)?;
+                let endpoints = handler.adjust_endpoints(&body, deadline)?;
                 json(&endpoints, body.into_buffer())?
             }
             Self::ApplyChanges => {
-                service.apply_changes(body, deadline)?;
+                handler.apply_changes(body, deadline)?;
                 return Ok(Response { status: 204, content_type: None, body: Vec::new() });
             }
         };

@@ -106,7 +106,7 @@ pub struct RunningServer {
 
 /// The state that all threads of a server share.
 struct Shared {
-    service: Arc<dyn Handler>,
+    handler: Arc<dyn Handler>,
     clock: Arc<dyn Clock>,
     shutdown: Shutdown,
     settings: ServerSettings,
@@ -175,13 +175,13 @@ impl BoundServer {
     /// reports so through `shutdown`.
     pub fn serve(
         self,
-        service: Arc<dyn Handler>,
+        handler: Arc<dyn Handler>,
         clock: Arc<dyn Clock>,
         shutdown: Shutdown,
     ) -> io::Result<RunningServer> {
         let Self { listeners, settings } = self;
         let shared = Arc::new(Shared {
-            service,
+            handler,
             clock,
             shutdown,
             settings,
@@ -198,7 +198,7 @@ impl BoundServer {
         for (address, listener) in listeners {
             let server = Arc::new(open(listener)?);
             let acceptor = Acceptor { shared: Arc::clone(&shared), server: Arc::clone(&server), address };
-            let thread = spawn("webhook-take", limits::LISTENER_STACK_BYTES, move || acceptor.run())?;
+            let thread = spawn("webhook-accept", limits::LISTENER_STACK_BYTES, move || acceptor.run())?;
             acceptors.push((server, thread));
         }
         Ok(RunningServer { shared, acceptors })
@@ -371,7 +371,7 @@ impl Shared {
             bytes = self.pool.wait_for_client(|| self.receive(job, permit))?;
             *is_read = true;
         }
-        Ok(route.answer(Body::new(bytes)?, &*self.service, job.deadline)?)
+        Ok(route.answer(Body::new(bytes)?, &*self.handler, job.deadline)?)
     }
 
     /// Receives the whole body. A large body needs the permit first.

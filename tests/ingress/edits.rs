@@ -37,7 +37,7 @@ fn put(rule: WantedRule) -> RuleEdit {
 }
 
 fn remove(name: &str, path: &str) -> RuleEdit {
-    RuleEdit::Remove { hostname: hostname(name), path: Some(path.into()) }
+    RuleEdit::Delete { hostname: hostname(name), path: Some(path.into()) }
 }
 
 /// Rules whose service is at `own` are ours.

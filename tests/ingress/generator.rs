@@ -138,7 +138,7 @@ impl EditCase {
 pub(crate) fn key_of(edit: &RuleEdit) -> Key {
     match edit {
         RuleEdit::Put { rule, .. } => wanted_key(rule),
-        RuleEdit::Remove { hostname, path } => {
+        RuleEdit::Delete { hostname, path } => {
             (hostname.as_str().to_owned(), path.as_deref().map(Into::into))
         }
     }
@@ -271,7 +271,7 @@ fn case_of(
             for (index, kind) in again.into_iter().filter(|_| !standing.is_empty()) {
                 let rule = index.get(&standing).clone();
                 edits.push(match kind {
-                    0 => RuleEdit::Remove { path: rule.path_text().map(Into::into), hostname: rule.hostname },
+                    0 => RuleEdit::Delete { path: rule.path_text().map(Into::into), hostname: rule.hostname },
                     kind => RuleEdit::Put { rule, replaces: kind == 1 },
                 });
             }
@@ -326,7 +326,7 @@ fn wanted() -> impl Strategy<Value = WantedRule> {
 fn edit() -> impl Strategy<Value = RuleEdit> {
     prop_oneof![
         3 => (wanted(), any::<bool>()).prop_map(|(rule, replaces)| RuleEdit::Put { rule, replaces }),
-        1 => wanted().prop_map(|rule| RuleEdit::Remove {
+        1 => wanted().prop_map(|rule| RuleEdit::Delete {
             path: rule.path_text().map(Into::into),
             hostname: rule.hostname,
         }),

@@ -86,7 +86,7 @@ fn has_same_key(one: &Rule, other: &Rule) -> bool {
 fn is_narrower(one: &Rule, other: &Rule) -> bool {
     let removal = |rule: &Rule| {
         let hostname = Hostname::parse(rule.hostname()).unwrap();
-        RuleEdit::Remove { hostname, path: rule.path().map(Into::into) }
+        RuleEdit::Delete { hostname, path: rule.path().map(Into::into) }
     };
     removal(one).in_order_of_list(&removal(other)).is_lt()
 }
@@ -110,7 +110,7 @@ fn live(document: &Document, step: &Step, asked: &mut BTreeMap<Key, RuleEdit>) -
         Step::Withdraw(_) if asked.is_empty() => Vec::new(),
         Step::Withdraw(index) => {
             let (hostname, path) = index.get(&asked.keys().collect::<Vec<_>>());
-            vec![RuleEdit::Remove {
+            vec![RuleEdit::Delete {
                 hostname: Hostname::parse(hostname).unwrap(),
                 path: path.as_deref().map(Into::into),
             }]

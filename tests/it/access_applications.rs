@@ -447,7 +447,7 @@ fn an_application_that_is_gone_when_it_is_to_be_replaced_is_created_by_the_next_
     let by_id = Matcher::call("GET", &format!("/accounts/*/access/apps/{id}"));
     stage.cloudflare().edit_before(by_id, 1, move |cloudflare| cloudflare.delete_application(&id));
     assert_eq!(stage.run_loop(&[wish("on-call")]), Err(503));
-    assert!(!stage.logged(&["Access application changed"]));
+    assert!(!stage.logged(&["Access application updated"]));
     assert_eq!(writes(&stage, &[wish("on-call")]), [format!("POST {NAME}")]);
     stage.run(&[wish("on-call")]);
     assert!(stage.is_served_with_login());

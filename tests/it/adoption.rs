@@ -161,7 +161,7 @@ fn a_dry_run_of_what_is_identical_tells_of_the_stamp_alone() {
     let told = lines_about(&harness, name);
     assert_eq!(told.iter().filter(|line| line.contains("taken over; before")).count(), 2, "{told:#?}");
     let rest: Vec<&String> = told.iter().filter(|line| !line.contains("taken over")).collect();
-    assert!(matches!(&rest[..], [line] if line.contains("record changed, comment=")), "{told:#?}");
+    assert!(matches!(&rest[..], [line] if line.contains("record updated, comment=")), "{told:#?}");
 }
 
 /// Cloudflare still answers for a deleted tunnel, with the date. A tunnel of another account is not found, and one that

@@ -173,7 +173,7 @@ fn the_log_and_the_counters_say_only_what_was_written() {
         cloudflare.put_configuration("home", &mended).expect("cloudflared takes it");
     });
     fixture.program.external_dns().apply(&changes).expect("applied");
-    let published = fixture.values(Family::Changes)[&vec!["rule_published".to_owned()]];
+    let published = fixture.values(Family::Changes)[&vec!["rule_written".to_owned()]];
     assert_eq!(published, names.len() as f64 + 1.0, "all of them, and one of them again");
     let lines = names.map(|name| fixture.said(&[name, "rule created or updated"]));
     assert_eq!(lines, [1, 1, 2]);
@@ -247,7 +247,7 @@ fn refusals_are_those_of_the_last_request_and_changes_add_up() {
     );
     assert_eq!(
         fixture.values(Family::Changes),
-        expected(&[(["record_created"], 3.0), (["rule_published"], 3.0)])
+        expected(&[(["record_created"], 3.0), (["rule_written"], 3.0)])
     );
     assert_eq!(fixture.value(Family::LostUpdates, &[]), Some(0.0));
 
@@ -261,8 +261,8 @@ fn refusals_are_those_of_the_last_request_and_changes_add_up() {
         expected(&[
             (["record_created"], 3.0),
             (["record_deleted"], 1.0),
-            (["rule_published"], 4.0),
-            (["rule_withdrawn"], 1.0),
+            (["rule_written"], 4.0),
+            (["rule_deleted"], 1.0),
         ])
     );
 }

@@ -213,7 +213,7 @@ impl Foreign {
     fn violations(&self, cloudflare: &Cloudflare) -> Vec<String> {
         let mut found = Vec::new();
         if foreign_records(cloudflare) != self.records {
-            found.push(format!("a foreign record changed: {:#?}", foreign_records(cloudflare)));
+            found.push(format!("a foreign record updated: {:#?}", foreign_records(cloudflare)));
         }
         for (tunnel, before) in &self.documents {
             let Some(config) = cloudflare.configuration(tunnel) else {

@@ -255,8 +255,8 @@ fn every_mistake_that_is_looked_for_is_found() {
             r#"cloudflare_tunnel_webhook_refusals{reasons="no_zone"}"#,
         ),
         (
-            r#"cloudflare_tunnel_webhook_changes_total{kind="rule_withdrawn"}"#,
             r#"cloudflare_tunnel_webhook_changes_total{kind="rule_deleted"}"#,
+            r#"cloudflare_tunnel_webhook_changes_total{kind="rule_withdrawn"}"#,
         ),
         (
             r#"cloudflare_tunnel_webhook_requests_total{status=~"5..|404"}"#,

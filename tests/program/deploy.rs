@@ -112,7 +112,7 @@ fn every_variable_and_flag_is_one_of_the_program() {
 #[test]
 fn ports_and_probe_paths_are_the_programs_own() {
     let config = defaults();
-    let observation = config.observation_address.port();
+    let observation = config.metrics_address.port();
     let health = Health::default();
     let (mut ports, mut paths) = (0, 0);
     for file in files() {

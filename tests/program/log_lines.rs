@@ -24,7 +24,7 @@ fn a_write_that_is_undone_every_time_is_named_once_with_what_differs() {
     let (_, _, said) = process.end_with("TERM");
     let lines: Vec<&String> = said.iter().filter(|line| line.contains("refused=not_kept")).collect();
     assert_eq!(lines.len(), 1, "{said:#?}");
-    assert!(lines[0].contains("(record changed, proxied)"), "{lines:?}");
+    assert!(lines[0].contains("(record updated, proxied)"), "{lines:?}");
 }
 
 /// What is wrong with an endpoint, its properties, and the word that it is refused with.

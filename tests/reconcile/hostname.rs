@@ -61,11 +61,6 @@ fn path_with_digest_of(path: &str) -> String {
 fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
     let twin = path_with_digest_of("^/new");
     let mistake = endpoint_of(OBJECT, NAME, &[("tunnel-path", "^/new"), ("tunnel-service", "web")]);
-    let bank = endpoint_of(
-        "ingress/bank/web",
-        NAME,
-        &[("tunnel-path", "^/new"), ("tunnel-service", "http_status:404")],
-    );
     type Obstacle<'a> = (&'a str, Endpoint, &'a dyn Fn(&mut FakeCloudflare));
     let obstacles: [Obstacle<'_>; 6] = [
         ("invalid", mistake, &|_| {}),
@@ -101,12 +96,25 @@ fn while_an_endpoint_is_refused_nothing_of_its_hostname_is_withdrawn() {
         }
         assert_eq!(cloudflare, before, "{label}");
     }
-    // An object of its own is no other path of this one.
+}
+
+/// ExternalDNS compares no labels, so the record's comment names the object of before.
+#[test]
+fn a_mistake_of_a_renamed_object_takes_no_published_path_away() {
+    let of = |object: &str, path: &str, service: &str| {
+        endpoint_of(object, NAME, &[("tunnel-path", path), ("tunnel-service", service)])
+    };
+    let (old, new) = ("ingress/shop/old", "ingress/shop/new");
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
-    cloudflare.run_loop(&[on("home", "^/old")], usize::MAX);
-    cloudflare.edit_rules(HOME, |rules| rules.insert(0, rule(NAME, "^/new")));
-    let plan = cloudflare.run_loop(&[bank], usize::MAX);
-    assert_eq!((labels(&plan), paths(&cloudflare, HOME)), (vec!["rule_held"], vec![]));
+    cloudflare.run_loop(&[of(old, "^/old", "http://web:80")], usize::MAX);
+    assert!(cloudflare.run_loop(&[of(new, "^/old", "http://web:80")], usize::MAX).is_empty());
+    let before = cloudflare.clone();
+    for refused in [of(new, "^/new", "web"), of(new, "(", "http://web:80")] {
+        let plan = cloudflare.run_loop(&[refused], usize::MAX);
+        assert_eq!((labels(&plan), &cloudflare), (vec!["withheld", "invalid"], &before), "{plan:?}");
+    }
+    cloudflare.run_loop(&[of(new, "^/new", "http://web:80")], usize::MAX);
+    assert_eq!(paths(&cloudflare, HOME), ["^/new"]);
 }
 
 /// Invariant 5 of docs/how-it-works.md, for what only waits: the old path would be gone a loop before the new one comes.

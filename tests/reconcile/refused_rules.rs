@@ -24,7 +24,7 @@ fn written(plan: &Plan) -> BTreeSet<String> {
     let edits = plan.hosts.iter().flat_map(|host| &host.edits);
     let rules = edits.filter_map(|planned| match &planned.edit {
         RuleEdit::Put { rule, .. } => Some(rule.service.as_str().to_owned()),
-        RuleEdit::Remove { .. } => None,
+        RuleEdit::Delete { .. } => None,
     });
     rules.collect()
 }

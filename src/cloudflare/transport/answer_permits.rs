@@ -7,16 +7,16 @@ use crate::locks::{lock, wait_while};
 
 /// The permits that large answers share.
 #[derive(Debug)]
-pub(in crate::cloudflare) struct AnswerPermits {
+pub(in crate::cloudflare) struct ResponsePermits {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 /// A taken permit. Dropping it frees it.
 #[derive(Debug)]
-pub(in crate::cloudflare) struct AnswerPermit(Arc<AnswerPermits>);
+pub(in crate::cloudflare) struct AnswerPermit(Arc<ResponsePermits>);
 
-impl AnswerPermits {
+impl ResponsePermits {
     pub(super) fn new(count: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
     }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn no_more_answers_are_held_than_there_are_permits_and_each_that_is_dropped_makes_room() {
-        let permits = AnswerPermits::new(2);
+        let permits = ResponsePermits::new(2);
         let first = permits.take(Duration::ZERO);
         let second = permits.take(Duration::ZERO);
         assert!(first.is_some() && second.is_some());

@@ -124,7 +124,7 @@ impl SnapshotReader {
             match answer {
                 Ok(more) => add_new(&mut applications, more),
                 Err(error) => {
-                    let unread = told(&error, ZONE_APPLICATIONS_READ);
+                    let unread = unread(&error, ZONE_APPLICATIONS_READ);
                     let reason = format!("the applications of zone {}: {}", zone.name, unread.reason);
                     unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
                 }
@@ -192,11 +192,11 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 /// The answer of a call that needs a permission for the account.
 fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, Unread> {
     let answer = answer.into_inner().ok_or_else(|| Unread::from("Access was not read"))?;
-    answer.map_err(|error| told(&error, GIVE_ACCESS))
+    answer.map_err(|error| unread(&error, GIVE_ACCESS))
 }
 
 /// The reason why Access could not be read, with the permission to grant if Cloudflare refused the credentials.
-fn told(error: &Error, permission: &str) -> Unread {
+fn unread(error: &Error, permission: &str) -> Unread {
     match error {
         Error::Credentials(_) => Unread { reason: format!("{error}; {permission}").into(), is_lasting: true },
         error => error.to_string().as_str().into(),

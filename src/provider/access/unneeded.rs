@@ -72,16 +72,16 @@ impl Writer {
         self.delete_unneeded(resolved, &is_agreed, deadline);
     }
 
-    /// Reads a new snapshot, and deletes the unneeded applications that `is_such` selects.
+    /// Reads a new snapshot, and deletes the unneeded applications that `is_selected` selects.
     pub(in crate::provider) fn delete_unneeded(
         &self,
         resolved: &Resolved,
-        is_such: &dyn Fn(&Unneeded<'_>) -> bool,
+        is_selected: &dyn Fn(&Unneeded<'_>) -> bool,
         deadline: Deadline,
     ) {
         let Ok(snapshot) = self.read(resolved, true, deadline) else { return };
         let mut left = self.unneeded_applications(&snapshot);
-        left.retain(is_such);
+        left.retain(is_selected);
         if left.is_empty() {
             return;
         }

@@ -76,16 +76,16 @@ impl ApplicationWriter<'_> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
         match &write.operation {
-            ApplicationOperation::Create(wish) => {
-                let body = place::body(&write.place, wish, owner, None);
+            ApplicationOperation::Create(wanted) => {
+                let body = place::body(&write.place, wanted, owner, None);
                 client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Written)
             }
-            ApplicationOperation::Replace(id, wish) => {
+            ApplicationOperation::Replace(id, wanted) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
                     return Ok(WriteOutcome::Deleted(id.clone()));
                 };
                 log_inline_policies(&write.place, &members);
-                let body = place::body(&write.place, wish, owner, Some(members));
+                let body = place::body(&write.place, wanted, owner, Some(members));
                 client
                     .replace_access_application(account, id, &body, self.deadline)
                     .map(WriteOutcome::Written)

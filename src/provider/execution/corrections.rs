@@ -23,10 +23,12 @@ impl<'a> Execution<'a> {
             let corrections = self.corrections(host).into_iter().map(|one| (&*host.hostname, one));
             by_zone.entry(&host.zone).or_default().extend(corrections);
         }
-        let mut bare = self.unwritable.clone();
-        bare.retain(|host| !host.if_unwritable.is_empty());
-        let missed = self.missed(&bare);
-        for host in bare.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname)) {
+        let mut deletable = self.unwritable.clone();
+        deletable.retain(|host| !host.if_unwritable.is_empty());
+        let missed = self.missed(&deletable);
+        for host in
+            deletable.iter().filter(|host| !missed.iter().any(|(one, _)| one.hostname == host.hostname))
+        {
             let operations = host.if_unwritable.iter().cloned();
             by_zone.entry(&host.zone).or_default().extend(operations.map(|one| (&*host.hostname, one)));
         }

@@ -159,7 +159,7 @@ fn in_order<'a>(pieces: &[Piece<'a>]) -> Vec<Piece<'a>> {
         let (Some(one), Some(other)) = (one.edit(), other.edit()) else {
             return Ordering::Equal;
         };
-        let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Remove { .. });
+        let goes = |edit: &RuleEdit| matches!(edit, RuleEdit::Delete { .. });
         let narrower_first = one.in_order_of_list(other);
         let in_turn = if goes(one) { narrower_first.reverse() } else { narrower_first };
         goes(one).cmp(&goes(other)).then(in_turn)
@@ -195,7 +195,7 @@ mod tests {
         let hostname = Hostname::parse(name).expect("a hostname");
         let remove = |path: Option<&str>| {
             let path = path.map(Into::into);
-            RuleEdit::Remove { hostname: hostname.clone(), path }
+            RuleEdit::Delete { hostname: hostname.clone(), path }
         };
         let with_path = |path: &str| match put(name, "http://a:80") {
             RuleEdit::Put { mut rule, replaces } => {

@@ -85,7 +85,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Leaves out the hostnames of refused pieces. The refusal of a rule names the rule's path and object. The
-    /// hostname's other given_up pieces wait for the first of its refused rules.
+    /// hostname's other unwritten pieces wait for the first of its refused rules.
     pub(super) fn refuse(&mut self, refused: &[(Piece<'_>, Reason)]) {
         for (piece, reason) in refused {
             let Work::Edit(PlannedEdit { edit, resource, .. }) = piece.work else {
@@ -119,7 +119,7 @@ impl<'a> Ledger<'a> {
         pieces.iter().for_each(|piece| self.give_up(piece.hostname, reason.clone()));
     }
 
-    /// Notes that no time or no calls are left, and leaves out the hostnames with given_up pieces. After a lost
+    /// Notes that no time or no calls are left, and leaves out the hostnames with unwritten pieces. After a lost
     /// answer, the request may still have time to read again.
     pub(super) fn end_early(&mut self, error: Error, has_searched: bool) {
         let is_delayed = has_searched || !self.result.given_up.is_empty();
@@ -184,7 +184,7 @@ impl<'a> Ledger<'a> {
                 RuleEdit::Put { .. } => {
                     claims.digests.remove(&digest);
                 }
-                RuleEdit::Remove { .. } => {
+                RuleEdit::Delete { .. } => {
                     claims.digests.insert(digest);
                 }
             }

@@ -6,7 +6,7 @@ use log::Level;
 
 use super::Execution;
 use super::work::{Piece, WriteTarget, batch_of};
-use crate::cloudflare::{Error, ErrorAnswer};
+use crate::cloudflare::{Error, ErrorResponse};
 use crate::lean::inserted;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
@@ -93,7 +93,7 @@ pub(super) struct RecordQuotas {
     /// The number of records of each zone.
     counts: BTreeMap<ZoneId, usize>,
     /// The zones whose quota is used up, with Cloudflare's answer.
-    full: BTreeMap<ZoneId, ErrorAnswer>,
+    full: BTreeMap<ZoneId, ErrorResponse>,
 }
 
 impl RecordQuotas {
@@ -103,12 +103,12 @@ impl RecordQuotas {
     }
 
     /// The answer that said that the zone's quota is used up.
-    pub(super) fn full(&self, zone: &ZoneId) -> Option<&ErrorAnswer> {
+    pub(super) fn full(&self, zone: &ZoneId) -> Option<&ErrorResponse> {
         self.full.get(zone)
     }
 
     /// Notes that the zone's quota is used up, and returns the number of the zone's records.
-    pub(super) fn fill(&mut self, zone: &ZoneId, answer: &ErrorAnswer) -> usize {
+    pub(super) fn fill(&mut self, zone: &ZoneId, answer: &ErrorResponse) -> usize {
         self.full.insert(zone.clone(), answer.clone());
         self.counts.get(zone).copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Remembers the object of each hostname and path in the last loops, and a fingerprint of its wishes. In random order,
+//! Remembers the object of each hostname and path in the last loops, and a fingerprint of its endpoint. In random order,
 //! ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the other
 //! objects are lost in some loops. A single request does not show this loss.
 
@@ -34,7 +34,7 @@ struct Seen {
     line: Option<LogLine>,
 }
 
-/// An object, and a fingerprint of its wishes.
+/// An object, and a fingerprint of its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asking {
     resource: Box<str>,
@@ -42,7 +42,7 @@ struct Asking {
 }
 
 impl Alternations {
-    /// Notes the endpoints of a loop, each with a fingerprint of the object's wishes. Returns a line for each path at
+    /// Notes the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a line for each path at
     /// which two objects alternate.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
         self.loops += 1;
@@ -70,7 +70,7 @@ impl Alternations {
 impl Seen {
     fn change(&mut self, endpoint: &Endpoint, now: Asking, loops: u64) {
         self.last_loop = loops;
-        // An edit of the same object is not an alternation. Between two objects with equal wishes, no wish is lost.
+        // An edit of the same object is not an alternation, and objects with equal endpoints lose nothing.
         if now.resource == self.now.resource || now.asked == self.now.asked {
             self.now = now;
             return;

@@ -5,7 +5,7 @@ use crate::model::hostname::is_below;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::wish::AccessWish;
+use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::snapshot::{Snapshot, TunnelSnapshot};
 
@@ -97,7 +97,7 @@ impl HostProtection<'_> {
 
 /// True if the publication's rule takes the common requests of `open` and `closed`, and precedes `open` or is to open.
 fn is_answered_by(
-    Publication { hostname, rule, access_wish, .. }: &Publication,
+    Publication { hostname, rule, wanted_access, .. }: &Publication,
     open: &Rule,
     closed: &Rule,
 ) -> bool {
@@ -108,7 +108,7 @@ fn is_answered_by(
         false => open.may_match(hostname.as_str(), path),
     };
     let takes_all = [open, closed].iter().any(|rule| PathPattern::matches_all_of(path, rule.path()));
-    takes_all && (*access_wish == AccessWish::Open || rule.is_some() && comes_first)
+    takes_all && (*wanted_access == WantedAccess::Open || rule.is_some() && comes_first)
 }
 
 /// The hostname. For a wildcard, also the names of rules below it that the wildcard's record answers.

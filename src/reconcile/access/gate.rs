@@ -9,10 +9,10 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
-use crate::reconcile::access::place::{self, Place, RulePlace};
+use crate::reconcile::access::place::{self, Place, RuleScope};
 use crate::reconcile::access::reading::{AccessReading, Unread};
-use crate::reconcile::access::relying::{Wishes, relying};
-use crate::reconcile::access::wish::{AccessWish, ProtectionWish};
+use crate::reconcile::access::relying::{AccessRequests, relying};
+use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
 use crate::reconcile::canonical::Publication;
 use crate::reconcile::namespace;
 use crate::reconcile::plan_inputs::PlanInputs;
@@ -35,9 +35,9 @@ pub struct ApplicationWrite {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationOperation {
-    Create(ProtectionWish),
+    Create(WantedApplication),
     /// Replaces the content of the application with this id.
-    Replace(Box<str>, ProtectionWish),
+    Replace(Box<str>, WantedApplication),
     /// Deletes the application with this id.
     Delete(Box<str>),
 }
@@ -53,20 +53,20 @@ impl ApplicationWrite {
         fingerprint(["application", &*self.place.to_string()])
     }
 
-    /// Identifies the place with its wish. A creation and a replacement for the same wish have the same fingerprint.
+    /// Identifies the place with its wanted application. A creation and a replacement have the same fingerprint.
     pub fn content_fingerprint(&self) -> u64 {
-        let wish = match &self.operation {
-            ApplicationOperation::Create(wish) | ApplicationOperation::Replace(_, wish) => Some(wish),
+        let wanted = match &self.operation {
+            ApplicationOperation::Create(wanted) | ApplicationOperation::Replace(_, wanted) => Some(wanted),
             ApplicationOperation::Delete(_) => None,
         };
-        fingerprint(["application", &*self.place.to_string(), &*format!("{wish:?}")])
+        fingerprint(["application", &*self.place.to_string(), &*format!("{wanted:?}")])
     }
 }
 
 impl ApplicationOperation {
     labels! {
         Self::Create(_) => "application_created",
-        Self::Replace(..) => "application_changed",
+        Self::Replace(..) => "application_updated",
         Self::Delete(_) => "application_deleted",
     }
 }
@@ -134,12 +134,12 @@ pub(in crate::reconcile) enum OpeningEnd {
     Open,
 }
 
-/// The state and the wishes on which the gate decides.
+/// The state and the requests on which the gate decides.
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Gate<'a> {
     pub(in crate::reconcile) snapshot: &'a Snapshot,
     pub(in crate::reconcile) inputs: &'a PlanInputs,
-    pub(in crate::reconcile) wishes: &'a Wishes,
+    pub(in crate::reconcile) requests: &'a AccessRequests,
 }
 
 impl Gate<'_> {
@@ -154,19 +154,19 @@ impl Gate<'_> {
     ) -> Result<Gated, Reason> {
         let hostname = publication.hostname.clone();
         let protection = HostProtection::of(&hostname, self.snapshot);
-        let (publication, access_step) = match &publication.access_wish {
-            AccessWish::Protected(wish) => {
-                let (access, access_step) = self.protected(&publication, wish, protection)?;
+        let (publication, access_step) = match &publication.wanted_access {
+            WantedAccess::Protected(wanted) => {
+                let (access, access_step) = self.protected(&publication, wanted, protection)?;
                 (requiring(publication, access), access_step)
             }
             _ if self.snapshot.operator().access_guard => {
                 (self.guarded(publication, protection)?, AccessStep::Nothing)
             }
-            AccessWish::Open => {
+            WantedAccess::Open => {
                 let access_step = self.opened(&publication, resource, protection)?;
                 (publication, access_step)
             }
-            AccessWish::Silent => (self.silent(publication, protection)?, AccessStep::Nothing),
+            WantedAccess::Silent => (self.silent(publication, protection)?, AccessStep::Nothing),
         };
         Ok(Gated { publication, resource: resource.map(Into::into), access_step })
     }
@@ -175,7 +175,7 @@ impl Gate<'_> {
     fn protected(
         self,
         publication: &Publication,
-        wish: &ProtectionWish,
+        wanted: &WantedApplication,
         protection: HostProtection<'_>,
     ) -> Result<(AccessCheck, AccessStep), Reason> {
         let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
@@ -192,7 +192,7 @@ impl Gate<'_> {
             self.snapshot.operator().adopt.access && place::has_destinations_of(other, &place)
         };
         let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
-        if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wish, owner)) {
+        if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wanted, owner)) {
             // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
             if place::lets_past(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
@@ -203,7 +203,7 @@ impl Gate<'_> {
         if let Err(unread) = &access.policies {
             return Err(self.unknown(publication, unread));
         }
-        if let Some(problem) = wish.problem() {
+        if let Some(problem) = wanted.problem() {
             return Err(Reason::AccessPolicy(problem.into()));
         }
         if let Some(other) = other.filter(|other| application.is_none_or(|one| one.id != other.id)) {
@@ -211,8 +211,8 @@ impl Gate<'_> {
             return Err(Reason::ApplicationHeld { application: other.name.clone(), is_exact });
         }
         let operation = match application {
-            Some(application) => ApplicationOperation::Replace(application.id.clone(), wish.clone()),
-            None => ApplicationOperation::Create(wish.clone()),
+            Some(application) => ApplicationOperation::Replace(application.id.clone(), wanted.clone()),
+            None => ApplicationOperation::Create(wanted.clone()),
         };
         let write = ApplicationWrite { place, operation };
         self.inputs.not_paused(write.content_fingerprint())?;
@@ -227,7 +227,7 @@ impl Gate<'_> {
         protection: HostProtection<'_>,
     ) -> Result<Publication, Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
-            Ok(_) if publication.access_wish == AccessWish::Open => {
+            Ok(_) if publication.wanted_access == WantedAccess::Open => {
                 let over = protection.all_over(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
@@ -255,9 +255,9 @@ impl Gate<'_> {
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
-        let asking = RulePlace::of(publication.hostname.as_str(), path);
+        let asking = RuleScope::of(publication.hostname.as_str(), path);
         for application in &over {
-            if let Some(relying) = relying(application, Some(&asking), self.wishes, self.snapshot) {
+            if let Some(relying) = relying(application, Some(&asking), self.requests, self.snapshot) {
                 let application = application.name.clone();
                 return Err(Reason::StillProtected { application, relying: Some(relying.into()) });
             }
@@ -297,7 +297,7 @@ impl Gate<'_> {
             // A preview shows the state after all closings, so only an endpoint with a mistake counts.
             !is_of_others && (closing.by == ClosedBy::Mistake || !self.inputs.is_dry_run)
         };
-        let closings = self.wishes.closing.iter().filter(counts);
+        let closings = self.requests.closing.iter().filter(counts);
         match opening::opened_with(closings, protection, path, going) {
             None => Ok(()),
             Some(Closing { hostname, set_identifier, resource: _, by }) => {

@@ -27,7 +27,7 @@ pub(in crate::reconcile) enum ClosedBy {
     Policies,
     /// The endpoint names no policies, and so preserves the protection of its place.
     Silence,
-    /// The endpoint has a mistake, so its path and its wish about Access are not known.
+    /// The endpoint has a mistake, so its path and the login that it asks for are not known.
     Mistake,
 }
 

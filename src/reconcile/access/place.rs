@@ -11,7 +11,7 @@ use crate::ingress::PathPattern;
 use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
-use crate::reconcile::access::wish::{NamedPolicy, ProtectionWish};
+use crate::reconcile::access::wanted::{NamedPolicy, WantedApplication};
 use crate::reconcile::stamp;
 
 /// Cloudflare's limit for the text of a destination.
@@ -105,12 +105,12 @@ impl Place {
 
 /// A hostname, and the path expression of a rule there; `None` for the rule without a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::reconcile) struct RulePlace {
+pub(in crate::reconcile) struct RuleScope {
     hostname: Box<str>,
     path: Option<Box<str>>,
 }
 
-impl RulePlace {
+impl RuleScope {
     pub(in crate::reconcile) fn of(hostname: &str, path: Option<&str>) -> Self {
         Self { hostname: hostname.into(), path: path.map(Into::into) }
     }
@@ -159,13 +159,18 @@ pub fn lets_past(application: &Application) -> bool {
 }
 
 /// True if the application is ours and has the destinations, policies and session duration that are wanted.
-pub fn is_as_wanted(application: &Application, place: &Place, wish: &ProtectionWish, owner: &str) -> bool {
+pub fn is_as_wanted(
+    application: &Application,
+    place: &Place,
+    wanted: &WantedApplication,
+    owner: &str,
+) -> bool {
     let present = application.policies.iter().flatten().map(|policy| &*policy.id);
     Place::of_application(application, owner).as_ref() == Some(place)
         && has_destinations_of(application, place)
         && application.policies.is_some()
-        && present.eq(wish.policies.iter().map(NamedPolicy::text))
-        && session_duration(application) == Some(wish.session_duration)
+        && present.eq(wanted.policies.iter().map(NamedPolicy::text))
+        && session_duration(application) == Some(wanted.session_duration)
 }
 
 /// The session duration of the application; `None` if no endpoint can ask for that duration.
@@ -180,7 +185,7 @@ pub fn session_duration(application: &Application) -> Option<SessionDuration> {
 /// the webhook does not manage are preserved.
 pub fn body(
     place: &Place,
-    wish: &ProtectionWish,
+    wanted: &WantedApplication,
     owner: &str,
     present: Option<Map<String, Value>>,
 ) -> Vec<u8> {
@@ -193,7 +198,7 @@ pub fn body(
     }
     let destinations = place.destinations();
     let uris = destinations.iter().map(ToString::to_string);
-    let links = wish
+    let links = wanted
         .policies
         .iter()
         .map(NamedPolicy::text)
@@ -206,7 +211,7 @@ pub fn body(
         ("destinations", uris.map(|uri| json!({"type": "public", "uri": uri})).collect()),
         ("policies", links.collect()),
         ("tags", tags.into()),
-        ("session_duration", wish.session_duration.to_string().into()),
+        ("session_duration", wanted.session_duration.to_string().into()),
     ] {
         body.insert(name.to_owned(), value);
     }
@@ -309,26 +314,26 @@ mod tests {
 
     #[test]
     fn an_application_is_as_wanted_if_nothing_of_it_differs() {
-        let (whole, wanted) = (place("a.example.com", ""), application("a.example.com", ""));
-        let wish = ProtectionWish {
+        let (whole, present) = (place("a.example.com", ""), application("a.example.com", ""));
+        let wanted = WantedApplication {
             policies: ["one", "two"].map(|id| NamedPolicy::Known(id.into())).to_vec(),
             session_duration: SessionDuration::default(),
         };
-        let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wish, "default");
-        assert!(is_wanted(&wanted));
-        assert!(is_wanted(&Application { session_duration: None, ..wanted.clone() }));
-        let turned = wanted.policies.iter().flatten().rev().cloned().collect();
+        let is_wanted = |application: &Application| is_as_wanted(application, &whole, &wanted, "default");
+        assert!(is_wanted(&present));
+        assert!(is_wanted(&Application { session_duration: None, ..present.clone() }));
+        let turned = present.policies.iter().flatten().rev().cloned().collect();
         for (label, other) in [
-            ("the tag", Application { tags: Vec::new(), ..wanted.clone() }),
-            ("the destinations", Application { destinations: Vec::new(), ..wanted.clone() }),
-            ("unread policies", Application { policies: None, ..wanted.clone() }),
-            ("the order of the policies", Application { policies: Some(turned), ..wanted.clone() }),
-            ("the duration", Application { session_duration: Some("1h".into()), ..wanted.clone() }),
+            ("the tag", Application { tags: Vec::new(), ..present.clone() }),
+            ("the destinations", Application { destinations: Vec::new(), ..present.clone() }),
+            ("unread policies", Application { policies: None, ..present.clone() }),
+            ("the order of the policies", Application { policies: Some(turned), ..present.clone() }),
+            ("the duration", Application { session_duration: Some("1h".into()), ..present.clone() }),
         ] {
             assert!(!is_wanted(&other), "{label}");
         }
-        let untold = Application { policies: None, ..wanted };
-        let nothing = ProtectionWish { policies: Vec::new(), ..wish };
-        assert!(!is_as_wanted(&untold, &whole, &nothing, "default"), "what is not told is not none");
+        let unreported = Application { policies: None, ..present };
+        let nothing = WantedApplication { policies: Vec::new(), ..wanted };
+        assert!(!is_as_wanted(&unreported, &whole, &nothing, "default"), "what is not told is not none");
     }
 }

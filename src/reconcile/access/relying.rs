@@ -8,44 +8,44 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{first_answer, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
-use crate::reconcile::access::place::{Place, RulePlace};
+use crate::reconcile::access::place::{Place, RuleScope};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The requests of all endpoints about Access.
 #[derive(Debug, Default)]
-pub(in crate::reconcile) struct Wishes {
+pub(in crate::reconcile) struct AccessRequests {
     /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: BTreeSet<RulePlace>,
+    pub(in crate::reconcile) open: BTreeSet<RuleScope>,
     /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: BTreeSet<RulePlace>,
+    pub(in crate::reconcile) withdrawn: BTreeSet<RuleScope>,
     /// The places to be closed.
     pub(in crate::reconcile) closing: Vec<Closing>,
 }
 
 /// The first rule, record, destination or zone that would be open without `application`, if the endpoint `asking` opens
-/// its place. A rule that `wishes` opens does not count. A rule under a more specific application does not count either.
+/// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count either.
 /// If the place itself opens, the rule of a wider hostname does not count, because that rule was published for all its
 /// names.
 pub(super) fn relying(
     application: &Application,
-    asking: Option<&RulePlace>,
-    wishes: &Wishes,
+    asking: Option<&RuleScope>,
+    requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
     let place = Place::of_application(application, &snapshot.operator().owner)?;
     let path = place.path();
     let path = path.as_deref();
-    if wishes.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
+    if requests.closing.iter().any(|closing| closing.is_at(place.hostname(), path)) {
         return Some(place.to_string());
     }
     if let Some(outside) = outside_place(application, &place, snapshot) {
         return Some(outside);
     }
-    let opens_place = wishes.open.contains(&RulePlace::of(place.hostname(), path));
+    let opens_place = requests.open.contains(&RuleScope::of(place.hostname(), path));
     names_under(&place, snapshot).into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);
-        NameUnder { protection, application, asking, place: &place, path, opens_place, wishes }.relying()
+        NameUnder { protection, application, asking, place: &place, path, opens_place, requests }.relying()
     })
 }
 
@@ -53,13 +53,13 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: Option<&'a RulePlace>,
+    asking: Option<&'a RuleScope>,
     place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
-    /// True if the wishes open the place itself.
+    /// True if the requests open the place itself.
     opens_place: bool,
-    wishes: &'a Wishes,
+    requests: &'a AccessRequests,
 }
 
 impl NameUnder<'_> {
@@ -74,7 +74,7 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let opens = self.wishes.open.contains(&RulePlace::of(self.name(), None));
+            let opens = self.requests.open.contains(&RuleScope::of(self.name(), None));
             let mut own = snapshot.own_records_of(self.name()).into_iter();
             own.find(|own| own.stamp.claims.record_only && !opens).map(|own| record_text(own.record))
         })
@@ -90,12 +90,12 @@ impl NameUnder<'_> {
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
-    /// True if the wishes open the path in the tunnel. Another endpoint than the asking one may be refused, so its wish
+    /// True if the requests open the path in the tunnel. Another endpoint than the asking one may be refused, so its request
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let place = RulePlace::of(self.name(), path);
+        let place = RuleScope::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
-        self.wishes.open.contains(&place) && (self.asking == Some(&place) || is_ours())
+        self.requests.open.contains(&place) && (self.asking == Some(&place) || is_ours())
     }
 
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
@@ -113,8 +113,8 @@ impl NameUnder<'_> {
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let place = || RulePlace::of(self.name(), rule.path());
-        let goes = || rule.requires_access() && self.wishes.withdrawn.contains(&place());
+        let place = || RuleScope::of(self.name(), rule.path());
+        let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
         !self.requires_another(rule)
             && !self.is_asked_for(tunnel, rule)
             && !goes()

@@ -9,7 +9,7 @@ use crate::reconcile::access::guard;
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::wish::{OPEN, protection_properties};
+use crate::reconcile::access::wanted::{OPEN, protection_properties};
 use crate::reconcile::canonical::{self, RECORD_ONLY, is_invalid, path_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, ACCESS_PREFIX, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::Snapshot;

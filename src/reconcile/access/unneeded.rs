@@ -7,11 +7,11 @@ use crate::reconcile::Note;
 use crate::reconcile::access::answering::{names_under, rules_taking, tunnel_of};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::relying::{Wishes, relying};
+use crate::reconcile::access::relying::{AccessRequests, relying};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The minimum age, in seconds, at which an application without a rule is deleted: the next request may write the rule.
-const AGE_MIN: i64 = 600;
+const AGE_MIN_SECONDS: i64 = 600;
 
 /// An application of ours whose token no rule of ours requires, and whose place no comment of ours claims.
 #[derive(Clone, Debug)]
@@ -24,11 +24,11 @@ pub struct Unneeded<'s> {
     answering: Option<String>,
 }
 
-/// Our unneeded applications, except those younger than `AGE_MIN` that no other application of ours replaces.
+/// Our unneeded applications, except those younger than `AGE_MIN_SECONDS` that no other application of ours replaces.
 pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let is_young = |application: &Application| {
         let age = application.created_unix_seconds.zip(snapshot.date_unix_seconds);
-        age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN)
+        age.is_some_and(|(created, now)| now - i64::from(created) < AGE_MIN_SECONDS)
     };
     let protections = snapshot.protections();
     let unneeded = protections.ours().filter_map(|(place, application)| {
@@ -41,7 +41,7 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         }
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
-        let answering = relying(application, None, &Wishes::default(), snapshot);
+        let answering = relying(application, None, &AccessRequests::default(), snapshot);
         Some(Unneeded { place, application, is_replaced, answering })
     });
     unneeded.collect()

@@ -38,7 +38,7 @@ pub fn rule_fingerprint(tunnel: &TunnelId, rule: &WantedRule) -> u64 {
 pub(crate) fn edit_fingerprint(tunnel: &TunnelId, edit: &RuleEdit) -> u64 {
     match edit {
         RuleEdit::Put { rule, replaces: _ } => rule_fingerprint(tunnel, rule),
-        RuleEdit::Remove { hostname, path } => {
+        RuleEdit::Delete { hostname, path } => {
             fingerprint([&*format!("{tunnel} remove {hostname:?} {path:?}")])
         }
     }

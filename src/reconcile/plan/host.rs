@@ -44,7 +44,7 @@ struct Host<'a> {
     zone: &'a ZoneSnapshot,
     own_records: Vec<&'a Record>,
     /// Records that `ADOPT` takes over. They are foreign until the stamp is written.
-    records_taken_over: Vec<&'a Record>,
+    adopted_records: Vec<&'a Record>,
     /// Foreign records that cannot exist beside a CNAME.
     foreign_records: Vec<&'a Record>,
     /// The stamp of our records and of the adopted records.
@@ -70,9 +70,9 @@ enum Ownership {
     /// A stamp of ours names the rule.
     Ours,
     /// `ADOPT` takes the rule over. The rule is foreign until the stamp is written.
-    TakenOver,
+    Adopted,
     /// Our record was deleted by hand, and the rule is as wanted. The rule is foreign until the stamp is written.
-    TakenBack,
+    Reclaimed,
     Foreign,
     /// Another rule of the hostname has the digest. The rule is foreign, and cannot become ours.
     Ambiguous,
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
             context,
             zone,
             own_records,
-            records_taken_over: Vec::new(),
+            adopted_records: Vec::new(),
             foreign_records,
             stamp,
             rules: rules_of(&hostname, snapshot),
@@ -130,13 +130,15 @@ impl<'a> Host<'a> {
     /// have a rule of the hostname. No decision is made by such an answer.
     fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
         let snapshot = self.snapshot();
-        snapshot.outdated.keys().next()?;
+        if snapshot.outdated.is_empty() {
+            return None;
+        }
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
         let visited = snapshot.visited_tunnel(self.name());
         let wanted = request.wanted.iter().filter_map(|one| one.publication.as_ref().ok());
-        let wishes = wanted.map(|gated| &gated.publication().tunnel);
+        let requests = wanted.map(|gated| &gated.publication().tunnel);
         let rules = self.rules.iter().map(|rule| rule.tunnel);
-        let tunnels = rules.chain(wishes).chain(&visited).map(TunnelId::as_str);
+        let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
         let mut old = snapshot.outdated.iter();
@@ -157,7 +159,7 @@ impl<'a> Host<'a> {
 
     /// Our records, and records that become ours with the stamp.
     fn records(&self) -> impl Iterator<Item = &'a Record> {
-        self.own_records.iter().chain(&self.records_taken_over).copied()
+        self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
     fn has_record(&self) -> bool {
@@ -196,8 +198,8 @@ impl<'a> Host<'a> {
     }
 
     /// The rules that `ADOPT` takes over.
-    fn rules_taken_over(&self) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(|rule| rule.ownership == Ownership::TakenOver)
+    fn adopted_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(|rule| rule.ownership == Ownership::Adopted)
     }
 
     /// The hostname's foreign rules in one tunnel.
@@ -228,14 +230,13 @@ impl<'a> Host<'a> {
 
     /// True if the stamp claims the record without a rule.
     fn claims_record_only(&self) -> bool {
-        self.records_taken_over.is_empty()
-            && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
+        self.adopted_records.is_empty() && self.stamp.as_ref().is_some_and(|stamp| stamp.claims.record_only)
     }
 
     /// True if a put of our rule for the path would change which requests the rule answers.
     fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let Some(marked_rules) = self.context.marked_rules.get(tunnel) else { return false };
-        let taken_over: Vec<_> = self.rules_taken_over().filter(|taken| taken.tunnel == tunnel).collect();
+        let taken_over: Vec<_> = self.adopted_rules().filter(|taken| taken.tunnel == tunnel).collect();
         let is_own = |rule: &Rule| taken_over.iter().any(|taken| rule.is_for(&self.hostname, taken.path()));
         match &*taken_over {
             [] => marked_rules.is_shadowed(&self.hostname, path),

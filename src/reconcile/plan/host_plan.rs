@@ -130,7 +130,7 @@ pub enum RecordOperation {
 impl RecordOperation {
     labels! {
         Self::Delete(..) => "record_deleted",
-        Self::Patch(_) => "record_changed",
+        Self::Patch(_) => "record_updated",
         Self::Post(_) => "record_created",
     }
 
@@ -143,7 +143,7 @@ impl RecordOperation {
             }
             Self::Delete(..) => "record deleted".to_owned(),
             Self::Patch(RecordPatch { id: _, content, proxied, comment }) => {
-                let mut text = "record changed".to_owned();
+                let mut text = "record updated".to_owned();
                 for (field, value) in [("target", content), ("comment", comment)] {
                     if let Some(value) = value {
                         let _ = write!(text, ", {field}={value:?}");

@@ -9,9 +9,9 @@ use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
-use crate::reconcile::access::place::RulePlace;
-use crate::reconcile::access::relying::Wishes;
-use crate::reconcile::access::wish::AccessWish;
+use crate::reconcile::access::place::RuleScope;
+use crate::reconcile::access::relying::AccessRequests;
+use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::canonical::{Publication, path_of};
 use crate::reconcile::namespace;
@@ -33,8 +33,8 @@ impl Judge<'_> {
     pub(super) fn judged(self, requests: Read) -> BTreeMap<Box<str>, HostRequest<Gated>> {
         let entitled = requests.iter().map(|(name, request)| self.entitled(name, request));
         let entitled: Vec<Option<NamespaceCode>> = entitled.collect();
-        let wishes = self.wishes(&requests, &entitled);
-        let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, wishes: &wishes };
+        let access_requests = self.access_requests(&requests, &entitled);
+        let gate = Gate { snapshot: self.snapshot, inputs: self.inputs, requests: &access_requests };
         let judged = requests.into_iter().zip(entitled).map(|((name, request), entitled)| {
             let HostRequest { wanted, withdrawn, registry_names } = request;
             let wanted = wanted.into_iter().map(|one| self.judge(entitled.as_ref(), one, gate)).collect();
@@ -72,13 +72,13 @@ impl Judge<'_> {
         Wanted { set_identifier, resource, publication }
     }
 
-    /// The Access wishes of the request, without endpoints that the namespace guard refuses. `entitled` has the entitled
-    /// namespace of each hostname.
-    fn wishes(self, requests: &Read, entitled: &[Option<NamespaceCode>]) -> Wishes {
-        let mut wishes = Wishes::default();
+    /// What the endpoints ask of Access, without endpoints that the namespace guard refuses. `entitled` has the
+    /// entitled namespace of each hostname.
+    fn access_requests(self, requests: &Read, entitled: &[Option<NamespaceCode>]) -> AccessRequests {
+        let mut access_requests = AccessRequests::default();
         for ((name, request), entitled) in requests.iter().zip(entitled) {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-            wishes.withdrawn.extend(withdrawn.map(|path| RulePlace::of(name, path)));
+            access_requests.withdrawn.extend(withdrawn.map(|path| RuleScope::of(name, path)));
             let hostname =
                 LazyCell::new(|| Hostname::parse(name).ok().filter(|_| self.may_be_published(name)));
             for wanted in &request.wanted {
@@ -86,25 +86,25 @@ impl Judge<'_> {
                 if entitled.is_some() && !may_have {
                     continue;
                 }
-                let by = match wanted.publication.as_ref().map(|publication| &publication.access_wish) {
-                    Ok(AccessWish::Open) => {
+                let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
+                    Ok(WantedAccess::Open) => {
                         if may_have {
-                            wishes.open.insert(RulePlace::of(name, path_of(&wanted.set_identifier)));
+                            access_requests.open.insert(RuleScope::of(name, path_of(&wanted.set_identifier)));
                         }
                         continue;
                     }
-                    Ok(AccessWish::Silent) if self.snapshot.access.applications().is_empty() => continue,
-                    Ok(AccessWish::Silent) => ClosedBy::Silence,
-                    Ok(AccessWish::Protected(_)) => ClosedBy::Policies,
+                    Ok(WantedAccess::Silent) if self.snapshot.access.applications().is_empty() => continue,
+                    Ok(WantedAccess::Silent) => ClosedBy::Silence,
+                    Ok(WantedAccess::Protected(_)) => ClosedBy::Policies,
                     Err(_) => ClosedBy::Mistake,
                 };
-                wishes.closing.extend((*hostname).clone().map(|hostname| {
+                access_requests.closing.extend((*hostname).clone().map(|hostname| {
                     let (set_identifier, resource) = (wanted.set_identifier.clone(), wanted.resource.clone());
                     Closing { hostname, set_identifier, resource, by }
                 }));
             }
         }
-        wishes
+        access_requests
     }
 
     /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.

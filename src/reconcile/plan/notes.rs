@@ -27,7 +27,7 @@ fn hints(hosts: &[HostPlan], operator: &OperatorSettings) -> impl Iterator<Item 
     for host in hosts {
         let rules = host.edits.iter().filter_map(|planned| match &planned.edit {
             RuleEdit::Put { rule, .. } => Some(rule),
-            RuleEdit::Remove { .. } => None,
+            RuleEdit::Delete { .. } => None,
         });
         for text in rules.flat_map(|rule| hint::hints(rule, operator)) {
             first.entry(text).or_insert(host);

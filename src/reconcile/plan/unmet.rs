@@ -28,12 +28,12 @@ pub(super) fn replace_closings(plan: &mut Plan) {
     }
 }
 
-/// Replaces [`Reason::TokensFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
+/// Replaces [`Reason::AccessCheckFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
 /// as it is.
 pub(super) fn replace_openings(plan: &mut Plan, snapshot: &Snapshot) {
     let mut refusals = mem::take(&mut plan.refusals);
     for refusal in &mut refusals {
-        let Reason::TokensFirst(id) = &refusal.reason else { continue };
+        let Reason::AccessCheckFirst(id) = &refusal.reason else { continue };
         let mut applications = snapshot.access.applications().iter();
         let Some(application) = applications.find(|one| one.id == *id) else { continue };
         if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule, plan)) {

@@ -1,4 +1,4 @@
-//! Reads one rule of an endpoint, or its record alone. Each mistake is a mistake, and all mistakes are reported.
+//! Reads one rule of an endpoint, or its record alone. All its mistakes are reported.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,9 +11,9 @@ use crate::model::access::SessionDuration;
 use crate::model::endpoint::Endpoint;
 use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::wish::{self, AccessWish, OPEN, ProtectionWish};
+use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
 use crate::reconcile::canonical::{self, Mistake, RECORD_ONLY, RESOURCE_LABEL};
-use crate::reconcile::groups::Part;
+use crate::reconcile::groups::RuleProperties;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{
     self, ACCESS_POLICY, ACCESS_SESSION_DURATION, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
@@ -29,7 +29,7 @@ pub(super) struct PartReader<'r, 's> {
     pub(super) endpoint: &'r Endpoint,
     /// The meanings of the endpoint's targets.
     pub(super) targets: &'r [TargetKind],
-    pub(super) part: &'r Part<'r>,
+    pub(super) part: &'r RuleProperties<'r>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
@@ -143,7 +143,7 @@ impl PartReader<'_, '_> {
     pub(super) fn access(
         &mut self,
         rule: &Result<Option<WantedRule>, Mistaken>,
-    ) -> Result<AccessWish, Mistaken> {
+    ) -> Result<WantedAccess, Mistaken> {
         let (settings, part) = (self.reader.settings, self.part);
         let (text, duration) = (part.text(ACCESS_POLICY), part.text(ACCESS_SESSION_DURATION));
         if let Some(property) = ACCESS_PROPERTIES.iter().find(|name| part.text(name).is_some()) {
@@ -154,11 +154,13 @@ impl PartReader<'_, '_> {
             if let Some(setting) = settings.operator.asks_for_access(requires) {
                 self.mistake(property, format!("is set, but {setting} asks for Access by itself: remove it"));
             }
-            return Ok(AccessWish::Silent);
+            return Ok(WantedAccess::Silent);
         }
         let default = settings.operator.default_access_policy.iter().map(|name| &**name);
         let names = match text {
-            Some(text) => wish::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?,
+            Some(text) => {
+                wanted::names(text).map_err(|error| self.cannot_read(ACCESS_POLICY, text, &error))?
+            }
             None => Some(default.collect()).filter(|names: &Vec<&str>| !names.is_empty()),
         };
         let Some(names) = names else {
@@ -169,7 +171,7 @@ impl PartReader<'_, '_> {
                 let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
                 self.mistake(ACCESS_POLICY, problem);
             }
-            return Ok(if text.is_some() { AccessWish::Open } else { AccessWish::Silent });
+            return Ok(if text.is_some() { WantedAccess::Open } else { WantedAccess::Silent });
         };
         let duration = match duration {
             None => SessionDuration::default(),
@@ -192,9 +194,9 @@ impl PartReader<'_, '_> {
             }
             Err(Mistaken) => {}
         }
-        ProtectionWish::new(&names, duration, self.reader.access, &settings.operator)
+        WantedApplication::new(&names, duration, self.reader.access, &settings.operator)
             .map_err(|error| self.cannot_read(ACCESS_POLICY, text.unwrap_or_default(), &error))
-            .map(AccessWish::Protected)
+            .map(WantedAccess::Protected)
     }
 
     fn path(&mut self) -> Result<Option<PathPattern>, Mistaken> {
@@ -213,7 +215,7 @@ impl PartReader<'_, '_> {
 
     /// True for a wildcard whose object has to set [`TUNNEL_WILDCARD`], but has neither that property nor a misspelling
     /// of it.
-    pub(super) fn lacks_property(&mut self, hostname: &Result<Hostname, Mistaken>) -> bool {
+    pub(super) fn unasked_wildcard(&mut self, hostname: &Result<Hostname, Mistaken>) -> bool {
         let (endpoint, part) = (self.endpoint, self.part);
         let said = part.text(TUNNEL_WILDCARD);
         let problem = match said {

@@ -179,7 +179,7 @@ impl Program {
     }
 
     pub fn observation(&self) -> SocketAddr {
-        self.running().observation_address
+        self.running().metrics_address
     }
 
     /// What the observation port answers.

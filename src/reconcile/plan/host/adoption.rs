@@ -22,11 +22,11 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
     let taken_back = inserted(accepted.iter().filter_map(|accepted| taken_back(&host, accepted)));
-    take(&mut host, &taken_back, Ownership::TakenBack);
+    take(&mut host, &taken_back, Ownership::Reclaimed);
     if is_allowed && host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|accepted| accepted.publication().rule.is_some());
         let taken_over = inserted(with_rule.flat_map(|accepted| rules_for(&host, accepted)));
-        take(&mut host, &taken_over, Ownership::TakenOver);
+        take(&mut host, &taken_over, Ownership::Adopted);
     }
     host
 }
@@ -46,11 +46,11 @@ fn taken_back(host: &Host<'_>, accepted: &Gated) -> Option<Digest> {
 
 /// Adds the foreign records, with the rules that their stamps name.
 fn with_records(mut host: Host<'_>) -> Host<'_> {
-    host.records_taken_over = std::mem::take(&mut host.foreign_records);
-    for record in host.records_taken_over.clone() {
+    host.adopted_records = std::mem::take(&mut host.foreign_records);
+    for record in host.adopted_records.clone() {
         let theirs = Stamp::of(record);
         if let Some(stamp) = &theirs {
-            take(&mut host, &stamp.claims.digests, Ownership::TakenOver);
+            take(&mut host, &stamp.claims.digests, Ownership::Adopted);
         }
         let stamp = host.stamp.take().unwrap_or_else(|| stamp_for(&host, theirs, record));
         host.stamp = Some(stamp);
@@ -75,7 +75,7 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel that visitors reach now.
 fn rules_for(host: &Host<'_>, accepted: &Gated) -> Vec<Digest> {
     let target = accepted.tunnel();
-    let visited = host.record_tunnel().filter(|_| !host.records_taken_over.is_empty());
+    let visited = host.record_tunnel().filter(|_| !host.adopted_records.is_empty());
     let other = visited.or_else(|| host.visited_instead_of(target));
     let tunnels = [Some(target), other.as_ref()].into_iter().flatten();
     tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, accepted.path())?.digest)).collect()
@@ -129,8 +129,8 @@ pub(super) fn smallest_value(host: &Host<'_>, accepted: &Gated) -> Option<Box<st
 
 /// The records and rules that the stamp makes ours for the `accepted` endpoints, and the TXT records that it replaces.
 pub(super) fn adoptions(host: &Host<'_>, accepted: &[&Gated]) -> Vec<Adoption> {
-    let records = host.records_taken_over.iter().copied().chain(replaced(host));
-    let rules = host.rules_taken_over().map(|rule| rule_adoption(host, rule, accepted));
+    let records = host.adopted_records.iter().copied().chain(replaced(host));
+    let rules = host.adopted_rules().map(|rule| rule_adoption(host, rule, accepted));
     records.map(record_adoption).chain(rules).collect()
 }
 
@@ -138,7 +138,7 @@ pub(super) fn adoptions(host: &Host<'_>, accepted: &[&Gated]) -> Vec<Adoption> {
 /// them. A TXT record under an old name may describe several records.
 pub(super) fn replaced<'a>(host: &Host<'a>) -> Vec<&'a Record> {
     let owners = &host.operator().adopt.owners;
-    let records = host.records_taken_over.iter();
+    let records = host.adopted_records.iter();
     let found = records.flat_map(|record| heritage::records_of(host.zone, host.registry_names, record));
     let mut replaced = Vec::new();
     for (record, heritage) in found.filter(|(record, _)| !record.read_only) {

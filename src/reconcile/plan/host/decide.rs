@@ -1,15 +1,14 @@
 //! Decides which part of one hostname's request is carried out, after `judge.rs` has judged each endpoint:
 //!
 //! - the endpoints of one object are published together or not at all;
-//! - while an endpoint is refused, nothing of its object is withdrawn from the hostname, because ExternalDNS sends a
-//!   changed path as a creation and a deletion.
+//! - while an endpoint is refused, nothing is withdrawn from the hostname, because ExternalDNS sends a changed path as a
+//!   creation and a deletion.
 
 use std::collections::BTreeSet;
 
 use super::Host;
 use super::obstacle::Obstacles;
 use super::{adoption, comment, obstacle};
-use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::canonical::path_of;
@@ -36,14 +35,14 @@ pub(super) struct Decision<'a, 'w> {
 }
 
 /// A wanted endpoint, with its judgement so far.
-struct Judged<'w> {
+struct Verdict<'w> {
     wanted: &'w Wanted<Gated>,
     outcome: Result<&'w Gated, Reason>,
     /// True if deletions wait while this endpoint is refused.
     may_hold_back: bool,
 }
 
-impl<'w> Judged<'w> {
+impl<'w> Verdict<'w> {
     fn resource(&self) -> Option<&'w str> {
         self.wanted.resource.as_deref()
     }
@@ -71,16 +70,11 @@ impl<'w> Judged<'w> {
     }
 }
 
-/// True unless the two objects are known and differ.
-fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
-    one.is_none() || other.is_none() || one == other
-}
-
 /// The state of a decision after the last refusal.
 struct Settled<'a, 'w> {
     /// The hostname with everything that is taken over.
     host: Host<'a>,
-    judged: Vec<Judged<'w>>,
+    judged: Vec<Verdict<'w>>,
     /// The paths that are withdrawn.
     withdrawn: Vec<Option<&'w str>>,
 }
@@ -113,7 +107,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) ->
 
 impl Decision<'_, '_> {
     /// Adds the deletion of the application that protects the endpoint, if the endpoint opens its place.
-    fn add_opening(&mut self, one: &Judged<'_>) {
+    fn add_opening(&mut self, one: &Verdict<'_>) {
         let Ok(AccessStep::Opening { deletion, end }) = one.outcome.as_ref().map(|gated| gated.access_step())
         else {
             return;
@@ -122,7 +116,7 @@ impl Decision<'_, '_> {
         match end {
             OpeningEnd::Foreign => {}
             OpeningEnd::Later { application } => {
-                self.refusals.push(one.refusal(&self.host, Reason::TokensFirst(application.clone())));
+                self.refusals.push(one.refusal(&self.host, Reason::AccessCheckFirst(application.clone())));
             }
             OpeningEnd::Open => self.opened.push(Opened {
                 note: self.host.opening_note(&one.wanted.set_identifier, one.resource()),
@@ -136,14 +130,13 @@ impl Decision<'_, '_> {
 fn withheld<'r>(
     host: &'r Host<'_>,
     request: &'r HostRequest<Gated>,
-    judged: &'r [Judged<'_>],
+    judged: &'r [Verdict<'_>],
     withdrawn: &'r [Option<&str>],
 ) -> impl Iterator<Item = Refusal> + 'r {
     let waits = |path: &str| !withdrawn.contains(&path_of(path)) && has(host, path);
     request.withdrawn.iter().filter(move |(path, _)| waits(path)).map(|(path, object)| {
-        let mut holding = judged.iter().filter(|one| one.holds_back());
-        let holding = holding.find(|one| may_be_one(one.resource(), object.as_deref()));
-        let by = holding.and_then(Judged::resource).map(Into::into);
+        let holding = judged.iter().find(|one| one.holds_back());
+        let by = holding.and_then(Verdict::resource).map(Into::into);
         host.refusal(path, object.as_deref(), Reason::Withheld { by })
     })
 }
@@ -152,7 +145,7 @@ fn withheld<'r>(
 fn settle<'a, 'w>(
     host: &Host<'a>,
     request: &'w HostRequest<Gated>,
-    mut judged: Vec<Judged<'w>>,
+    mut judged: Vec<Verdict<'w>>,
 ) -> Settled<'a, 'w> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
@@ -171,12 +164,12 @@ fn settle<'a, 'w>(
 }
 
 /// The work on the applications of the endpoints that are not refused.
-fn first_writes(judged: &[Judged<'_>]) -> Vec<ApplicationWrite> {
-    judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Judged::first_write).cloned().collect()
+fn first_writes(judged: &[Verdict<'_>]) -> Vec<ApplicationWrite> {
+    judged.iter().filter(|one| one.outcome.is_ok()).filter_map(Verdict::first_write).cloned().collect()
 }
 
 /// Refuses the endpoints whose applications are written first.
-fn waiting_for_applications(mut judged: Vec<Judged<'_>>) -> Vec<Judged<'_>> {
+fn waiting_for_applications(mut judged: Vec<Verdict<'_>>) -> Vec<Verdict<'_>> {
     for one in judged.iter_mut().filter(|one| one.outcome.is_ok()) {
         if let Some(write) = one.first_write() {
             one.outcome = Err(Reason::ApplicationFirst(write.place.clone()));
@@ -186,9 +179,9 @@ fn waiting_for_applications(mut judged: Vec<Judged<'_>>) -> Vec<Judged<'_>> {
 }
 
 /// The wanted endpoints that are already refused, and the first of the remaining endpoints for each path.
-fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest<Gated>) -> Vec<Judged<'w>> {
+fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest<Gated>) -> Vec<Verdict<'w>> {
     let mut paths = BTreeSet::new();
-    let judged = request.wanted.iter().map(|wanted| Judged {
+    let judged = request.wanted.iter().map(|wanted| Verdict {
         wanted,
         outcome: wanted.publication.as_ref().map_err(Clone::clone),
         may_hold_back: !is_kept_from(host, wanted.resource.as_deref()),
@@ -203,8 +196,8 @@ fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
     named.is_some() && named != resource.and_then(namespace::code_of)
 }
 
-fn accepted<'w>(judged: &[Judged<'w>]) -> Vec<&'w Gated> {
-    judged.iter().filter_map(Judged::accepted).collect()
+fn accepted<'w>(judged: &[Verdict<'w>]) -> Vec<&'w Gated> {
+    judged.iter().filter_map(Verdict::accepted).collect()
 }
 
 /// True if we have a rule, or a record alone, for a set identifier.
@@ -213,17 +206,17 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
-/// The withdrawn paths, without paths whose deletion waits for a refused endpoint.
-fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Judged<'_>]) -> Vec<Option<&'w str>> {
-    let holding = judged.iter().filter(|one| one.holds_back()).map(Judged::resource);
-    let holding: BTreeSet<Option<&str>> = inserted(holding);
-    let is_free = |object: Option<&str>| !holding.iter().any(|one| may_be_one(*one, object));
-    let withdrawn = request.withdrawn.iter();
-    withdrawn.filter(|(_, resource)| is_free(resource.as_deref())).map(|(path, _)| path_of(path)).collect()
+/// The withdrawn paths, unless deletions wait for a refused endpoint. Its object does not matter: ExternalDNS compares no
+/// labels, so after a rename of an object the stamp still names the old object.
+fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Verdict<'_>]) -> Vec<Option<&'w str>> {
+    if judged.iter().any(Verdict::holds_back) {
+        return Vec::new();
+    }
+    request.withdrawn.keys().map(|path| path_of(path)).collect()
 }
 
 /// The further endpoints that cannot be published, given the present refusals: their indices, with the reasons.
-fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>]) -> Vec<(usize, Reason)> {
+fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Verdict<'_>]) -> Vec<(usize, Reason)> {
     let possible = accepted(judged);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
     let obstacles = Obstacles::of(host, &tunnel, &possible);
@@ -247,7 +240,7 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
     {
-        let is_new = |one: &Judged<'_>| {
+        let is_new = |one: &Verdict<'_>| {
             one.accepted().is_some_and(|accepted| !comment::claims_already(host, accepted))
         };
         let new = judged.iter().enumerate().filter(|(_, one)| is_new(one));
@@ -257,14 +250,14 @@ fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Judged<'_>
 }
 
 /// The refused endpoints, sorted by object.
-fn refused_by_object<'r, 'w>(judged: &'r [Judged<'w>]) -> Vec<&'r Judged<'w>> {
-    let mut refused: Vec<&Judged<'_>> = judged.iter().filter(|one| one.outcome.is_err()).collect();
+fn refused_by_object<'r, 'w>(judged: &'r [Verdict<'w>]) -> Vec<&'r Verdict<'w>> {
+    let mut refused: Vec<&Verdict<'_>> = judged.iter().filter(|one| one.outcome.is_err()).collect();
     refused.sort_by(|one, other| one.resource().cmp(&other.resource()));
     refused
 }
 
 /// The reason if another endpoint of the same object is refused: the published rules would receive its requests.
-fn refused_beside(refused: &[&Judged<'_>], one: &Judged<'_>) -> Option<Reason> {
+fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for = |reason: &Reason| {
         let is_opening = matches!(reason, Reason::ClosingFirst { .. } | Reason::WouldOpenToo { .. });

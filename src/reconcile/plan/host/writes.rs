@@ -124,7 +124,7 @@ pub(super) fn host_plan(
         edits,
         unstamp,
         adoptions: adoption::adoptions(host, accepted),
-        adopted_rules: inserted(host.rules_taken_over().map(|rule| rule.digest)),
+        adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: moving.target.filter(|_| moving.repoint == Repoint::InStamp).cloned(),
         if_unwritable: if takes_from_another { deletions(host) } else { Vec::new() },
         claims,
@@ -139,7 +139,7 @@ pub(super) fn host_plan(
 fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<PlannedEdit> {
     let removed = moving.going.iter().map(|rule| {
         let path = rule.path().map(Into::into);
-        let edit = RuleEdit::Remove { hostname: host.hostname.clone(), path };
+        let edit = RuleEdit::Delete { hostname: host.hostname.clone(), path };
         PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
     });
     let put = moving.puts.iter().filter_map(|accepted| {
@@ -168,7 +168,7 @@ fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Rep
 /// The tunnel of [`Host::visited_instead_of`], if the hostname's rule there is taken over.
 fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
     let visited = host.visited_instead_of(target)?;
-    host.rules_taken_over().any(|rule| *rule.tunnel == visited).then_some(visited)
+    host.adopted_rules().any(|rule| *rule.tunnel == visited).then_some(visited)
 }
 
 /// The wanted rules that are missing, different or shadowed.
@@ -306,7 +306,7 @@ impl RecordWrites<'_, '_> {
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
     /// stamps are compared, so text that did not fit makes no difference.
     fn changes_stamp(&self, record: &Record, comment: &str) -> bool {
-        !self.host.records_taken_over.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
+        !self.host.adopted_records.is_empty() || self.meaning(&record.comment) != self.meaning(comment)
     }
 
     /// The stamp in a comment, bound to the hostname, so that a missing hostname digest makes no difference.

@@ -21,19 +21,19 @@ const POLICIES_MAX: usize = 20;
 
 /// The request of an endpoint about Access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AccessWish {
+pub enum WantedAccess {
     /// No request. A protected place stays protected.
     #[default]
     Silent,
     /// Every visitor may reach the place.
     Open,
     /// The place is to have an application of its own.
-    Protected(ProtectionWish),
+    Protected(WantedApplication),
 }
 
 /// The application that an endpoint asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProtectionWish {
+pub struct WantedApplication {
     pub policies: Vec<NamedPolicy>,
     pub session_duration: SessionDuration,
 }
@@ -71,7 +71,7 @@ pub fn names(text: &str) -> Result<Option<Vec<&str>>, &'static str> {
     Ok(Some(names))
 }
 
-impl ProtectionWish {
+impl WantedApplication {
     /// The application with the policies of these names.
     pub(in crate::reconcile) fn new(
         names: &[&str],
@@ -177,12 +177,12 @@ fn may_be_named(policy: &ReusablePolicy, settings: &OperatorSettings) -> bool {
         || is_listed(&settings.default_access_policy)
 }
 
-/// The canonical properties of a wish.
-pub fn properties(wish: &AccessWish) -> Vec<Property> {
-    match wish {
-        AccessWish::Silent => Vec::new(),
-        AccessWish::Open => vec![Property::new(ACCESS_POLICY, OPEN)],
-        AccessWish::Protected(ProtectionWish { policies, session_duration }) => {
+/// The canonical properties of a wanted.
+pub fn properties(wanted: &WantedAccess) -> Vec<Property> {
+    match wanted {
+        WantedAccess::Silent => Vec::new(),
+        WantedAccess::Open => vec![Property::new(ACCESS_POLICY, OPEN)],
+        WantedAccess::Protected(WantedApplication { policies, session_duration }) => {
             let policies = policies.iter().map(NamedPolicy::text);
             protection_properties(policies, *session_duration)
         }
