@@ -12,7 +12,7 @@ use cloudflare_emulator::{ConfigSource, Emulator, Fault, Matcher, Plan, Unconfig
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use serde_json::json;
 use test_support::external_dns::ExternalDns;
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 use crate::shared_account::{SharedAccount, settle, stamp};
 
@@ -347,4 +347,23 @@ fn a_hostname_with_more_paths_than_its_stamp_holds_is_refused_and_stops_no_other
     desired.drain(..30);
     settle(external_dns, &harness.cloudflare, &desired).expect("ten have room");
     assert_eq!(harness.rules().len(), 12);
+}
+
+/// ExternalDNS compares no labels, so the record's comment names the Ingress of before.
+#[test]
+fn a_path_typo_after_a_rename_of_its_object_takes_no_hostname_offline() {
+    let harness = Harness::new();
+    let program = harness.start();
+    let of = |object: &str, path: &str| {
+        endpoint_of(object, "web.example.com", &[("tunnel-path", path), ("tunnel-service", "http://web:80")])
+    };
+    for desired in [of("ingress/shop/old", "^/shop"), of("ingress/shop/new", "^/shop")] {
+        program.external_dns().run_loop(&[desired]).expect("published");
+    }
+    for _ in 0..2 {
+        program.external_dns().run_loop(&[of("ingress/shop/new", "^/shop(")]).expect("refused by name");
+        assert_eq!(harness.service_at("web.example.com", "/shop"), "http://web:80");
+    }
+    program.external_dns().run_loop(&[of("ingress/shop/new", "^/shops")]).expect("published");
+    assert_eq!(harness.service_at("web.example.com", "/shops"), "http://web:80");
 }
