@@ -59,7 +59,7 @@ impl Command {
                 _ => Err(format!("status takes a hostname of at most {HOSTNAME_MAX_BYTES} characters")),
             },
             [word, _] if word == TUNNEL => {
-                Err("tunnel takes no name; CF_TUNNEL_ID has it, or the flag --cf-tunnel-id=NAME".to_owned())
+                Err("the command tunnel takes no name: set CF_TUNNEL_ID or --cf-tunnel-id=NAME".to_owned())
             }
             [_, _, ..] => Err("there is more than one command; see --help".to_owned()),
         }
@@ -305,7 +305,7 @@ mod tests {
             (&["check", "list"], "there is more than one command; see --help"),
             (
                 &["tunnel", "homelab"],
-                "tunnel takes no name; CF_TUNNEL_ID has it, or the flag --cf-tunnel-id=NAME",
+                "the command tunnel takes no name: set CF_TUNNEL_ID or --cf-tunnel-id=NAME",
             ),
             (&["healthcheck", "a.example.com"], "there is more than one command; see --help"),
             (&["status", "a.example.com", "b"], "there is more than one command; see --help"),

@@ -63,9 +63,15 @@ struct WireBatch {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct WrittenRecord {
     pub id: RecordId,
+    /// In normal form, like the name of a `Record`.
+    #[serde(deserialize_with = "normalized")]
     pub name: Box<str>,
     modified_on: Option<Box<str>>,
     comment_modified_on: Option<Box<str>>,
+}
+
+fn normalized<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
+    Ok(hostname::normalize(&Cow::<str>::deserialize(deserializer)?).into())
 }
 
 impl WrittenRecord {
@@ -292,6 +298,15 @@ mod tests {
                 r#""posts":[{"name":"c.example.com","type":"CNAME","content":"d.example","proxied":true,"ttl":1,"comment":"edt=1"}]}"#
             )
         );
+    }
+
+    /// The specification says punycode, but Unicode was seen too, as in lists of records.
+    #[test]
+    fn the_name_of_a_written_record_is_read_in_the_form_in_which_names_are_compared() {
+        let fixture = Fixture::new([success(r#"{"posts":[{"id":"r1","name":"B\u00fccher.Example"}]}"#)]);
+        let batch = Batch { deletes: vec![RecordId::new("r0")], ..Batch::default() };
+        let written = fixture.client.batch(&ZoneId::new("z1"), &batch, fixture.deadline()).unwrap();
+        assert_eq!(&*written[0].name, "xn--bcher-kva.example");
     }
 
     #[test]

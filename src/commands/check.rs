@@ -45,12 +45,7 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
     if check.credentials() {
         check.everything_else();
     } else {
-        check.note(
-            FindingStatus::Untried,
-            "everything else",
-            "nothing else can be tried until that is fixed",
-            "",
-        );
+        check.note(FindingStatus::Untried, "everything else", "the other checks need valid credentials", "");
     }
     if check.lacks_permission {
         let remedy =

@@ -61,8 +61,8 @@ macro_rules! families {
 }
 
 families! {
-    BuildInfo: "gauge" "build_info" ["version"] "Always 1; the label is the program's version.",
-    Ready: "gauge" "ready" [] "1 if the program is ready, else 0.",
+    BuildInfo: "gauge" "build_info" ["version"] "Always 1; the label is the webhook's version.",
+    Ready: "gauge" "ready" [] "1 if the webhook is ready, else 0.",
     DryRun: "gauge" "dry_run" [] "1 if DRY_RUN is set, else 0.",
     Requests: "counter" "requests_total" ["route", "status"] "Requests answered on the API port.",
     RequestDuration: "histogram" "request_duration_seconds" ["route"]

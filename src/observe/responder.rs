@@ -319,7 +319,9 @@ fn respond(head: &[u8], is_same_pod: bool, routes: &Routes) -> Option<Vec<u8>> {
             let answer = if is_allowed { found } else { plain(405, "method not allowed") };
             (answer, method == "HEAD")
         }
-        Err(httparse::Error::Version) => (plain(505, "HTTP/1.0 and HTTP/1.1 are spoken here"), false),
+        Err(httparse::Error::Version) => {
+            (plain(505, "the webhook supports only HTTP/1.0 and HTTP/1.1"), false)
+        }
         Err(_) => (plain(400, "malformed request"), false),
     };
     Some(render(&answer, is_head))

@@ -212,7 +212,7 @@ impl<'a> Execution<'a> {
             let group = self.write_group(step, &mut halving, &sent);
             self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
             let calls_left = self.writer.client().calls_left();
-            let has_stopped = group.is_err();
+            let has_failed = matches!(group, Err(Stop::Target(Reason::Failed(_))));
             let reason = match group {
                 Err(Stop::Run(error)) => return Err(error),
                 Err(Stop::Target(reason)) | Ok(Some(reason)) => reason,
@@ -222,7 +222,7 @@ impl<'a> Execution<'a> {
                 Ok(None) => continue,
             };
             let rest = halving.undecided();
-            if has_stopped {
+            if has_failed {
                 // A tunnel that failed before has just accepted its unchanged document, or has no rules.
                 if self.memory.targets.is_failing(target.id()) {
                     self.memory.targets.pause_edits(target.id(), reason.clone(), self.writer.clock().now());

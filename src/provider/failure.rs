@@ -7,8 +7,7 @@ use crate::provider::reader::ReadError;
 use crate::reconcile::plan::WrongOwner;
 use crate::webhook::Failure;
 
-const NOT_READY: &str =
-    "not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
+const NOT_READY: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
 
 const TOO_MUCH: &str = "the request has more hostnames than fit into memory, so the webhook refuses the whole request: let \
      several pairs of ExternalDNS and webhook share the hostnames (--domain-filter, DOMAIN_FILTER)";
@@ -76,7 +75,7 @@ mod tests {
         let another_form = Error::Unreadable("no object".into());
         let document = ReadError { what: "the configuration of tunnel f7".to_owned(), error: another_form };
         let cases: [(Failure, u16, &str); 8] = [
-            (not_ready(), 503, "not ready: "),
+            (not_ready(), 503, "the webhook is not ready: "),
             (too_much(), 503, "the request has more hostnames"),
             (too_long("a.test"), 503, "the endpoint of \"a.test\" is longer"),
             (wrong_owner(wrong), 500, "the changes are labelled"),

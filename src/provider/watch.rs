@@ -120,9 +120,11 @@ impl Provider {
                 LogLine::default().text(text)
             });
         } else if self.health.set_missing(Missing { why: why.as_str().into(), remedy }) {
-            warn!("not ready: {why}; {remedy}; the webhook tries again every 10 s");
+            warn!("the webhook is not ready: {why}; {remedy}; the webhook tries again every 10 s");
         } else {
-            logging::debug(module_path!(), || LogLine::default().text(format!("not ready: {why}")));
+            logging::debug(module_path!(), || {
+                LogLine::default().text(format!("the webhook is not ready: {why}"))
+            });
         }
     }
 }

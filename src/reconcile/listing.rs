@@ -92,7 +92,7 @@ impl EntryState {
             Self::Drift => "drift",
             Self::RecordWithoutRule => "record without rule",
             Self::RuleWithoutRecord => "rule without record",
-            Self::UnneededApplication => "application left",
+            Self::UnneededApplication => "unneeded application",
         }
     }
 }

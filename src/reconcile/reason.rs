@@ -318,7 +318,7 @@ impl fmt::Display for Reason {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}")
             }
             Self::AccessUnknown(text) => {
-                write!(formatter, "the webhook does not know what Access protects: {text}")
+                write!(formatter, "the webhook cannot use Cloudflare Access: {text}")
             }
             Self::AccessPolicy(problem) => write!(formatter, "the endpoint {problem}"),
             Self::ApplicationHeld { application, is_exact } => {

@@ -396,7 +396,7 @@ impl Shared {
             }
             let read = job.request.as_reader().read(&mut chunk);
             if self.is_stopping() {
-                return Err(Failure::unavailable("the program is ending"));
+                return Err(Failure::unavailable("the webhook is stopping"));
             }
             if job.deadline.is_over(&*self.clock) {
                 return Err(Failure::unavailable("the body came too late"));

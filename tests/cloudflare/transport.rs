@@ -361,7 +361,7 @@ fn the_environment_says_nothing_to_the_client_by_itself() {
     if is_own_process() {
         let error = read(&client("http://api.invalid"), 1000).unwrap_err();
         assert_eq!(kind(&error), Some(TransportErrorKind::Lookup), "{error}");
-        assert!(error.to_string().contains("name lookup: api.invalid: "), "{error}");
+        assert!(error.to_string().contains("name lookup failed: api.invalid: "), "{error}");
         return;
     }
     let proxy = Server::start(ok);

@@ -56,7 +56,7 @@ fn an_application_is_posted_again_at_once_where_it_is_known_to_be_gone_and_after
     assert!(stage.logged(&[
         "refused=waiting",
         NEXT,
-        "asked for the Access application, and lists may not show it yet"
+        "wrote the Access application, and Cloudflare may not list it yet"
     ]));
     assert_eq!(stage.run_loop(&desired("none")), Err(503), "the rule asks for no login first");
     assert_eq!(writes(&stage, &desired("none")), [format!("DELETE {NAME}")]);
@@ -257,7 +257,7 @@ fn of_applications_that_the_list_lacks_fifty_are_read_by_id_and_only_the_places_
         assert!(reads(&stage)[1] <= read, "{read}");
         assert_eq!(rules(), 49);
     }
-    assert!(stage.logged(&["refused=waiting", "lists may not show it yet"]));
+    assert!(stage.logged(&["refused=waiting", "may not list it yet"]));
     stage.cloudflare().clear_faults();
     assert_eq!(stage.run_loop(&desired), Err(503));
     assert_eq!(rules(), 50);
@@ -339,12 +339,7 @@ fn policies_that_cannot_be_read_are_asked_for_in_one_request_of_a_loop_and_what_
         assert_eq!(reads(&stage)[2], 4, "one reading and its three repetitions");
         stage.cloudflare().advance_clock(Duration::from_secs(60));
     }
-    assert!(stage.logged(&[
-        "refused=waiting",
-        NAME,
-        "the webhook does not know what Access protects: ",
-        "502"
-    ]));
+    assert!(stage.logged(&["refused=waiting", NAME, "the webhook cannot use Cloudflare Access: ", "502"]));
     assert!(!stage.logged(&["the permission"]) && stage.logged(&["refused=cloudflare", NAME]));
     stage.cloudflare().clear_faults();
     assert_eq!(writes(&stage, &desired), [format!("POST {NAME}")]);

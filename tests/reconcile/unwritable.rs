@@ -53,6 +53,18 @@ fn the_record_of_a_refused_rule_goes_only_where_another_record_would_lead_its_vi
     }
 }
 
+/// The answer to its creation was lost each time.
+#[test]
+fn a_record_that_is_published_without_a_rule_stays_whatever_becomes_of_its_endpoint() {
+    let alone = endpoint(NAME, &[("tunnel-service", "none")]);
+    let mut cloudflare = FakeCloudflare::new(&[], &[PROXY]);
+    let plan = cloudflare.run_loop(&[alone], usize::MAX);
+    cloudflare.unfinished =
+        plan.hosts.iter().map(|host| (host.hostname.clone(), host.unfinished(None))).collect();
+    cloudflare.run_loop(&[endpoint(NAME, &[("tunnel-service", "no service")])], usize::MAX);
+    assert_eq!(cloudflare.records.iter().filter(|record| *record.name == *NAME).count(), 1);
+}
+
 /// Its comment may name a namespace, and have a remark.
 #[test]
 fn a_record_that_lost_its_rule_stays() {

@@ -51,14 +51,14 @@ impl TransportError {
 impl fmt::Display for TransportError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            TransportErrorKind::Lookup => "name lookup",
-            TransportErrorKind::Connect => "connecting",
+            TransportErrorKind::Lookup => "name lookup failed",
+            TransportErrorKind::Connect => "connection failed",
             TransportErrorKind::Certificate => "certificate not trusted",
-            TransportErrorKind::Tls => "TLS",
+            TransportErrorKind::Tls => "TLS failed",
             TransportErrorKind::TimedOut => "timed out",
             TransportErrorKind::Disconnected => "connection lost",
-            TransportErrorKind::TooLarge => "answer too large",
-            TransportErrorKind::Protocol => "protocol",
+            TransportErrorKind::TooLarge => "response too large",
+            TransportErrorKind::Protocol => "invalid HTTP",
         };
         write!(formatter, "{kind}: {}", self.detail)
     }

@@ -136,9 +136,9 @@ fn log_inline_policies(place: &Place, members: &Map<String, Value>) {
 
 /// The reason for a failed call. `Reason::Waiting` makes ExternalDNS ask again.
 fn reason_of(error: &Error) -> Reason {
-    let text = format!("the Access application: {error}");
+    let text = format!("the Access application cannot be written: {error}");
     match error {
-        Error::Rejected(_) => Reason::Cloudflare(text),
+        Error::Rejected(response) => Reason::Cloudflare(format!("the Access application: {response}")),
         Error::Credentials(_) => Reason::AccessUnknown(format!("{text}; {GIVE_ACCESS}").into()),
         _ => Reason::Waiting(text),
     }

@@ -12,6 +12,7 @@ use log::warn;
 
 use super::Execution;
 use super::work::{Piece, Work, WriteTarget};
+use crate::cloudflare::Error;
 use crate::model::{RecordId, RecordPatch, ZoneId};
 use crate::reconcile::plan::{DeletedRecord, HostPlan, RecordOperation, Stage};
 
@@ -71,7 +72,13 @@ impl<'a> Execution<'a> {
             work: Work::Operations(slice::from_ref(operation)),
         });
         let pieces: Vec<Piece<'_>> = pieces.collect();
-        if let Err(error) = self.send_batch(Stage::Unstamp, zone, &pieces) {
+        let Err(error) = self.send_batch(Stage::Unstamp, zone, &pieces) else { return };
+        if matches!(error, Error::Rejected(_) | Error::NotFound(_)) && corrections.len() > 1 {
+            // One of the records was deleted meanwhile. The other comments are corrected all the same.
+            let (one, other) = corrections.split_at(corrections.len() / 2);
+            self.send_corrections(zone, one);
+            self.send_corrections(zone, other);
+        } else {
             let (kind, name) = self.name_of(WriteTarget::Zone(zone));
             warn!("in {kind} {name}, comments of records still name rules that were not written: {error}");
         }

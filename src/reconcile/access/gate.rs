@@ -184,7 +184,7 @@ impl Gate<'_> {
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
         if access.pending.iter().any(|pending| **pending == *place.to_string()) {
             return Err(Reason::Waiting(
-                "the webhook asked for the Access application, and lists may not show it yet".into(),
+                "the webhook wrote the Access application, and Cloudflare may not list it yet: the next loop looks again".into(),
             ));
         }
         let other = self.snapshot.protections().in_the_way(&place);

@@ -31,10 +31,11 @@ pub struct Place {
     prefix: Option<Box<str>>,
 }
 
-const EXPRESSION: &str = "is set, and the path is an expression, which Access does not know: use \
-     webhook/tunnel-path-prefix, with more than a slash, or protect the whole hostname";
+const EXPRESSION: &str = "asks for a login, and Access cannot protect a path expression: use webhook/tunnel-path-prefix, \
+     with more than a slash, or protect the whole hostname";
 
-const TOO_LONG: &str = "is set, and the hostname with its path has more than the 63 characters that Access takes: shorten one of them";
+const TOO_LONG: &str =
+    "asks for a login, and Access takes at most 63 characters of hostname and path: shorten one of them";
 
 impl Place {
     /// The place of a rule.

@@ -116,7 +116,8 @@ impl Judge<'_> {
         snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
     }
 
-    /// Refuses an endpoint whose namespace may not have the hostname. A refused endpoint protects and opens no place.
+    /// Refuses an endpoint whose namespace may not have the hostname. If no namespace is known to have it, a refused
+    /// endpoint still closes its place.
     fn may_have(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
         if !self.snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {

@@ -1,9 +1,8 @@
 //! Replaces the reasons of refusals that wait for a write, if the plan does not have that write.
 
 use std::collections::BTreeSet;
-use std::mem;
 
-use super::{HostPlan, Plan};
+use super::{HostPlan, Plan, host_of};
 use crate::ingress::Rule;
 use crate::lean::inserted;
 use crate::reconcile::access::answering::rule_text;
@@ -31,22 +30,23 @@ pub(super) fn replace_closings(plan: &mut Plan) {
 /// Replaces [`Reason::AccessCheckFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
 /// as it is.
 pub(super) fn replace_openings(plan: &mut Plan, snapshot: &Snapshot) {
-    let mut refusals = mem::take(&mut plan.refusals);
-    for refusal in &mut refusals {
+    let Plan { refusals, hosts, postponed, .. } = plan;
+    for refusal in refusals {
         let Reason::AccessCheckFirst(id) = &refusal.reason else { continue };
         let mut applications = snapshot.access.applications().iter();
         let Some(application) = applications.find(|one| one.id == *id) else { continue };
-        if let Some(rule) = rules_accepting(application, snapshot).find(|rule| !is_written(rule, plan)) {
+        if let Some(rule) =
+            rules_accepting(application, snapshot).find(|rule| !is_written(rule, hosts, postponed))
+        {
             let (application, relying) = (application.name.clone(), Some(rule_text(rule).into()));
             refusal.reason = Reason::StillProtected { application, relying };
         }
     }
-    plan.refusals = refusals;
 }
 
 /// True if a write changes or deletes the rule, in this turn or in a later one.
-fn is_written(rule: &Rule, plan: &Plan) -> bool {
+fn is_written(rule: &Rule, hosts: &[HostPlan], postponed: &BTreeSet<Box<str>>) -> bool {
     let name = rule.folded_hostname();
     let is_edited = |host: &HostPlan| host.edits.iter().any(|one| one.edit.path() == rule.path());
-    plan.postponed.contains(name) || plan.host(name).is_some_and(is_edited)
+    postponed.contains(name) || host_of(hosts, name).is_some_and(is_edited)
 }

@@ -213,7 +213,7 @@ fn a_list_has_each_application_that_is_left_whatever_answers_for_it() {
     harness.cloudflare.advance_clock(std::time::Duration::from_secs(700));
     let lines = list(&harness, &[("ACCESS_POLICIES", "staff")]);
     let left = |name: &&str| {
-        let line = format!("{name} - - - - application left {name} (ExternalDNS default)");
+        let line = format!("{name} - - - - unneeded application {name} (ExternalDNS default)");
         lines.contains(&line)
     };
     assert!(names.iter().all(left), "{lines:#?}");

@@ -57,6 +57,7 @@ pub(in crate::reconcile::plan) fn plan(
         Ok(planned) => planned,
         Err(reason) => {
             refusals.push(Refusal::whole(name.into(), resource, reason));
+            let opened = opened.into_iter().filter(|opened| opened.by.is_some()).collect();
             return Outcome { refusals, application_writes, opened, ..Outcome::default() };
         }
     };

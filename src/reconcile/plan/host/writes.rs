@@ -221,8 +221,9 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
 fn takes_from_another(host: &Host<'_>) -> bool {
-    let is_bare =
-        host.own_rules().next().is_none() && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
+    let is_bare = host.own_rules().next().is_none()
+        && !host.claims_record_only()
+        && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
     let leads_on = |record: &Record| TunnelId::from_hostname(&record.content) != host.record_tunnel();
     is_bare && behind().is_some_and(leads_on)
