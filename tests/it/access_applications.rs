@@ -178,7 +178,7 @@ fn each_write_of_an_application_is_told_with_its_path_and_counted() {
     let metrics = || stage.program.observe("GET", "/metrics").expect("the observation port answers").body;
     for (desired, verb) in [
         (vec![wish("staff"), path("staff")], "created"),
-        (vec![wish("on-call"), path("on-call")], "changed"),
+        (vec![wish("on-call"), path("on-call")], "updated"),
         (vec![], "deleted"),
     ] {
         if verb == "deleted" {
@@ -339,7 +339,12 @@ fn policies_that_cannot_be_read_are_asked_for_in_one_request_of_a_loop_and_what_
         assert_eq!(reads(&stage)[2], 4, "one reading and its three repetitions");
         stage.cloudflare().advance_clock(Duration::from_secs(60));
     }
-    assert!(stage.logged(&["refused=waiting", NAME, "the webhook cannot use Cloudflare Access: ", "502"]));
+    assert!(stage.logged(&[
+        "refused=waiting",
+        NAME,
+        "the webhook does not know what Access protects: ",
+        "502"
+    ]));
     assert!(!stage.logged(&["the permission"]) && stage.logged(&["refused=cloudflare", NAME]));
     stage.cloudflare().clear_faults();
     assert_eq!(writes(&stage, &desired), [format!("POST {NAME}")]);
@@ -416,7 +421,7 @@ fn a_dry_run_writes_no_application() {
     }
     assert_eq!(stage.cloudflare().count_calls().writes, 0);
     assert_eq!(format!("{:?}", stage.applications()), present);
-    for (verb, lines) in [("created", 1), ("changed", 1), ("deleted", 0)] {
+    for (verb, lines) in [("created", 1), ("updated", 1), ("deleted", 0)] {
         let told = stage.harness.log.lines_with(&[&format!("Access application {verb}")]);
         assert_eq!(told.len(), lines, "{verb}: {told:?}");
     }

@@ -21,11 +21,11 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
-    let taken_back = inserted(accepted.iter().filter_map(|accepted| taken_back(&host, accepted)));
+    let taken_back = inserted(accepted.iter().filter_map(|gated| taken_back(&host, gated)));
     take(&mut host, &taken_back, Ownership::Reclaimed);
     if is_allowed && host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
-        let with_rule = accepted.iter().filter(|accepted| accepted.publication().rule.is_some());
-        let taken_over = inserted(with_rule.flat_map(|accepted| rules_for(&host, accepted)));
+        let with_rule = accepted.iter().filter(|gated| gated.publication().rule.is_some());
+        let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
         take(&mut host, &taken_over, Ownership::Adopted);
     }
     host
@@ -38,9 +38,9 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
 }
 
 /// The digest of the existing rule of an endpoint whose record was deleted by hand.
-fn taken_back(host: &Host<'_>, accepted: &Gated) -> Option<Digest> {
-    let wanted = accepted.publication().rule.as_ref()?;
-    let present = host.rule_at(accepted.tunnel(), accepted.path())?;
+fn taken_back(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
+    let wanted = gated.publication().rule.as_ref()?;
+    let present = host.rule_at(gated.tunnel(), gated.path())?;
     obstacle::takes_back(host, present, wanted).then_some(present.digest)
 }
 
@@ -73,12 +73,12 @@ fn stamp_for(host: &Host<'_>, theirs: Option<Stamp>, record: &Record) -> Stamp {
 }
 
 /// The digests of the rules to take over for an endpoint: in its tunnel, and in the tunnel that visitors reach now.
-fn rules_for(host: &Host<'_>, accepted: &Gated) -> Vec<Digest> {
-    let target = accepted.tunnel();
+fn rules_for(host: &Host<'_>, gated: &Gated) -> Vec<Digest> {
+    let target = gated.tunnel();
     let visited = host.record_tunnel().filter(|_| !host.adopted_records.is_empty());
     let other = visited.or_else(|| host.visited_instead_of(target));
     let tunnels = [Some(target), other.as_ref()].into_iter().flatten();
-    tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, accepted.path())?.digest)).collect()
+    tunnels.filter_map(|tunnel| Some(host.rule_at(tunnel, gated.path())?.digest)).collect()
 }
 
 /// The smallest mode of `ADOPT` that takes over a foreign rule at the path of a wanted rule.
@@ -114,13 +114,13 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
 }
 
 /// The smallest value of `ADOPT` that takes over the foreign records, and the foreign rule at the endpoint's path.
-pub(super) fn smallest_value(host: &Host<'_>, accepted: &Gated) -> Option<Box<str>> {
+pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>> {
     let mut needs = needs_of_records(host)?;
     let mut stamps = host.foreign_records.iter().filter_map(|record| Stamp::of(record));
     // A rule that a record's stamp claims is taken over with its record.
     let mut is_claimed =
         |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
-    let present = accepted.digest().and_then(|_| host.rule_at(accepted.tunnel(), accepted.path()));
+    let present = gated.digest().and_then(|_| host.rule_at(gated.tunnel(), gated.path()));
     if present.is_some_and(|rule| !rule.is_ours() && !is_claimed(rule)) {
         needs.push(need_of_rule(host));
     }
@@ -160,9 +160,9 @@ fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> 
     let HostRule { tunnel, rule, .. } = *taken;
     let path = rule.path();
     let document = |tunnel| host.snapshot().tunnels.get(tunnel).map(|present| &present.document);
-    let options = accepted.iter().find(|accepted| accepted.path() == path).and_then(|accepted| {
-        let wanted = accepted.publication().rule.as_ref()?;
-        Some(document(tunnel)?.lost_options(rule, document(accepted.tunnel())?, wanted))
+    let options = accepted.iter().find(|gated| gated.path() == path).and_then(|gated| {
+        let wanted = gated.publication().rule.as_ref()?;
+        Some(document(tunnel)?.lost_options(rule, document(gated.tunnel())?, wanted))
     });
     // After the rule is deleted, only its number shows its position.
     let rules = document(tunnel).into_iter().flat_map(Document::rules);

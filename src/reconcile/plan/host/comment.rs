@@ -23,9 +23,9 @@ pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
 /// The object of all rules of the hostname, if they have a single object.
 fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
-    let is_wanted = |path| accepted.iter().any(|accepted| accepted.path() == path);
+    let is_wanted = |path| accepted.iter().any(|gated| gated.path() == path);
     let is_all = host.own_rules().all(|rule| is_wanted(rule.path()));
-    let is_one = accepted.iter().all(|accepted| accepted.resource() == first.resource());
+    let is_one = accepted.iter().all(|gated| gated.resource() == first.resource());
     let was_one = stamp.resource.as_deref() == first.resource();
     first.resource().filter(|_| is_one && (is_all || was_one))
 }
@@ -37,8 +37,8 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Opt
     let mut claims = host.stamp.as_ref().map(|stamp| stamp.claims.clone()).unwrap_or_default();
     claims.is_protected = host.is_protected();
     claims.record_only = host.claims_record_only() && !withdrawn.contains(&None);
-    for accepted in accepted.iter().filter(|accepted| accepted.path().is_none()) {
-        claims.record_only = accepted.publication().rule.is_none();
+    for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
+        claims.record_only = gated.publication().rule.is_none();
     }
     claims.digests.extend(host.own_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));
@@ -55,7 +55,7 @@ pub(super) fn dangling(host: &Host<'_>, accepted: &[&Gated]) -> BTreeSet<Digest>
 
 /// The reason if the comment has no room for new claims beside the claims that the stamp has already.
 pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reason> {
-    let comes = accepted.iter().any(|accepted| !claims_already(host, accepted));
+    let comes = accepted.iter().any(|gated| !claims_already(host, gated));
     let comments = comments(host, accepted);
     let mut claims = claims_with(host, accepted, &[]);
     if !comes || comments.has_room(&claims) {
@@ -71,9 +71,9 @@ pub(super) fn lack_of_room(host: &Host<'_>, accepted: &[&Gated]) -> Option<Reaso
 }
 
 /// True if the stamp already claims the endpoint's rule, or the record alone.
-pub(super) fn claims_already(host: &Host<'_>, accepted: &Gated) -> bool {
+pub(super) fn claims_already(host: &Host<'_>, gated: &Gated) -> bool {
     let claims = host.stamp.as_ref().map(|stamp| &stamp.claims);
-    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match accepted.digest() {
+    claims.filter(|_| host.adopted_records.is_empty()).is_some_and(|claims| match gated.digest() {
         Some(digest) => claims.digests.contains(&digest),
         None => claims.record_only,
     })

@@ -65,7 +65,8 @@ impl<'w> Verdict<'w> {
         host.refusal(&self.wanted.set_identifier, self.resource(), reason)
     }
 
-    fn accepted(&self) -> Option<&'w Gated> {
+    /// The gated publication, unless the endpoint is refused.
+    fn gated(&self) -> Option<&'w Gated> {
         self.outcome.as_ref().ok().copied()
     }
 }
@@ -94,7 +95,7 @@ pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) ->
     let ambiguous = obstacle::ambiguous_own_rule(&host).filter(|_| judged.is_empty());
     let ambiguous = ambiguous.map(|(path, reason)| host.refusal(path, None, reason));
     let mut decision = Decision {
-        accepted: accepted(&judged),
+        accepted: accepted_of(&judged),
         refusals: refused.chain(ambiguous).collect(),
         application_writes,
         opened: Vec::new(),
@@ -149,7 +150,7 @@ fn settle<'a, 'w>(
 ) -> Settled<'a, 'w> {
     loop {
         // Each round decides anew what is taken over, because a refused endpoint takes nothing over.
-        let host = adoption::with_adoptions(host.clone(), &accepted(&judged));
+        let host = adoption::with_adoptions(host.clone(), &accepted_of(&judged));
         let withdrawn = withdrawable(request, &judged);
         let found = refused_now(&host, &withdrawn, &judged);
         if found.is_empty() {
@@ -196,8 +197,8 @@ fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
     named.is_some() && named != resource.and_then(namespace::code_of)
 }
 
-fn accepted<'w>(judged: &[Verdict<'w>]) -> Vec<&'w Gated> {
-    judged.iter().filter_map(Verdict::accepted).collect()
+fn accepted_of<'w>(judged: &[Verdict<'w>]) -> Vec<&'w Gated> {
+    judged.iter().filter_map(Verdict::gated).collect()
 }
 
 /// True if we have a rule, or a record alone, for a set identifier.
@@ -217,32 +218,31 @@ fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Verdict<'_>]) -> 
 
 /// The further endpoints that cannot be published, given the present refusals: their indices, with the reasons.
 fn refused_now(host: &Host<'_>, withdrawn: &[Option<&str>], judged: &[Verdict<'_>]) -> Vec<(usize, Reason)> {
-    let possible = accepted(judged);
+    let possible = accepted_of(judged);
     let Some(tunnel) = tunnel_for(host, &possible, withdrawn) else { return Vec::new() };
     let obstacles = Obstacles::of(host, &tunnel, &possible);
     let refused = refused_by_object(judged);
     let mut found: Vec<(usize, Reason)> = Vec::new();
     let mut free: Vec<(Digest, usize)> = Vec::new();
     for (index, one) in judged.iter().enumerate() {
-        let Some(accepted) = one.accepted() else { continue };
-        match obstacles.to(accepted).or_else(|| refused_beside(&refused, one)) {
+        let Some(gated) = one.gated() else { continue };
+        match obstacles.to(gated).or_else(|| refused_beside(&refused, one)) {
             Some(reason) => found.push((index, reason)),
-            None => free.extend(accepted.digest().map(|digest| (digest, index))),
+            None => free.extend(gated.digest().map(|digest| (digest, index))),
         }
     }
     // If several paths have the same digest, the first one is published.
     free.sort_unstable();
     for same in free.chunk_by(|(one, _), (other, _)| one == other) {
-        let path = same.first().and_then(|(_, index)| judged.get(*index)?.accepted()?.path());
+        let path = same.first().and_then(|(_, index)| judged.get(*index)?.gated()?.path());
         found
             .extend(same.iter().skip(1).map(|(_, index)| (*index, obstacle::digest_taken_by(&tunnel, path))));
     }
     if found.is_empty()
         && let Some(reason) = comment::lack_of_room(host, &possible)
     {
-        let is_new = |one: &Verdict<'_>| {
-            one.accepted().is_some_and(|accepted| !comment::claims_already(host, accepted))
-        };
+        let is_new =
+            |one: &Verdict<'_>| one.gated().is_some_and(|gated| !comment::claims_already(host, gated));
         let new = judged.iter().enumerate().filter(|(_, one)| is_new(one));
         found.extend(new.map(|(index, _)| (index, reason.clone())));
     }
@@ -282,12 +282,11 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     let Some(visited) = host.record_tunnel().filter(is_live) else {
         return Some(first.clone());
     };
-    let goes = |path: Option<&str>| {
-        withdrawn.contains(&path) || accepted.iter().any(|accepted| accepted.path() == path)
-    };
+    let goes =
+        |path: Option<&str>| withdrawn.contains(&path) || accepted.iter().any(|gated| gated.path() == path);
     let stays = host.claims_record_only() && !goes(None)
         || host.own_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
-    let is_asked_for = || accepted.iter().any(|accepted| *accepted.tunnel() == visited);
+    let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
     let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited).is_some();
     Some(if is_kept { visited } else { first.clone() })
 }

@@ -31,16 +31,16 @@ impl<'h, 'a> Obstacles<'h, 'a> {
     }
 
     /// The obstacle to an endpoint, apart from the other endpoints of the request.
-    pub(super) fn to(&self, accepted: &Gated) -> Option<Reason> {
+    pub(super) fn to(&self, gated: &Gated) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
             let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
-            return Some(record_held(host, record, accepted, remedy.clone()));
+            return Some(record_held(host, record, gated, remedy.clone()));
         }
-        if let Some(reason) = held_elsewhere(host, accepted) {
+        if let Some(reason) = held_elsewhere(host, gated) {
             return Some(reason);
         }
-        if accepted.tunnel() != *tunnel {
+        if gated.tunnel() != *tunnel {
             return Some(stays_in(host, tunnel));
         }
         if !host.snapshot().tunnels.contains_key(tunnel) {
@@ -49,7 +49,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
         if let Some(rule) = self.opened_by.get_or_init(|| self.opened_by()) {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
-        let rule = accepted.publication().rule.as_ref()?;
+        let rule = gated.publication().rule.as_ref()?;
         if !host.is_writable(tunnel) && !host.own_rules().any(|own| own.is_at(tunnel, rule.path_text())) {
             return Some(Reason::LocalTunnel { tunnel: (*tunnel).clone() });
         }
@@ -57,7 +57,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
     }
 
     fn opened_by(&self) -> Option<String> {
-        let published: Vec<_> = self.all.iter().map(|accepted| accepted.publication()).collect();
+        let published: Vec<_> = self.all.iter().map(|gated| gated.publication()).collect();
         let Self { host, tunnel, .. } = self;
         HostProtection::of(&host.hostname, host.snapshot()).opened_by(tunnel, &published)
     }
@@ -110,12 +110,11 @@ pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &Wante
 }
 
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
-fn held_elsewhere(host: &Host<'_>, accepted: &Gated) -> Option<Reason> {
-    let visited = host.visited_instead_of(accepted.tunnel())?;
+fn held_elsewhere(host: &Host<'_>, gated: &Gated) -> Option<Reason> {
+    let visited = host.visited_instead_of(gated.tunnel())?;
     let first = host.foreign_rules(&visited).next()?;
-    let is_takable =
-        |rule: &&HostRule<'_>| accepted.digest().is_some() && rule.ownership == Ownership::Foreign;
-    match host.rule_at(&visited, accepted.path()).filter(is_takable) {
+    let is_takable = |rule: &&HostRule<'_>| gated.digest().is_some() && rule.ownership == Ownership::Foreign;
+    match host.rule_at(&visited, gated.path()).filter(is_takable) {
         Some(rule) => Some(rule_held(host, rule)),
         None => Some(rule_left_behind(&visited, first.rule)),
     }
@@ -148,7 +147,7 @@ fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
-fn record_held(host: &Host<'_>, record: &Record, accepted: &Gated, remedy: Option<Box<str>>) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, remedy: Option<Box<str>>) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -163,7 +162,7 @@ fn record_held(host: &Host<'_>, record: &Record, accepted: &Gated, remedy: Optio
         comment: record.comment.clone(),
         kind,
         remedy,
-        adopt: adoption::smallest_value(host, accepted),
+        adopt: adoption::smallest_value(host, gated),
     }
 }
 
@@ -175,7 +174,7 @@ fn remedy(host: &Host<'_>, record: &Record, all: &[&Gated]) -> Option<Box<str>> 
         return None;
     }
     let tunnel = host.snapshot().settings.tunnel_of_target(&record.content)?;
-    let is_asked_for = |rule: &&HostRule<'_>| all.iter().any(|accepted| accepted.path() == rule.path());
+    let is_asked_for = |rule: &&HostRule<'_>| all.iter().any(|gated| gated.path() == rule.path());
     let rules = host.rules.iter().filter(|rule| rule.tunnel == tunnel).filter(is_asked_for);
     let mut stamp = Stamp::new(&host.operator().owner);
     stamp.claims.digests.extend(rules.map(|rule| rule.digest));

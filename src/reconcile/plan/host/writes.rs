@@ -73,7 +73,7 @@ impl<'a, 'w> Move<'a, 'w> {
         };
         // A move is not overdue, whatever the age of its record, if this request writes a part of the move, or if a
         // deletion waits for the move.
-        let is_claimed = accepted.iter().all(|accepted| comment::claims_already(host, accepted));
+        let is_claimed = accepted.iter().all(|gated| comment::claims_already(host, gated));
         let is_withdrawn = |rule: &HostRule<'_>| withdrawn.contains(&rule.path());
         let goes_on = self.repoint == Repoint::InStamp
             || !self.is_in_place
@@ -142,10 +142,10 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
         let edit = RuleEdit::Delete { hostname: host.hostname.clone(), path };
         PlannedEdit { tunnel: rule.tunnel.clone(), edit, resource: resource.map(Into::into) }
     });
-    let put = moving.puts.iter().filter_map(|accepted| {
-        let rule = accepted.publication().rule.clone()?;
-        let replaces = host.rule_at(accepted.tunnel(), accepted.path()).is_some_and(HostRule::is_ours);
-        let (tunnel, resource) = (accepted.tunnel().clone(), accepted.resource().map(Into::into));
+    let put = moving.puts.iter().filter_map(|gated| {
+        let rule = gated.publication().rule.clone()?;
+        let replaces = host.rule_at(gated.tunnel(), gated.path()).is_some_and(HostRule::is_ours);
+        let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
     removed.chain(put).collect()
@@ -173,9 +173,9 @@ fn served_elsewhere(host: &Host<'_>, target: &TunnelId) -> Option<TunnelId> {
 
 /// The wanted rules that are missing, different or shadowed.
 fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
-    let is_put = |accepted: &&&Gated| {
-        let (tunnel, path) = (accepted.tunnel(), accepted.path());
-        accepted.publication().rule.as_ref().is_some_and(|wanted| {
+    let is_put = |gated: &&&Gated| {
+        let (tunnel, path) = (gated.tunnel(), gated.path());
+        gated.publication().rule.as_ref().is_some_and(|wanted| {
             let present = host.rule_at(tunnel, path).filter(|present| present.is_ours());
             !present.is_some_and(|present| present.rule.equals(wanted)) || host.is_shadowed(tunnel, path)
         })
@@ -202,7 +202,7 @@ fn leaving<'a>(
     let Decision { host, accepted, withdrawn, .. } = decision;
     let visited = host.record_tunnel().or_else(|| host.snapshot().visited_tunnel(host.name()));
     let leaves = |rule: &HostRule<'_>| {
-        let mut at_path = accepted.iter().filter(|accepted| accepted.path() == rule.path());
+        let mut at_path = accepted.iter().filter(|gated| gated.path() == rule.path());
         let is_wanted =
             at_path.clone().any(|one| one.publication().rule.is_some() && one.tunnel() == rule.tunnel);
         !is_wanted && (at_path.next().is_some() || withdrawn.contains(&rule.path()))
