@@ -103,10 +103,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     limit("ACCESS_GUARD", "false", "publish only what Cloudflare Access protects"),
     limit("DEFAULT_ACCESS_POLICY", "none", "policies of rules whose object says nothing of Access"),
     limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
-    limit("ACCESS_POLICIES", "", "policies objects may name (default: all, and none with NAMESPACE_GUARD)"),
+    limit("ACCESS_POLICIES", "", "policies that objects may name (default: all; with NAMESPACE_GUARD: none)"),
     limit("DRY_RUN", "false", "log what would be written, and write nothing"),
     // Upgrades of ExternalDNS have emptied whole zones on instances with 6 to 13 hostnames.
-    limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always remove; 0: any number"),
+    limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always delete; 0: any number"),
     setting("MOVE_GRACE", "30s", "time for a change to reach Cloudflare's edge, 0s to 3600s"),
     setting("ALLOW_LOCAL_CONFIG", "false", "write tunnels that a file beside cloudflared configures"),
     setting("REQUEST_TIMEOUT", "12s", "longest time for a request of ExternalDNS, 2s to 14s"),

@@ -1,7 +1,7 @@
 //! The pure decisions: the meaning of an endpoint, the endpoints that ExternalDNS sees, and the writes of a request.
 //!
-//! Nothing here does I/O, reads a clock or the environment, or logs. Anything that deserves a log line or a metric is
-//! returned as a value.
+//! Nothing here does I/O, reads a clock or the environment, or logs. Notes, refusals and counts are returned as
+//! values.
 
 pub mod access;
 pub mod adjust;

@@ -6,7 +6,7 @@
 //! 2. [`routes`] decides from the head alone if the request may be served.
 //! 3. The [`server`] reads the whole body. A body above 256 KiB needs the one permit first, so that only one large
 //!    body and the data made from it are in memory at a time.
-//! 4. The service reads the [`body`] endpoint by endpoint, and writes only if all of the body was well-formed.
+//! 4. The handler reads the [`body`] endpoint by endpoint, and writes only if all of the body was well-formed.
 //! 5. The answer is sent, and the permit is given back.
 //!
 //! tiny_http has no time-out for reads. So a stalled client keeps its worker, and perhaps the permit. If another

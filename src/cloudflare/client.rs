@@ -21,7 +21,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::observe::metrics::{Family, Metrics};
 
-const TAKEN: &str = "a call succeeds once its result was taken";
+const TAKEN: &str = "a successful call has stored its result";
 
 /// One call, which may be sent several times.
 struct Call<'a> {

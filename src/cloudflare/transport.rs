@@ -1,10 +1,10 @@
 //! Sends HTTP requests. Only this folder and the resolver know ureq.
 
-mod answer_permits;
 mod base_url;
 mod crypto;
 mod failure;
 pub(super) mod proxy;
+mod response_permits;
 mod tls;
 mod trust;
 
@@ -18,7 +18,7 @@ use ureq::http::{self, HeaderMap, HeaderName, HeaderValue};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector};
 use ureq::{Agent, SendBody, Timeout};
 
-use self::answer_permits::{AnswerPermit, ResponsePermits};
+use self::response_permits::{ResponsePermit, ResponsePermits};
 use self::tls::TlsConnector;
 use super::resolver::CachingResolver;
 use super::settings::{ClientSettings, Credentials, USER_AGENT};
@@ -63,7 +63,7 @@ pub(super) struct Response {
     /// The decompressed body. It is cut if the connection ended early and the status reports a failure anyway.
     pub(super) body: Vec<u8>,
     /// The permit of a large body: until it is dropped, few other large bodies are read.
-    pub(super) permit: Option<Arc<AnswerPermit>>,
+    pub(super) permit: Option<Arc<ResponsePermit>>,
 }
 
 pub(super) trait Transport: fmt::Debug + Send + Sync {
@@ -223,7 +223,7 @@ fn authorize(
 
 fn receive(
     mut answer: http::Response<ureq::Body>,
-    take_permit: &dyn Fn() -> Option<AnswerPermit>,
+    take_permit: &dyn Fn() -> Option<ResponsePermit>,
 ) -> Result<Response, ureq::Error> {
     let header = |headers: &HeaderMap, name: HeaderName| {
         headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)

@@ -122,7 +122,7 @@ impl Client {
     /// Creates a tunnel that is configured at Cloudflare. Sent at most once.
     ///
     /// # Errors
-    /// [`Error::may_have_been_done`] says if the tunnels have to be listed again; so does [`is_name_taken`].
+    /// [`Error::may_have_been_done`] and [`is_name_taken`] say if the tunnels have to be listed again.
     pub fn create_tunnel(
         &self,
         account: &AccountId,

@@ -182,7 +182,7 @@ impl<'a> MarkedRules<'a> {
     /// True if putting our rule for this hostname and path again would change which requests it answers. It would if a
     /// foreign rule in front covers our rule, if a wider rule of ours in front may share requests with it, or if its
     /// hostname is spelled so that it matches nothing. False if the put would be refused, or if we have no such rule.
-    pub fn is_shadowed(&self, hostname: &Hostname, path: Option<&str>) -> bool {
+    pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
         let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
@@ -193,10 +193,10 @@ impl<'a> MarkedRules<'a> {
                 .is_ok()
     }
 
-    /// What putting our rule for this hostname and path again would change; `None` if [`Self::is_shadowed`] is false.
+    /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is false.
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
-        let present = position_of(&near, scope).ok()?.filter(|_| self.is_shadowed(hostname, path))?;
+        let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
         if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }

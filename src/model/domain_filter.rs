@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_name_is_taken_as_external_dns_takes_it() {
         let table = [
-            ("nothing set entry_matches all", DomainFilter::default(), "a.example.com", true),
+            ("an empty filter matches every name", DomainFilter::default(), "a.example.com", true),
             ("the name itself", DomainFilter::lists(["example.com"], []), "example.com", true),
             ("below it", DomainFilter::lists(["example.com"], []), "*.a.example.com", true),
             ("a mere suffix", DomainFilter::lists(["example.com"], []), "myexample.com", false),
@@ -144,7 +144,7 @@ mod tests {
                 false,
             ),
             (
-                "a leading dot entry_matches what is below",
+                "a leading dot matches the names below",
                 DomainFilter::lists([".example.com"], []),
                 "a.example.com",
                 true,
@@ -163,7 +163,12 @@ mod tests {
             ),
             ("an expression", expressions(r"^.*\.example\.com$", ""), "a.example.com", true),
             ("an expression that excludes", expressions("", "^internal"), "internal.example.com", false),
-            ("only an exclusion entry_matches the rest", expressions("", "^internal"), "a.example.com", true),
+            (
+                "an exclusion alone matches the other names",
+                expressions("", "^internal"),
+                "a.example.com",
+                true,
+            ),
             ("expressions see Unicode", expressions("bücher", ""), "xn--bcher-kva.example", true),
         ];
         for (label, filter, name, expected) in table {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::json::null_is_default;
 
-/// One record, in ExternalDNS's form.
+/// An endpoint, in ExternalDNS's form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Endpoint {

@@ -244,12 +244,12 @@ impl<'a> Execution<'a> {
         sent: &[Piece<'a>],
     ) -> Result<Option<Reason>, Stop> {
         let WriteOutcome::Rejected(answer) = self.send(step, sent)? else {
-            halving.passed(|hostname| self.ledger.is_given_up(hostname));
+            halving.note_written(|hostname| self.ledger.is_given_up(hostname));
             return Ok(None);
         };
         let is_interception = !answer.is_of_cloudflare();
         let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
-        if let Some(piece) = halving.refused(is_interception, self.time_left(), is_given_up) {
+        if let Some(piece) = halving.note_refused(is_interception, self.time_left(), is_given_up) {
             self.note_refused(step, &[piece], &answer);
         }
         Ok(halving.is_intercepted().then(|| in_between(answer)))
@@ -321,7 +321,7 @@ impl<'a> Execution<'a> {
         let quota = match step.target {
             WriteTarget::Zone(zone) if answer.is_record_quota() => {
                 text.push_str(ZONE_IS_FULL);
-                Some((zone.clone(), self.quotas.fill(zone, answer)))
+                Some((zone.clone(), self.quotas.note_full(zone, answer)))
             }
             _ => None,
         };
@@ -357,8 +357,8 @@ impl<'a> Execution<'a> {
 
 fn undecided() -> Reason {
     Reason::Undecided(
-        "Cloudflare refused a group of hostnames, perhaps because of this one; this request has no writes, calls or time \
-         left to find out, and the next loops continue the search"
+        "Cloudflare refused a group of hostnames without naming the cause; this request has no writes, calls or time left to \
+         find it, and the next loops continue the search"
             .to_owned(),
     )
 }

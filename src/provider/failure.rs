@@ -38,8 +38,8 @@ pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
 /// Reading Cloudflare failed, so nothing was planned.
 pub(super) fn unread(error: ReadError) -> Failure {
     let text = error.to_string();
-    let may_pass = error.error.is_retryable();
-    warned(if may_pass { Failure::unavailable(text) } else { Failure::internal(text) })
+    let is_temporary = error.error.is_retryable();
+    warned(if is_temporary { Failure::unavailable(text) } else { Failure::internal(text) })
 }
 
 /// No time or no calls were left for the rest of the writes.

@@ -21,7 +21,7 @@ use crate::reconcile::wildcard::UnaskedWildcard;
 /// The number of wildcards that are logged. Further wildcards are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
-/// A wildcard that was not left unasked for this time, in seconds, is logged again.
+/// A wildcard that ExternalDNS has not sent unasked for this many seconds is logged again.
 const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub(super) struct LastRequest {
     /// The planned writes of a dry run.
     pub(super) dry_run_writes: Logged<LogLine>,
     /// The hostnames that the last request was asked to publish or change. They are written, except those with a
-    /// refusal or in `left`.
+    /// refusal or in `postponed`.
     pub(super) asked: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
     pub(super) postponed: BTreeSet<u64>,
@@ -91,7 +91,7 @@ impl LastLoop {
         }
         self.request.asked.clear();
         self.notes_of_shown.log(Level::Warn, shown.notes.iter().map(Note::line), now);
-        self.endpoints.show(&shown.endpoints, now);
+        self.endpoints.note_shown(&shown.endpoints, now);
         if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
             let Status { wanted, published, refused, waiting, without_service, .. } = self.counts();
             info!(
@@ -124,7 +124,7 @@ impl LastLoop {
         let notes = notes.iter().map(Note::line).chain(alternating).chain(more);
         self.notes_of_sent.log(Level::Warn, notes, now);
         self.wildcards.log(unasked_wildcards, now);
-        self.endpoints.send(endpoints);
+        self.endpoints.note_sent(endpoints);
     }
 }
 

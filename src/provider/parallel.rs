@@ -10,7 +10,7 @@ use crate::logging;
 use crate::model::LogLine;
 
 /// The stack size of a thread, on which a TLS handshake runs. Only the pages that are touched become resident.
-const READ_STACK_BYTES: usize = 1024 * 1024;
+const CALL_STACK_BYTES: usize = 1024 * 1024;
 
 /// Runs the tasks, at most `parallel_calls` at a time, and returns their answers in the order of the tasks.
 pub(super) fn in_parallel<T: Sync, A: Send>(
@@ -49,7 +49,7 @@ pub(super) fn try_in_parallel<T: Sync, A: Send, E: Send>(
 fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     thread::scope(|scope| {
         for _ in 1..threads {
-            let thread = thread::Builder::new().name("read".to_owned()).stack_size(READ_STACK_BYTES);
+            let thread = thread::Builder::new().name("read".to_owned()).stack_size(CALL_STACK_BYTES);
             // Without the thread, the tasks only take longer.
             if let Err(error) = thread.spawn_scoped(scope, work) {
                 logging::debug(module_path!(), || {

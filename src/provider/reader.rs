@@ -68,7 +68,7 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    unconfigured_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
+    unlisted_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -80,7 +80,7 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            unconfigured_tunnels: Mutex::default(),
+            unlisted_tunnels: Mutex::default(),
         }
     }
 
@@ -248,9 +248,9 @@ impl SnapshotReader {
     ) -> Vec<(TunnelId, Result<Existence, Error>)> {
         let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
-        lock(&self.unconfigured_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
+        lock(&self.unlisted_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
         let answers = in_parallel(self.settings.parallel_calls, &tunnels, |tunnel| {
-            let known = lock(&self.unconfigured_tunnels).get(tunnel).copied();
+            let known = lock(&self.unlisted_tunnels).get(tunnel).copied();
             if let Some((existence, _)) = known {
                 return Ok(existence);
             }
@@ -262,7 +262,7 @@ impl SnapshotReader {
                 }
                 Err(error) => return Err(error),
             };
-            lock(&self.unconfigured_tunnels).insert(tunnel.clone(), (existence, now));
+            lock(&self.unlisted_tunnels).insert(tunnel.clone(), (existence, now));
             Ok(existence)
         });
         tunnels.into_iter().zip(answers).collect()

@@ -61,9 +61,10 @@ impl Reporter {
         }
         if self.is_dry_run {
             let writes = description::describe(plan).into_iter();
-            let new = lock(&self.last_loop).request.dry_run_writes.news(writes, self.clock.unix_seconds());
+            let new =
+                lock(&self.last_loop).request.dry_run_writes.new_items(writes, self.clock.unix_seconds());
             for line in new {
-                let text = format!("dry run, not done: {}", line.text);
+                let text = format!("the dry run does not write this: {}", line.text);
                 logging::log(Level::Info, module_path!(), &line.text(text));
             }
         }
@@ -80,7 +81,7 @@ impl Reporter {
         let left: Vec<Refusal> = before.iter().filter(is_left).copied().cloned().collect();
         let known: BTreeSet<Refusal> = inserted(before.iter().filter_map(|refusal| refusal.alike()));
         let refusals = plan.refusals.iter().chain(&result.refusals).cloned();
-        let mut news = last.refusals.news(refusals.chain(left), self.clock.unix_seconds());
+        let mut news = last.refusals.new_items(refusals.chain(left), self.clock.unix_seconds());
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run {
             let asked = changes.create.iter().chain(&changes.update_new);

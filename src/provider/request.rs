@@ -152,8 +152,7 @@ impl Request<'_> {
 
     /// Reports a plan of which nothing is written. Only the work of refused hostnames is still unfinished.
     fn finish_without_writes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let refused: BTreeSet<&str> = inserted(plan.refusals.iter().map(|refusal| &*refusal.hostname));
-        self.memory.unfinished.retain(|hostname, _| refused.contains(&**hostname));
+        self.memory.unfinished.retain(|hostname, _| plan.leaves_out(hostname));
         self.finish(plan, &RunResult::default())
     }
 
@@ -266,20 +265,20 @@ impl Request<'_> {
             deadline = Deadline::after(writer.clock(), half);
         }
         let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
-        let (now, paused) = (self.writer.clock().now(), &mut self.memory.write_history);
+        let (now, history) = (self.writer.clock().now(), &mut self.memory.write_history);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
             match outcome {
                 Ok(()) => {
                     let what = description::describe_application(write).text.into();
-                    paused.forget(content);
-                    paused.note_written(&Write { key: write.place_fingerprint(), content, what }, now);
+                    history.forget(content);
+                    history.note_written(&Write { key: write.place_fingerprint(), content, what }, now);
                 }
                 Err(reason) => {
-                    // A missing permission may be granted before the next loop, so only refused content is paused.
+                    // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        paused.refuse(content, reason.clone(), None, now);
+                        history.refuse(content, reason.clone(), None, now);
                     }
                     failed.push((write.place.clone(), reason));
                 }

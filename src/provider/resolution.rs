@@ -38,19 +38,19 @@ pub(crate) struct Unresolved {
     pub(crate) remedy: &'static str,
     /// The error is temporary. After a lasting one, the webhook is not ready, although the tunnels that were found
     /// earlier remain in use.
-    pub(super) may_pass: bool,
+    pub(super) is_temporary: bool,
 }
 
 impl From<Error> for Unresolved {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), remedy: remedy(&error), may_pass: error.is_retryable() }
+        Self { why: error.to_string(), remedy: remedy(&error), is_temporary: error.is_retryable() }
     }
 }
 
 /// The settings do not match the account, the zones or the tunnels at Cloudflare.
 fn setting_mismatch(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
-    Unresolved { why, remedy, may_pass: false }
+    Unresolved { why, remedy, is_temporary: false }
 }
 
 /// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
@@ -107,7 +107,7 @@ pub(crate) fn shared_account(zones: &[Zone], settings: &ProviderSettings) -> Res
             Err("the token sees no zone: give it Zone Read and DNS Edit for the zones, or set CF_ACCOUNT_ID")
         }
         (None, _) => Err(
-            "the filters take none of the zones that the token sees: correct DOMAIN_FILTER or ZONE_ID_FILTER, give the \
+            "the filters match none of the zones that the token sees: correct DOMAIN_FILTER or ZONE_ID_FILTER, give the \
              token the zones that they name, or set CF_ACCOUNT_ID",
         ),
         (Some(_), Some(_)) => {
@@ -150,7 +150,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
     if let Some(Tunnel { name: other, id, .. }) = present.find(|one| folded(&one.name) == folded(name)) {
         let remedy = format!("use its id {id}, or choose a name that differs in more than capitals");
-        return Err(format!("there is no tunnel {name:?}, but {other:?}: {remedy}"));
+        return Err(format!("no tunnel is called {name:?}, but one is called {other:?}: {remedy}"));
     }
     let is_inside = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
     let mut ends = [name.chars().next(), name.chars().next_back()].into_iter();

@@ -46,7 +46,8 @@ const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the publ
 
 const IS_WRITTEN: &str = "Cloudflare has what ExternalDNS asked for; the next loop confirms it";
 
-const IS_LEFT: &str = "the request reached its limit of hostnames; one of the next requests changes this one";
+const IS_POSTPONED: &str =
+    "the request reached its limit of hostnames; one of the next requests changes this one";
 
 const NOT_ASKED: &str = "ExternalDNS sends the endpoint and has not asked for a change yet: if the next loop does not, a filter of \
      ExternalDNS excludes the endpoint (--domain-filter, --exclude-domains, --managed-record-types), or the registry \
@@ -105,7 +106,7 @@ impl LastLoop {
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
         match &self.request.failure {
-            _ if self.request.postponed.contains(&hostname) => (NEXT_TURN, IS_LEFT),
+            _ if self.request.postponed.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
             _ if self.request.asked.contains(&hostname) => (WRITTEN, IS_WRITTEN),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
         }

@@ -113,8 +113,8 @@ impl Provider {
 
     /// Logs why the check failed. The tunnels that were found earlier remain in use, and a lasting failure ends
     /// readiness.
-    fn report_missing(&self, Unresolved { why, remedy, may_pass }: Unresolved, was_found: bool) {
-        if may_pass && was_found {
+    fn report_missing(&self, Unresolved { why, remedy, is_temporary }: Unresolved, was_found: bool) {
+        if is_temporary && was_found {
             logging::debug(module_path!(), || {
                 let text = format!("the token and the tunnels cannot be checked again: {why}");
                 LogLine::default().text(text)

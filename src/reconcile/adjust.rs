@@ -33,7 +33,7 @@ pub struct Adjusted {
     pub asked: Vec<u64>,
     /// Notes on rules that stay for a namespace, and on protection that no object asks for.
     pub notes: Vec<Note>,
-    /// The endpoints that lost their place to another object. Beyond `NOTES_MAX`, only the first by name.
+    /// The endpoints that lost their hostname and path to another object. Beyond `NOTES_MAX`, only the first by name.
     pub left_out: Vec<Note>,
     /// The wildcards that no object asks for by `webhook/tunnel-wildcard`. Beyond `NOTES_MAX`, only the first by name.
     pub unasked_wildcards: Vec<UnaskedWildcard>,

@@ -35,6 +35,6 @@ impl PlanInputs {
 pub struct Unfinished {
     /// The digests of the rules that the run was to write or delete. Those without a rule are removed at once.
     pub digests: BTreeSet<Digest>,
-    /// True if the run created the record.
+    /// True if this run, or an unfinished run before it, created the record or may have created it.
     pub is_new: bool,
 }

@@ -173,7 +173,7 @@ impl<'s> EndpointReader<'s> {
 
     /// The set identifier that the endpoint would have if it were valid: ExternalDNS finds the published rule by it. If
     /// the path is not known, the endpoint gets a set identifier of its own. Without a path, another object with the
-    /// whole hostname could win the place, and ExternalDNS would delete the published rule.
+    /// whole hostname could win the path, and ExternalDNS would delete the published rule.
     fn set_identifier_as_meant(&mut self, endpoint: &Endpoint, part: &RuleProperties<'_>) -> String {
         let path = match (part.text(TUNNEL_PATH), part.text(TUNNEL_PATH_PREFIX)) {
             (Some(path), _) => path.to_owned(),

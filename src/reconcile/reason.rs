@@ -73,7 +73,7 @@ pub enum Reason {
     Unprotected(Gap),
     /// The webhook could not read what Access protects, or lacks a permission to write an application.
     AccessUnknown(Box<str>),
-    /// The login that the endpoint asks for cannot be made, such as a policy that cannot be used.
+    /// The endpoint asks for a login that the webhook cannot create, for example with a policy that cannot be used.
     AccessPolicy(Box<str>),
     /// A foreign Access application has the same destination.
     ApplicationHeld {
@@ -91,7 +91,7 @@ pub enum Reason {
     StillProtected {
         /// The application's name.
         application: Box<str>,
-        /// Another place that the endpoint's own application protects, and whose endpoint does not ask to be open.
+        /// A rule, record, destination or zone that would be open without the application.
         relying: Option<Box<str>>,
     },
     /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
@@ -307,12 +307,12 @@ impl fmt::Display for Reason {
                     }
                     None => [DELETE, REMOVE_HOSTNAME],
                 };
-                formatter.write_str(&ways_out(adopt.as_deref(), ways))
+                formatter.write_str(&joined_remedies(adopt.as_deref(), ways))
             }
             Self::RuleHeld { tunnel, service, adopt } => write!(
                 formatter,
                 "tunnel {tunnel} has a rule for this hostname and path that is not ours (service {service:?}): {}",
-                ways_out(Some(adopt), [DELETE, REMOVE_HOSTNAME])
+                joined_remedies(Some(adopt), [DELETE, REMOVE_HOSTNAME])
             ),
             Self::Unprotected(gap) => {
                 write!(formatter, "ACCESS_GUARD is on, and {gap}")
@@ -434,7 +434,7 @@ impl fmt::Display for Reason {
             | Self::WouldOpen { .. }
             | Self::StillProtected { .. }
             | Self::ClosingFirst { .. }
-            | Self::WouldOpenToo { .. } => "; what is published now stays as it is",
+            | Self::WouldOpenToo { .. } => "; the published rules and records stay as they are",
             _ => "",
         })
     }
@@ -451,7 +451,7 @@ fn hostname_with_path(hostname: &str, set_identifier: &str) -> String {
 }
 
 /// The remedies in one sentence. `ADOPT=all` is the last, because it applies to every hostname.
-fn ways_out(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
+fn joined_remedies(adopt: Option<&str>, [one, other]: [&str; 2]) -> String {
     match adopt {
         None => format!("{one}, or {other}"),
         Some("all") => format!("{one}, {other}, or set ADOPT=all to take it over"),
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_access_says_that_what_is_published_stays() {
-        let stays = "; what is published now stays as it is";
+        let stays = "; the published rules and records stay as they are";
         assert!(Reason::WouldOpen { by: None }.to_string().ends_with(stays));
         assert_eq!(Reason::RuleConflict("too many rules".to_owned()).to_string(), "too many rules");
     }
@@ -570,7 +570,8 @@ mod tests {
             Reason::NotKept { what: none() },
         ] {
             let text = reason.to_string();
-            let text = text.strip_suffix("; what is published now stays as it is").unwrap_or(&text);
+            let text =
+                text.strip_suffix("; the published rules and records stay as they are").unwrap_or(&text);
             let text = text.replace(tunnel().as_str(), "");
             assert!(text.chars().count() <= 200, "{}: {text}", text.chars().count());
         }

@@ -156,7 +156,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
         hostname: record.name.clone(),
         resource: stamp.resource,
         text: format!(
-            "the record's comment has our owner {:?}, but the record leads to {tunnel}, a tunnel that is not configured here: \
+            "the record's comment has the webhook's OWNER_ID {:?}, but the record points to {tunnel}, a tunnel that is not configured here: \
              another instance uses the same OWNER_ID, so the webhook ignores the record; if you have changed tunnels, list \
              the old tunnel in CF_TUNNEL_ID behind the new one until its hostnames have moved",
             snapshot.operator().owner
@@ -195,7 +195,7 @@ fn unreachable_rules<'s>(
         let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
-            "no request reaches the rule for path {path:?}: the rule for {front} before it takes all of them"
+            "no request reaches the rule for path {path:?}: the rule for {front}, which precedes it, takes all its requests"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })
@@ -298,7 +298,7 @@ impl<'a> RecordView<'a> {
             let (properties, is_protected) = shown::properties_of_rule(rule, protection);
             (view.path, view.properties) = (rule.path(), properties);
             view.drift.extend((!is_protected).then_some(Drift::Access));
-            view.drift.extend(self.is_shadowed(hostname, tunnel, rule).then_some(Drift::Order));
+            view.drift.extend(self.needs_reordering(hostname, tunnel, rule).then_some(Drift::Order));
         }
         // During a move, another tunnel has a rule of the path.
         if rules.len() > 1 || !rules.iter().any(|rule| is_visited(&rule)) {
@@ -312,10 +312,10 @@ impl<'a> RecordView<'a> {
             || hostname.is_some_and(|hostname| guard::required(hostname, None, self.snapshot).is_ok())
     }
 
-    fn is_shadowed(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {
+    fn needs_reordering(&self, hostname: &Hostname, tunnel: &TunnelId, rule: &Rule) -> bool {
         self.marked_rules
             .get(tunnel)
-            .is_some_and(|marked_rules| marked_rules.is_shadowed(hostname, rule.path()))
+            .is_some_and(|marked_rules| marked_rules.needs_reordering(hostname, rule.path()))
     }
 
     fn endpoint(&self, PathView { path, mut properties, mut drift }: PathView<'_>) -> Endpoint {

@@ -28,7 +28,7 @@ const NOT_READ: &str = "webhook/tunnel-wildcard is missing, and the webhook does
 const OTHER_PATH_PUBLISHED: &str = "webhook/tunnel-wildcard is missing, and another path of the wildcard is published: set it to true \
      to publish this path too";
 
-const WAYS: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
+const REMEDY: &str = "set the annotation, list hostnames on the route, or exclude the object (webhook/tunnel: \"false\", or controller: none)";
 
 /// A wildcard that no object asks for by `webhook/tunnel-wildcard`.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,14 +144,14 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
     };
     let text = if is_public {
         format!(
-            "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {WAYS}"
+            "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {REMEDY}"
         )
     } else {
         let login =
             if names_login(endpoint) { "; the object's login protects none of these names now" } else { "" };
         format!(
             "the webhook does not publish the wildcard, because its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} \
-             would be served{by}{login}: {WAYS}"
+             would be served{by}{login}: {REMEDY}"
         )
     };
     unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_public });

@@ -22,7 +22,7 @@ use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
-const WAY_OUT: &str = "give each object a set-identifier annotation and a path, or remove the hostname from all objects but one";
+const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path, or remove the hostname from all objects but one";
 
 /// A canonical endpoint that may be answered.
 #[derive(Debug, PartialEq)]
@@ -224,8 +224,9 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
         [] => String::new(),
         ignored => format!(", so the webhook ignores this object's {}", ignored.join(" and ")),
     };
-    let text =
-        format!("path {path:?} is not published: {name} has this hostname and path{ignored}; {WAY_OUT}");
+    let text = format!(
+        "path {path:?} is not published: {name} has this hostname and path{ignored}; {WINNER_REMEDY}"
+    );
     Note::of(loser, text)
 }
 

@@ -1,5 +1,5 @@
 //! Turns a request into its answer, without sockets: it finds the route, decides if the request may be served, and asks
-//! the service.
+//! the handler.
 //!
 //! ExternalDNS takes the statuses 500 to 510 for soft errors and asks again; any other error status ends its process.
 //! So 4xx is only for callers that are not ExternalDNS. No route redirects, because Go's client would follow a redirect
@@ -63,7 +63,7 @@ pub fn accept(head: &Head<'_>) -> Result<Route, Response> {
     if head.is_from_page {
         return Err(Response::text(
             403,
-            "a web page asks (Origin or Sec-Fetch-Site): this port is for ExternalDNS, and has no authentication",
+            "the request comes from a web page (Origin or Sec-Fetch-Site): this port serves only ExternalDNS",
         ));
     }
     let Some(route) = route(head.method, head.target) else {
@@ -104,10 +104,10 @@ impl Route {
         }
     }
 
-    /// Asks the service and renders its answer.
+    /// Asks the handler and renders its answer.
     ///
     /// # Errors
-    /// The failure of the service, or of writing its answer.
+    /// The failure of the handler, or of writing its answer.
     pub fn answer(self, body: Body, handler: &dyn Handler, deadline: Deadline) -> Result<Response, Failure> {
         let body = match self {
             Self::Health => return Ok(Response::text(200, "ok")),

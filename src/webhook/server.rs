@@ -1,6 +1,6 @@
 //! Serves the API port with tiny_http, and guards tiny_http from outside.
 //!
-//! No other file names tiny_http. `docs/security.md` lists its weaknesses, how this file closes them, and which of them
+//! No other file calls tiny_http. `docs/security.md` lists its weaknesses, how this file closes them, and which of them
 //! remain.
 //!
 //! ```text
@@ -285,10 +285,12 @@ impl Acceptor {
         {
             self.fail("no longer accepts connections");
         }
-        // The service ends at the deadline of its request, so a request that lasts longer waits for its client.
+        // The handler ends at the deadline of its request, so a request that lasts longer waits for its client.
         let Some(limit) = shared.clock.now().checked_sub(shared.settings.request_timeout * 2) else { return };
         if shared.permit.is_missed_since(limit) {
-            self.fail("has a client that neither sends its large body nor closes, and another one waits");
+            self.fail(
+                "has a client that neither sends its large body nor closes, while another request waits",
+            );
         }
         if shared.pool.waiting_since().is_some_and(|since| since < limit) {
             self.fail("has clients that hold every worker, and neither send nor close");
@@ -345,7 +347,7 @@ impl Shared {
         values.observe(Family::RequestDuration, &[route], duration);
     }
 
-    /// The answer to a request. An `Err` is an answer too: the request is refused, or the service fails. `is_read`
+    /// The answer to a request. An `Err` is an answer too: the request is refused, or the handler fails. `is_read`
     /// becomes true once nothing of the body is left.
     fn answer<'p>(
         &'p self,
@@ -458,7 +460,7 @@ fn respond(request: Request, answer: Response) -> io::Result<()> {
             Some(length),
             None,
         )
-        // ExternalDNS, and people who debug it, expect a length.
+        // ExternalDNS and tools that debug it expect a length.
         .with_chunked_threshold(usize::MAX),
     )
 }

@@ -95,7 +95,7 @@ func (i *installed) tells(t *testing.T, writes int, lines ...[]string) {
 }
 
 func plan(hostname string) [][]string {
-	return [][]string{{"dry run, not done: rule created or updated", hostname}, {"dry run, not done: record created", hostname}}
+	return [][]string{{"the dry run does not write this: rule created or updated", hostname}, {"the dry run does not write this: record created", hostname}}
 }
 
 // TestADryRunOnAFreshInstallationTellsItsPlanAndMakesNothing: README's first look, then without it. What waits there is tried

@@ -204,7 +204,7 @@ fn a_rule_that_no_request_reaches_is_told() {
     assert_eq!(hidden("b.example.com", ""), Some(("*.example.com".to_owned(), None)));
     assert_eq!(hidden("c.example.com", ""), None, "there is no such rule");
     assert!(
-        !document.marked(&is_own).is_shadowed(&hostname("a.example.com"), None),
+        !document.marked(&is_own).needs_reordering(&hostname("a.example.com"), None),
         "narrower stands in front by our own order"
     );
 }
@@ -215,7 +215,7 @@ fn an_equivalent_foreign_rule_in_front_is_a_conflict_and_no_drift() {
     let edited = edit(&document, &[put(wanted("a.example.com", "", "http://own"))]);
     let [(0, reason)] = &edited.refused[..] else { panic!("{:?}", edited.refused) };
     assert!(reason.starts_with("rule 1 of the tunnel, which is not ours, matches exactly"), "{reason}");
-    assert!(!document.marked(&is_own).is_shadowed(&hostname("a.example.com"), None));
+    assert!(!document.marked(&is_own).needs_reordering(&hostname("a.example.com"), None));
 
     // Behind ours it got no request before.
     let document = list(&["a.example.com - own", "a.example.com / foreign", "- - rest"]);

@@ -301,9 +301,9 @@ proptest! {
         for rule in &case.own {
             let put = RuleEdit::Put { rule: rule.clone(), replaces: true };
             let edited = document.edit(std::slice::from_ref(&put), &own);
-            let is_shadowed = document.marked(&own).is_shadowed(&rule.hostname, rule.path_text());
-            prop_assert_eq!(!edited.changed.is_empty(), is_shadowed, "{:?} in {}", wanted_key(rule), document.to_raw());
-            if !is_shadowed {
+            let needs_reordering = document.marked(&own).needs_reordering(&rule.hostname, rule.path_text());
+            prop_assert_eq!(!edited.changed.is_empty(), needs_reordering, "{:?} in {}", wanted_key(rule), document.to_raw());
+            if !needs_reordering {
                 standing.push(put);
             }
         }
@@ -336,7 +336,7 @@ proptest! {
             );
             prop_assert!(rules[0].equals(wanted));
             if *replaces {
-                prop_assert!(!edited.document.marked(&own).is_shadowed(hostname, path), "{}", edited.document.to_raw());
+                prop_assert!(!edited.document.marked(&own).needs_reordering(hostname, path), "{}", edited.document.to_raw());
                 let owned = edited.document.marked(&own);
                 let hidden_by = owned.hidden_by(hostname, path);
                 prop_assert!(hidden_by.is_none_or(own), "{:?} hides {}", hidden_by, rules[0].raw());
@@ -453,7 +453,7 @@ fn the_documents_are_not_trivial() {
         changed += usize::from(!edited.changed.is_empty());
         refused += usize::from(!edited.refused.is_empty());
         shadowed += usize::from(case.own.iter().any(|rule| {
-            document.marked(&|rule| case.is_own(rule)).is_shadowed(&rule.hostname, rule.path_text())
+            document.marked(&|rule| case.is_own(rule)).needs_reordering(&rule.hostname, rule.path_text())
         }));
         let (put, _) = applied(&case, &edited);
         let (old, new) = (readable(&document), readable(&edited.document));

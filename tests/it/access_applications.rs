@@ -243,7 +243,7 @@ fn of_applications_that_the_list_lacks_fifty_are_read_by_id_and_only_the_places_
         (0..60).map(|number| of(&format!("h{number:02}.example.com"), "staff")).collect();
     let stage = Stage::new(&[]);
     let rules = || stage.harness.rules().iter().filter(|rule| rule.contains("audTag")).count();
-    let lag = Duration::from_secs(30);
+    let lag = Duration::from_secs(100);
     stage.cloudflare().edit(|cloudflare| cloudflare.whims_mut().unlisted_application_time = lag);
     assert_eq!(stage.run_loop(&desired), Err(503));
     assert_eq!((stage.applications().len(), rules()), (60, 0));

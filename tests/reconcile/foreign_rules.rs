@@ -245,6 +245,20 @@ fn a_hostname_behind_a_wildcard_is_taken_over_where_it_is_and_then_moves() {
     }
 }
 
+/// The name below has a record in a zone inside the wildcard's.
+#[test]
+fn a_wildcards_rule_that_serves_a_name_of_an_inner_zone_is_not_taken_back() {
+    let (wildcard, inner) = ("*.example.com", "x.a.example.com");
+    let mut cloudflare = FakeCloudflare::new(&[theirs(wildcard, "")], &[]);
+    cloudflare.add_inner_zone(true);
+    cloudflare.add(inner, "CNAME", &target(HOME), "");
+    let before = cloudflare.clone();
+    let plan = cloudflare.run_loop(&[published(wildcard, "http://theirs:80")], usize::MAX);
+    assert_eq!(refused(&plan), [(String::new(), "rule_held")], "{plan:?}");
+    cloudflare.run_loop(&[], usize::MAX);
+    assert_eq!((&cloudflare.records, &cloudflare.documents), (&before.records, &before.documents));
+}
+
 /// Visitors are served by it. If it were taken back, it would be deleted with the object.
 #[test]
 fn a_rule_that_a_record_leads_to_is_not_taken_back() {

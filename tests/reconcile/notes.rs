@@ -74,7 +74,10 @@ fn a_rule_that_gets_no_request_is_told_of() {
     let told = records::records(&cloudflare.snapshot()).notes;
     let [Note { hostname, text, .. }] = &*told else { panic!("{told:?}") };
     assert_eq!(&**hostname, "a.example.com");
-    assert!(text.contains(r#"the rule for "a.example.com" "/" before it takes all of them"#), "{text}");
+    assert!(
+        text.contains(r#"the rule for "a.example.com" "/", which precedes it, takes all its requests"#),
+        "{text}"
+    );
 }
 
 /// The hostnames and texts about rules that stay while their record is gone, if ExternalDNS asks for `changes`.

@@ -6,8 +6,8 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy(ureq::Proxy);
 
-const SOCKS: &str = "names a SOCKS proxy, which the webhook cannot use; give an HTTP proxy in HTTPS_PROXY, or reach the API \
-     without one by its host in NO_PROXY";
+const SOCKS: &str = "names a SOCKS proxy, which the webhook cannot use; give an HTTP proxy in HTTPS_PROXY, or add the \
+     API's host to NO_PROXY";
 
 const NO_ADDRESS: &str = "is not the address of a proxy; allowed are http://host:port and https://host:port, with \
      user:password@ in front of the host, in which other characters than letters and digits are percent-encoded (@ is \

@@ -31,13 +31,13 @@ const BY_ID_MAX: usize = 50;
 #[derive(Clone, Debug)]
 struct Written {
     place: Box<str>,
-    outcome: WriteOutcome,
+    outcome: ApplicationWriteOutcome,
     at: Instant,
 }
 
 /// The result of a write of an application.
 #[derive(Clone, Debug)]
-pub(super) enum WriteOutcome {
+pub(super) enum ApplicationWriteOutcome {
     /// The application was created or replaced. This is its new state.
     Written(Application),
     /// The application with this id does not exist any more.
@@ -46,7 +46,7 @@ pub(super) enum WriteOutcome {
     InDoubt,
 }
 
-impl WriteOutcome {
+impl ApplicationWriteOutcome {
     fn id(&self) -> Option<&str> {
         match self {
             Self::Written(application) => Some(&application.id),
@@ -67,7 +67,7 @@ pub(crate) struct AccessMemory {
 
 impl AccessMemory {
     /// Notes a write.
-    pub(super) fn note(&self, place: &Place, outcome: WriteOutcome, at: Instant) {
+    pub(super) fn note(&self, place: &Place, outcome: ApplicationWriteOutcome, at: Instant) {
         let (mut written, place) = (lock(&self.written), place.to_string().into());
         written.retain(|one| one.place != place || one.outcome.id() != outcome.id());
         written.push(Written { place, outcome, at });
@@ -145,14 +145,14 @@ impl SnapshotReader {
         let (mut pending, mut unlike) = (Vec::new(), Vec::new());
         for Written { place, outcome, at: _ } in self.access.just_written(self.clock.now()) {
             match outcome {
-                WriteOutcome::Written(application) => {
+                ApplicationWriteOutcome::Written(application) => {
                     if !applications.contains(&application) {
                         applications.retain(|one| one.id != application.id);
                         unlike.push((unlike.len(), place, application));
                     }
                 }
-                WriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
-                WriteOutcome::InDoubt => {
+                ApplicationWriteOutcome::Deleted(id) => applications.retain(|one| one.id != id),
+                ApplicationWriteOutcome::InDoubt => {
                     let mut places = applications.iter().filter_map(|one| self.place_of(one));
                     if !places.any(|one| *one.to_string() == *place) {
                         pending.push(place);

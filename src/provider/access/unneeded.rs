@@ -29,12 +29,12 @@ impl UnneededPlaces {
         self.0 = inserted(found.map(|place| (place.clone(), self.0.contains_key(place))));
     }
 
-    fn has_agreed(&self) -> bool {
+    fn has_confirmed(&self) -> bool {
         self.0.values().any(|again| *again)
     }
 
     /// The places that two consecutive checks found unneeded. They need one more check before they are returned again.
-    fn take_agreed(&mut self) -> BTreeSet<Place> {
+    fn take_confirmed(&mut self) -> BTreeSet<Place> {
         let agreed = inserted(self.0.iter().filter(|(_, again)| **again).map(|(place, _)| place.clone()));
         self.0.values_mut().for_each(|again| *again = false);
         agreed
@@ -62,11 +62,11 @@ impl Writer {
     /// an object still wants the rule, ExternalDNS asks for the rule between two checks. No request writes during the
     /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
-        if !lock(&self.unneeded_places).has_agreed() {
+        if !lock(&self.unneeded_places).has_confirmed() {
             return;
         }
         let _lock = lock(&self.memory);
-        let agreed = lock(&self.unneeded_places).take_agreed();
+        let agreed = lock(&self.unneeded_places).take_confirmed();
         let is_agreed = |left: &Unneeded<'_>| agreed.contains(left.place);
         let deadline = Deadline::after(self.clock(), UNNEEDED_APPLICATIONS_TIMEOUT);
         self.delete_unneeded(resolved, &is_agreed, deadline);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, GIVE_ACCESS};
 use crate::limits;
-use crate::provider::access::reader::WriteOutcome;
+use crate::provider::access::reader::ApplicationWriteOutcome;
 use crate::provider::description::describe_application;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
@@ -55,7 +55,7 @@ impl ApplicationWriter<'_> {
         match self.write(write) {
             Ok(outcome) => {
                 let is_deletion = matches!(write.operation, ApplicationOperation::Delete(_));
-                let has_gone = matches!(outcome, WriteOutcome::Deleted(_)) && !is_deletion;
+                let has_gone = matches!(outcome, ApplicationWriteOutcome::Deleted(_)) && !is_deletion;
                 note(outcome);
                 if has_gone {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
@@ -65,34 +65,36 @@ impl ApplicationWriter<'_> {
             }
             Err(error) => {
                 if error.may_have_been_done() && matches!(write.operation, ApplicationOperation::Create(_)) {
-                    note(WriteOutcome::InDoubt);
+                    note(ApplicationWriteOutcome::InDoubt);
                 }
                 Err(reason_of(&error))
             }
         }
     }
 
-    fn write(&self, write: &ApplicationWrite) -> Result<WriteOutcome, Error> {
+    fn write(&self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
         let (client, account) = (self.writer.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
         match &write.operation {
             ApplicationOperation::Create(wanted) => {
                 let body = place::body(&write.place, wanted, owner, None);
-                client.create_access_application(account, &body, self.deadline).map(WriteOutcome::Written)
+                client
+                    .create_access_application(account, &body, self.deadline)
+                    .map(ApplicationWriteOutcome::Written)
             }
             ApplicationOperation::Replace(id, wanted) => {
                 let Some(members) = client.access_application(account, id, self.deadline)? else {
-                    return Ok(WriteOutcome::Deleted(id.clone()));
+                    return Ok(ApplicationWriteOutcome::Deleted(id.clone()));
                 };
                 log_inline_policies(&write.place, &members);
                 let body = place::body(&write.place, wanted, owner, Some(members));
                 client
                     .replace_access_application(account, id, &body, self.deadline)
-                    .map(WriteOutcome::Written)
+                    .map(ApplicationWriteOutcome::Written)
             }
             ApplicationOperation::Delete(id) => {
                 client.delete_access_application(account, id, self.deadline)?;
-                Ok(WriteOutcome::Deleted(id.clone()))
+                Ok(ApplicationWriteOutcome::Deleted(id.clone()))
             }
         }
     }

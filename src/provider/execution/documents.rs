@@ -103,7 +103,10 @@ impl<'a> Execution<'a> {
     /// could not be read.
     pub(super) fn missed(&mut self, hosts: &[&'a HostPlan]) -> Vec<(&'a HostPlan, Reason)> {
         let mut missed = Vec::new();
-        for tunnel in self.snapshot.tunnels.keys().filter(|_| !hosts.is_empty()) {
+        if hosts.is_empty() {
+            return missed;
+        }
+        for tunnel in self.snapshot.tunnels.keys() {
             match self.missed_in(tunnel) {
                 Ok(names) => {
                     let is_missed = |host: &&&HostPlan| names.contains(&host.hostname);
@@ -170,7 +173,7 @@ impl<'a> Execution<'a> {
             warn!(
                 tunnel:%;
                 "another writer changed the configuration between our read (version {version_before}) and our write \
-                 (version {}); what it wrote may be lost: look at the tunnel's rules, and let one program write it",
+                 (version {}); the other writer's change may be lost: look at the tunnel's rules, and let one program write them",
                 written.version
             );
             metrics.update().add(Family::LostUpdates, &[], 1);

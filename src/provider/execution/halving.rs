@@ -98,7 +98,7 @@ impl<'a> Halving<'a> {
     }
 
     /// Notes that the sent group was written, apart from the hostnames that are given up.
-    pub(super) fn passed(&mut self, is_given_up: impl Fn(&str) -> bool) {
+    pub(super) fn note_written(&mut self, is_given_up: impl Fn(&str) -> bool) {
         self.sent.clear();
         self.drop_given_up(&is_given_up);
         self.size = match self.size {
@@ -111,7 +111,7 @@ impl<'a> Halving<'a> {
 
     /// Notes that Cloudflare or a proxy refused the sent group. Pieces of hostnames that are left out are dropped. A
     /// larger group is divided. A single piece is returned, and the other pieces of its hostname are dropped.
-    pub(super) fn refused(
+    pub(super) fn note_refused(
         &mut self,
         is_interception: bool,
         time_left: Duration,
@@ -253,7 +253,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
-            assert!(halving.refused(page, TIME, |_| false).is_some());
+            assert!(halving.note_refused(page, TIME, |_| false).is_some());
             assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
@@ -286,10 +286,10 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.refused(false, TIME, |_| false);
+                    let bad = halving.note_refused(false, TIME, |_| false);
                     refused.extend(bad.map(|piece| piece.hostname));
                 } else {
-                    halving.passed(|_| false);
+                    halving.note_written(|_| false);
                     passed.extend(sent.iter().map(|piece| piece.hostname));
                 }
             }

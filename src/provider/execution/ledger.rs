@@ -20,7 +20,7 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
-    /// A piece was refused; the next request writes the hostname's other pieces.
+    /// Work remains that no refusal shows: other pieces beside a refused rule, or a record newer than the snapshot.
     pub(in crate::provider) is_unfinished: bool,
     pub(in crate::provider) ending: Ending,
 }
@@ -192,18 +192,21 @@ impl<'a> Ledger<'a> {
         (claims != done).then_some((stamped, claims))
     }
 
-    /// The work that this run and the run before left undone, by hostname.
+    /// The work that this run and the run before left undone, by hostname. A hostname that this run left out, because it
+    /// is refused or postponed, keeps the work of the run before.
     pub(super) fn unfinished(
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,
     ) -> BTreeMap<Box<str>, Unfinished> {
         let given_up = self.plan.hosts.iter().filter(|host| self.is_given_up(&host.hostname));
-        inserted(given_up.filter_map(|host| {
+        let given_up = given_up.filter_map(|host| {
             let before = before.get(&host.hostname);
             // Without its stamp, the run left nothing. Another instance may write the same record and rules.
             let is_begun = host.stamp.is_empty() || self.stamped.contains_key(&host.hostname);
             let unfinished = if is_begun { host.unfinished(before) } else { before?.clone() };
             Some((host.hostname.clone(), unfinished))
-        }))
+        });
+        let left_out = before.iter().filter(|(hostname, _)| self.plan.leaves_out(hostname));
+        inserted(left_out.map(|(hostname, work)| (hostname.clone(), work.clone())).chain(given_up))
     }
 }

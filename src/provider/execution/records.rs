@@ -108,7 +108,7 @@ impl RecordQuotas {
     }
 
     /// Notes that the zone's quota is used up, and returns the number of the zone's records.
-    pub(super) fn fill(&mut self, zone: &ZoneId, answer: &ErrorResponse) -> usize {
+    pub(super) fn note_full(&mut self, zone: &ZoneId, answer: &ErrorResponse) -> usize {
         self.full.insert(zone.clone(), answer.clone());
         self.counts.get(zone).copied().unwrap_or_default()
     }

@@ -60,7 +60,7 @@ impl MarkedEndpoint {
 
 impl EndpointFingerprints {
     /// Notes the endpoints that ExternalDNS sends, sorted by name.
-    pub(crate) fn send(&mut self, endpoints: &[Endpoint]) {
+    pub(crate) fn note_sent(&mut self, endpoints: &[Endpoint]) {
         self.mark(endpoints, SENT);
         let names = endpoints.chunk_by(|one, other| one.dns_name == other.dns_name);
         let names = names.filter_map(|of_one| Some(&*of_one.first()?.dns_name));
@@ -69,7 +69,7 @@ impl EndpointFingerprints {
     }
 
     /// Notes the endpoints that ExternalDNS is shown.
-    pub(crate) fn show(&mut self, endpoints: &[Endpoint], now: i64) {
+    pub(crate) fn note_shown(&mut self, endpoints: &[Endpoint], now: i64) {
         self.mark(endpoints, SHOWN);
         self.shown_at = Some(now);
     }
@@ -125,20 +125,20 @@ mod tests {
         let (a, b) = (endpoint("a", "", "http://a"), endpoint("b", "", "http://b"));
         let changed = endpoint("a", "", "http://other");
         let mut endpoints = EndpointFingerprints::default();
-        endpoints.send(&[a.clone(), b]);
+        endpoints.note_sent(&[a.clone(), b]);
         assert_eq!(states(&endpoints, "a"), [(true, true)]);
         assert_eq!(endpoints.unpublished, ["a".into(), "b".into()]);
-        endpoints.show(std::slice::from_ref(&a), 0);
+        endpoints.note_shown(std::slice::from_ref(&a), 0);
         assert_eq!(
             (states(&endpoints, "a"), states(&endpoints, "b")),
             (vec![(true, false)], vec![(true, true)])
         );
-        endpoints.send(&[changed, endpoint("a", "^/x", "http://a")]);
+        endpoints.note_sent(&[changed, endpoint("a", "^/x", "http://a")]);
         let mut of_a = states(&endpoints, "a");
         of_a.sort();
         assert_eq!(of_a, [(false, true), (true, true), (true, true)]);
         assert_eq!((states(&endpoints, "b"), &*endpoints.unpublished), (vec![], &["a".into()][..]));
-        endpoints.send(&[]);
+        endpoints.note_sent(&[]);
         assert_eq!(states(&endpoints, "a"), [(false, true)], "it is shown, and not sent any more");
         assert!(endpoints.of("a")[0].has_path("") && !endpoints.of("a")[0].has_path("^/x"));
     }
@@ -149,13 +149,13 @@ mod tests {
             (0..60_000).map(|number| endpoint(&format!("{number}.example.com"), "", "http://web")).collect();
         let mut endpoints = EndpointFingerprints::default();
         for _ in 0..3 {
-            endpoints.send(&all);
-            endpoints.show(&all, 0);
+            endpoints.note_sent(&all);
+            endpoints.note_shown(&all, 0);
         }
         assert_eq!((endpoints.marked.len(), endpoints.by_hostname().count()), (60_000, 60_000));
         assert!(endpoints.marked.capacity() * size_of::<MarkedEndpoint>() <= 1_000_000);
-        endpoints.send(&[]);
-        endpoints.show(&[], 0);
+        endpoints.note_sent(&[]);
+        endpoints.note_shown(&[], 0);
         assert_eq!((endpoints.marked.capacity(), endpoints.unpublished.len()), (0, 0));
     }
 }

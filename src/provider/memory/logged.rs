@@ -5,46 +5,46 @@ use log::Level;
 use crate::logging;
 use crate::model::LogLine;
 
-/// The things that were present in the last loop, sorted.
+/// The items that were present in the last loop, sorted.
 #[derive(Debug)]
 pub(crate) struct Logged<T> {
-    things: Vec<T>,
+    items: Vec<T>,
     /// For each thing, the time at which it was first logged, in seconds since 1970.
     since: Vec<i64>,
 }
 
 impl<T> Default for Logged<T> {
     fn default() -> Self {
-        Self { things: Vec::new(), since: Vec::new() }
+        Self { items: Vec::new(), since: Vec::new() }
     }
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// The things that are new since the last call. A thing that is absent once counts as new when it returns.
-    pub(crate) fn news(&mut self, things: impl Iterator<Item = T>, now: i64) -> Vec<T> {
-        let mut things: Vec<T> = things.collect();
-        things.sort_unstable();
-        things.dedup();
-        let since = things.iter().map(|thing| self.since(thing).unwrap_or(now)).collect();
-        let news = things.iter().filter(|thing| self.since(thing).is_none()).cloned().collect();
-        *self = Self { things, since };
+    /// The items that are new since the last call. A thing that is absent once counts as new when it returns.
+    pub(crate) fn new_items(&mut self, items: impl Iterator<Item = T>, now: i64) -> Vec<T> {
+        let mut items: Vec<T> = items.collect();
+        items.sort_unstable();
+        items.dedup();
+        let since = items.iter().map(|thing| self.since(thing).unwrap_or(now)).collect();
+        let news = items.iter().filter(|thing| self.since(thing).is_none()).cloned().collect();
+        *self = Self { items, since };
         news
     }
 
-    /// The present things, each with the time at which it was first logged.
+    /// The present items, each with the time at which it was first logged.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&T, i64)> {
-        self.things.iter().zip(self.since.iter().copied())
+        self.items.iter().zip(self.since.iter().copied())
     }
 
     fn since(&self, thing: &T) -> Option<i64> {
-        self.since.get(self.things.binary_search(thing).ok()?).copied()
+        self.since.get(self.items.binary_search(thing).ok()?).copied()
     }
 }
 
 impl Logged<LogLine> {
     /// Logs the lines that are new since the last call.
     pub(crate) fn log(&mut self, level: Level, lines: impl Iterator<Item = LogLine>, now: i64) {
-        for line in self.news(lines, now) {
+        for line in self.new_items(lines, now) {
             logging::log(level, module_path!(), &line);
         }
     }
@@ -63,7 +63,7 @@ mod tests {
         for (time, number, since, is_news) in
             [(1, 1, Some(1), true), (2, 2, Some(1), false), (3, 0, None, false), (4, 2, Some(4), true)]
         {
-            let news = logged.news(lines(number), time);
+            let news = logged.new_items(lines(number), time);
             assert_eq!(news, lines(usize::from(is_news)).collect::<Vec<_>>(), "at {time}");
             assert_eq!(
                 logged.all().map(|(_, since)| since).collect::<Vec<_>>(),
@@ -78,7 +78,7 @@ mod tests {
         let mut logged = Logged::default();
         for (number, _) in year::loops() {
             let line = LogLine::default().text(format!("h{number} is refused"));
-            assert_eq!(logged.news([line].into_iter(), number as i64).len(), 1);
+            assert_eq!(logged.new_items([line].into_iter(), number as i64).len(), 1);
         }
         assert_eq!(logged.all().count(), 1);
     }

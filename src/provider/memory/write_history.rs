@@ -1,4 +1,4 @@
-//! Remembers paused writes. A write that Cloudflare refused is not sent in every loop. A write that is reverted each
+//! Remembers refused, reverted and recent writes. A write that Cloudflare refused is not sent in every loop. A write that is reverted each
 //! time is not repeated in every loop, because each written configuration makes every replica of `cloudflared` reload.
 
 use std::collections::{BTreeMap, HashMap};

@@ -84,8 +84,8 @@ impl HostProtection<'_> {
             let mut open = rules_taking(name.as_str(), None, to, &|_| true).into_iter();
             let rule = open.find(|rule| {
                 let closed = rules_taking(name.as_str(), rule.path(), from, &|_| true).into_iter();
-                let mut closed =
-                    closed.filter(|one| one.requires_access() && protection.over(one.path()).is_empty());
+                let mut closed = closed
+                    .filter(|one| one.requires_access() && protection.own_covering(one.path()).is_empty());
                 let mut opens =
                     || closed.any(|one| !published.iter().any(|ours| is_answered_by(ours, rule, one)));
                 is_open(rule) && opens()

@@ -228,7 +228,7 @@ impl Gate<'_> {
     ) -> Result<Publication, Reason> {
         match guard::required(&publication.hostname, publication.path(), self.snapshot) {
             Ok(_) if publication.wanted_access == WantedAccess::Open => {
-                let over = protection.all_over(publication.path()).into_iter().next();
+                let over = protection.all_covering(publication.path()).into_iter().next();
                 let application = over.map(|one| one.name.clone()).unwrap_or_default();
                 Err(Reason::StillProtected { application, relying: None })
             }
@@ -251,7 +251,7 @@ impl Gate<'_> {
         {
             return Err(self.unknown(publication, unread));
         }
-        let mut over = protection.over(path);
+        let mut over = protection.own_covering(path);
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
@@ -266,7 +266,7 @@ impl Gate<'_> {
             return Ok(AccessStep::Nothing);
         }
         self.nothing_else_opens(resource, protection, path, &over)?;
-        let mut all = protection.all_over(path).into_iter();
+        let mut all = protection.all_covering(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
         let Some(first) = over.first() else {
@@ -315,7 +315,7 @@ impl Gate<'_> {
     /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
     fn silent(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
-        let over = protection.over(path);
+        let over = protection.own_covering(path);
         let audience = || over.first().map(|one| &one.audience);
         let asked = publication.rule.as_ref().and_then(|rule| rule.origin_request.access_check()).cloned();
         if let Some(asked) = asked {

@@ -40,14 +40,14 @@ impl<'a> HostProtection<'a> {
         all().find(is_named).or_else(|| all().next())
     }
 
-    /// As [`Protections::over`].
-    pub(in crate::reconcile) fn over(self, path: Option<&str>) -> Vec<&'a Application> {
-        self.protections().over(self.hostname.as_str(), path)
+    /// As [`Protections::own_covering`].
+    pub(in crate::reconcile) fn own_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.protections().own_covering(self.hostname.as_str(), path)
     }
 
-    /// As [`Protections::all_over`].
-    pub(super) fn all_over(self, path: Option<&str>) -> Vec<&'a Application> {
-        self.protections().all_over(self.hostname.as_str(), path)
+    /// As [`Protections::all_covering`].
+    pub(super) fn all_covering(self, path: Option<&str>) -> Vec<&'a Application> {
+        self.protections().all_covering(self.hostname.as_str(), path)
     }
 
     /// True if the comment needs the mark that an application of ours protects a part of the hostname. A present mark

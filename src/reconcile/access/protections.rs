@@ -137,15 +137,15 @@ impl<'a> Protections<'a> {
     }
 
     /// The applications of all owners that every visitor of the path meets, the most specific one first.
-    pub(super) fn all_over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
+    pub(super) fn all_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let prefix = prefix_of(path);
-        let mut over = self.over_a_part(hostname, prefix.as_deref());
+        let mut over = self.partly_covering(hostname, prefix.as_deref());
         over.retain(|one| takes_every_request(one, hostname, prefix.as_deref()));
         over
     }
 
-    /// As [`Self::all_over`], with applications of everything below the path, which miss the path itself.
-    fn over_a_part(self, hostname: &str, prefix: Option<&str>) -> Vec<&'a Application> {
+    /// As [`Self::all_covering`], with applications of everything below the path, which miss the path itself.
+    fn partly_covering(self, hostname: &str, prefix: Option<&str>) -> Vec<&'a Application> {
         let ranked = self.near(hostname).filter_map(|application| {
             let destinations = application.destinations.iter();
             let ranks = destinations.filter_map(|one| rank(one, hostname, prefix));
@@ -159,8 +159,8 @@ impl<'a> Protections<'a> {
 
     /// Our applications that ask every visitor of the path for a login, the most specific application first. The list
     /// ends before an application that lets visitors past, and before an application of another owner.
-    pub(super) fn over(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
-        let mut over = self.over_a_part(hostname, prefix_of(path).as_deref());
+    pub(super) fn own_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
+        let mut over = self.partly_covering(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
             let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
             asks && self.index.place_of(one).is_some()

@@ -74,9 +74,10 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let opens = self.requests.open.contains(&RuleScope::of(self.name(), None));
+            let place = RuleScope::of(self.name(), None);
+            let goes = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
             let mut own = snapshot.own_records_of(self.name()).into_iter();
-            own.find(|own| own.stamp.claims.record_only && !opens).map(|own| record_text(own.record))
+            own.find(|own| own.stamp.claims.record_only && !goes).map(|own| record_text(own.record))
         })
     }
 
@@ -86,7 +87,7 @@ impl NameUnder<'_> {
 
     /// True if a more specific application covers the path.
     fn is_covered(&self, path: Option<&str>) -> bool {
-        let covering = self.protection.all_over(path).into_iter().next();
+        let covering = self.protection.all_covering(path).into_iter().next();
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
@@ -101,7 +102,7 @@ impl NameUnder<'_> {
     /// True if the application is the only one over the name. A wildcard's rule may lose its Access check, and then no
     /// other application protects the name.
     fn is_alone(&self) -> bool {
-        !self.opens_place && self.protection.all_over(self.path).len() == 1
+        !self.opens_place && self.protection.all_covering(self.path).len() == 1
     }
 
     /// True if no later rule receives requests of the place.
@@ -116,13 +117,13 @@ impl NameUnder<'_> {
         let place = || RuleScope::of(self.name(), rule.path());
         let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
         !self.requires_another(rule)
-            && !self.is_asked_for(tunnel, rule)
+            && !self.may_be_open(tunnel, rule)
             && !goes()
             && !self.is_covered(rule.path())
     }
 
     /// True if the rule may be open.
-    fn is_asked_for(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
+    fn may_be_open(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         if rule.folded_hostname() != self.name() {
             return self.opens_place || is_status(rule.service());
         }

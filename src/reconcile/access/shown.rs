@@ -49,7 +49,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
         let required = guard::required(protection.hostname, path, protection.snapshot).ok();
         return (Vec::new(), required.is_some() && access == required.as_ref());
     }
-    let over = protection.over(path).into_iter().next();
+    let over = protection.own_covering(path).into_iter().next();
     let own = access.cloned().and_then(|access| access.without_audience(over.map(|one| &*one.audience)));
     let is_correct = over.zip(protection.access()).is_none_or(|(one, read)| match (&access, &own) {
         (Some(access), Some(_)) => host_protection::accepts(access, one),
@@ -64,7 +64,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
 
 /// The Access property of a record without a rule.
 pub(in crate::reconcile) fn of_record(protection: HostProtection<'_>) -> Option<Property> {
-    property_of_open(protection.over(None).is_empty(), protection.snapshot)
+    property_of_open(protection.own_covering(None).is_empty(), protection.snapshot)
 }
 
 /// The value `none` for an open place under a default policy, because such a place was opened on purpose.
@@ -117,7 +117,7 @@ pub(in crate::reconcile) fn is_of_access(property: &Property) -> bool {
 
 /// Removes the audience of the application over the path from an endpoint, because `records` does not show it.
 fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: Option<&str>) {
-    let Some(over) = protection.over(path).into_iter().next() else { return };
+    let Some(over) = protection.own_covering(path).into_iter().next() else { return };
     let text_of = |name: &str| endpoint.property(name);
     let Ok(Some(access)) = AccessCheck::read(&text_of) else { return };
     let left = access.without_audience(Some(&*over.audience));
@@ -129,7 +129,7 @@ fn drop_covering(endpoint: &mut Endpoint, protection: HostProtection<'_>, path: 
 /// True if the endpoint's rule or record is published and open. A rule with a path has to be in the wanted tunnel.
 fn stands_open(endpoint: &Endpoint, path: Option<&str>, protection: HostProtection<'_>) -> bool {
     let is_unread = matches!(protection.snapshot.access, AccessReading::Failed(_));
-    if is_unread || !protection.over(path).is_empty() || protection.application(path).is_some() {
+    if is_unread || !protection.own_covering(path).is_empty() || protection.application(path).is_some() {
         return false;
     }
     let target = endpoint.targets.first().and_then(|target| TunnelId::from_hostname(target));

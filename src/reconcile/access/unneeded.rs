@@ -21,7 +21,7 @@ pub struct Unneeded<'s> {
     /// Another application of ours protects the place too, and each rule there accepts that application's token.
     pub is_replaced: bool,
     /// The rule, record, destination or zone that visitors would reach without a login if the application were deleted.
-    answering: Option<String>,
+    relying: Option<String>,
 }
 
 /// Our unneeded applications, except those younger than `AGE_MIN_SECONDS` that no other application of ours replaces.
@@ -41,8 +41,8 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
         }
         // The name of the application may have been changed by hand.
         Hostname::parse(place.hostname()).ok()?;
-        let answering = relying(application, None, &AccessRequests::default(), snapshot);
-        Some(Unneeded { place, application, is_replaced, answering })
+        let relying = relying(application, None, &AccessRequests::default(), snapshot);
+        Some(Unneeded { place, application, is_replaced, relying })
     });
     unneeded.collect()
 }
@@ -50,9 +50,9 @@ pub fn unneeded<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
 /// The unneeded applications whose deletion opens no place, whose age is known, and whose names were all read.
 pub fn removable<'s>(snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
     let mut left = unneeded(snapshot);
-    left.retain(|Unneeded { place, application, is_replaced: _, answering }| {
+    left.retain(|Unneeded { place, application, is_replaced: _, relying }| {
         let is_dated = application.created_unix_seconds.and(snapshot.date_unix_seconds).is_some();
-        answering.is_none() && is_dated && is_in_sight(place, snapshot)
+        relying.is_none() && is_dated && is_in_sight(place, snapshot)
     });
     left
 }
@@ -66,7 +66,7 @@ fn is_replaced(place: &Place, application: &Application, snapshot: &Snapshot) ->
         let rules = tunnels.flat_map(|(_, tunnel)| rules_taking(name, path.as_deref(), tunnel, &|_| true));
         let wants_another = |rule: &Rule| {
             let Ok(hostname) = Hostname::parse(name) else { return false };
-            let over = HostProtection::of(&hostname, snapshot).over(rule.path().or(path.as_deref()));
+            let over = HostProtection::of(&hostname, snapshot).own_covering(rule.path().or(path.as_deref()));
             let next = over.into_iter().find(|one| one.id != application.id);
             next.zip(rule.access_check()).is_some_and(|(next, access)| host_protection::accepts(access, next))
         };
@@ -88,12 +88,12 @@ fn is_in_sight(place: &Place, snapshot: &Snapshot) -> bool {
 /// Notes on unneeded applications of ours that are not deleted, and on several applications of ours for one place.
 pub(in crate::reconcile) fn notes(unneeded: &[Unneeded<'_>], snapshot: &Snapshot) -> Vec<Note> {
     let note = |place: &Place, text| Note::about(place.hostname(), text);
-    let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, answering }| {
+    let stays = unneeded.iter().filter_map(|Unneeded { place, application, is_replaced: _, relying }| {
         let text = format!(
             "the Access application {:?} stays, because visitors might reach {:?} without a login once it is deleted: if \
              that is wanted, delete it at Cloudflare",
             application.name,
-            answering.as_deref()?
+            relying.as_deref()?
         );
         Some(note(place, text))
     });

@@ -177,7 +177,7 @@ fn may_be_named(policy: &ReusablePolicy, settings: &OperatorSettings) -> bool {
         || is_listed(&settings.default_access_policy)
 }
 
-/// The canonical properties of a wanted.
+/// The canonical properties of the wanted access.
 pub fn properties(wanted: &WantedAccess) -> Vec<Property> {
     match wanted {
         WantedAccess::Silent => Vec::new(),

@@ -24,7 +24,7 @@ use crate::reconcile::snapshot::{Snapshot, ZoneSnapshot, naming_digests};
 use crate::reconcile::stamp::{Digest, Stamp};
 use crate::reconcile::{Note, OperatorSettings};
 
-/// After ten failed loops, an unfinished move no longer fails requests.
+/// After `MOVE_GRACE` and this time, an unfinished move no longer fails requests: ten loops of a minute.
 const MOVE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The context in which every hostname of a request is planned.
@@ -234,13 +234,13 @@ impl<'a> Host<'a> {
     }
 
     /// True if a put of our rule for the path would change which requests the rule answers.
-    fn is_shadowed(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
+    fn needs_reordering(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let Some(marked_rules) = self.context.marked_rules.get(tunnel) else { return false };
         let taken_over: Vec<_> = self.adopted_rules().filter(|taken| taken.tunnel == tunnel).collect();
         let is_own = |rule: &Rule| taken_over.iter().any(|taken| rule.is_for(&self.hostname, taken.path()));
         match &*taken_over {
-            [] => marked_rules.is_shadowed(&self.hostname, path),
-            _ => marked_rules.with_own(&is_own).is_shadowed(&self.hostname, path),
+            [] => marked_rules.needs_reordering(&self.hostname, path),
+            _ => marked_rules.with_own(&is_own).needs_reordering(&self.hostname, path),
         }
     }
 

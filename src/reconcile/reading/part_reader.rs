@@ -102,7 +102,7 @@ impl PartReader<'_, '_> {
         if !part.has_own_path {
             self.mistake(
                 &format!("the group {:?}", part.group),
-                "has no path of its own: check its spelling; a property for all paths has no group",
+                "has no path of its own: check the group's spelling; a property for all paths has no group",
             );
         }
         let is_record = text == RECORD_ONLY;

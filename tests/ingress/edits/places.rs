@@ -130,7 +130,7 @@ fn a_rule_of_ours_that_stands_well_is_not_moved() {
         assert!(edited.changed.is_empty(), "{label}: {:?}", lines(&edited.document));
         for rule in document.rules().iter().filter(|rule| is_own(rule)) {
             assert!(
-                !document.marked(&is_own).is_shadowed(&hostname(rule.hostname()), rule.path()),
+                !document.marked(&is_own).needs_reordering(&hostname(rule.hostname()), rule.path()),
                 "{label}"
             );
         }
@@ -200,10 +200,10 @@ fn a_rule_of_ours_that_is_shadowed_is_moved_and_no_other() {
         ),
     ] {
         let document = list(&before);
-        assert!(document.marked(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
+        assert!(document.marked(&is_own).needs_reordering(&hostname(host), Some(path)), "{label}");
         let edited = edit(&document, &[put(wanted(host, path, "http://own"))]);
         assert_eq!(lines(&edited.document), after, "{label}");
-        assert!(!edited.document.marked(&is_own).is_shadowed(&hostname(host), Some(path)), "{label}");
+        assert!(!edited.document.marked(&is_own).needs_reordering(&hostname(host), Some(path)), "{label}");
     }
 }
 

@@ -36,6 +36,33 @@ fn what_protects_something_else_as_well_is_not_opened() {
     }
 }
 
+/// The new rule would ask for tokens of the application that goes, and refuse every visitor.
+#[test]
+fn a_new_silent_path_keeps_the_application_of_a_record_alone() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    settle(&mut cloudflare, &[alone("")]);
+    let mut path = at(NAME, "/x", "");
+    path.labels.set("resource", "ingress/shop/other");
+    for _ in 0..4 {
+        run(&mut cloudflare, &[alone(OPEN), path.clone()]);
+        let is_gone = names(&cloudflare).is_empty();
+        assert!(!is_gone || locked(&cloudflare).is_empty(), "{:?}", locked(&cloudflare));
+    }
+}
+
+/// The record goes in the same request, so it needs no login any more.
+#[test]
+fn a_path_opens_although_the_record_alone_beside_it_goes() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff"), at(NAME, "/api", "")]);
+    settle(&mut cloudflare, &[alone(""), at(NAME, "/api", "")]);
+    let opened = [at(NAME, "/api", OPEN)];
+    settle(&mut cloudflare, &opened);
+    assert_eq!((names(&cloudflare), locked(&cloudflare)), (vec![], vec![]));
+    assert_rest(&cloudflare, &opened);
+}
+
 #[test]
 fn what_protects_several_places_is_opened_once_each_of_them_says_so() {
     let wildcard = "*.example.com";

@@ -2,7 +2,7 @@
 //!
 //! - the endpoints of one object are published together or not at all;
 //! - while an endpoint is refused, nothing is withdrawn from the hostname, because ExternalDNS sends a changed path as a
-//!   creation and a deletion.
+//!   creation and a deletion; a refused endpoint of another namespace than the stamp's does not count.
 
 use std::collections::BTreeSet;
 
@@ -207,8 +207,8 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
-/// The withdrawn paths, unless deletions wait for a refused endpoint. Its object does not matter: ExternalDNS compares no
-/// labels, so after a rename of an object the stamp still names the old object.
+/// The withdrawn paths, unless deletions wait for a refused endpoint. Within a namespace its object does not matter:
+/// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object.
 fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Verdict<'_>]) -> Vec<Option<&'w str>> {
     if judged.iter().any(Verdict::holds_back) {
         return Vec::new();
@@ -275,7 +275,7 @@ fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason>
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
-/// a rule or the record alone remains there, and otherwise the tunnel of the first endpoint.
+/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
 fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
     let first = accepted.first()?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);

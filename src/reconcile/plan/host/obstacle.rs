@@ -100,8 +100,10 @@ pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &Wante
         |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(present.tunnel);
     let is_reached_below = || {
         let domain = host.name().strip_prefix("*.");
-        let below = domain.map(|domain| host.zone.records_within(domain)).unwrap_or_default();
-        below.iter().any(|record| domain != Some(&*record.name) && leads_there(record))
+        let zones = host.snapshot().zones.iter();
+        let mut below =
+            zones.flat_map(|zone| domain.map(|domain| zone.records_within(domain)).unwrap_or_default());
+        below.any(|record| domain != Some(&*record.name) && leads_there(record))
     };
     host.has_no_record()
         && present.rule.equals_in_every_field(wanted)

@@ -177,7 +177,7 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
         let (tunnel, path) = (gated.tunnel(), gated.path());
         gated.publication().rule.as_ref().is_some_and(|wanted| {
             let present = host.rule_at(tunnel, path).filter(|present| present.is_ours());
-            !present.is_some_and(|present| present.rule.equals(wanted)) || host.is_shadowed(tunnel, path)
+            !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
         })
     };
     accepted.iter().filter(is_put).copied().collect()

@@ -14,7 +14,7 @@ pub(in crate::cloudflare) struct ResponsePermits {
 
 /// A taken permit. Dropping it frees it.
 #[derive(Debug)]
-pub(in crate::cloudflare) struct AnswerPermit(Arc<ResponsePermits>);
+pub(in crate::cloudflare) struct ResponsePermit(Arc<ResponsePermits>);
 
 impl ResponsePermits {
     pub(super) fn new(count: usize) -> Arc<Self> {
@@ -22,14 +22,14 @@ impl ResponsePermits {
     }
 
     /// Takes a permit as soon as one is free; `None` if that takes longer than `timeout`.
-    pub(super) fn take(self: &Arc<Self>, timeout: Duration) -> Option<AnswerPermit> {
+    pub(super) fn take(self: &Arc<Self>, timeout: Duration) -> Option<ResponsePermit> {
         let mut free = wait_while(&self.freed, lock(&self.free), timeout, |free| *free == 0);
         *free = free.checked_sub(1)?;
-        Some(AnswerPermit(Arc::clone(self)))
+        Some(ResponsePermit(Arc::clone(self)))
     }
 }
 
-impl Drop for AnswerPermit {
+impl Drop for ResponsePermit {
     fn drop(&mut self) {
         *lock(&self.0.free) += 1;
         self.0.freed.notify_one();
