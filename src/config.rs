@@ -103,7 +103,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     limit("ACCESS_GUARD", "false", "publish only what Cloudflare Access protects"),
     limit("DEFAULT_ACCESS_POLICY", "none", "policies of rules whose object says nothing of Access"),
     limit("ACCESS_OPT_OUT", "true", "let objects ask for webhook-access-policy: none"),
-    limit("ACCESS_POLICIES", "", "policies that objects may name (default: all; with NAMESPACE_GUARD: none)"),
+    limit("ACCESS_POLICIES", "", "policies that objects may name (default: all; none with NAMESPACE_GUARD)"),
     limit("DRY_RUN", "false", "log what would be written, and write nothing"),
     // Upgrades of ExternalDNS have emptied whole zones on instances with 6 to 13 hostnames.
     limit("MASS_DELETION_LIMIT", "5", "hostnames one request may always delete; 0: any number"),
