@@ -14,13 +14,13 @@ use crate::model::text::{fingerprint, quoted};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
-    Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
+    Candidate, Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
 use crate::reconcile::property_name::{INVALID, TUNNEL};
 use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
-use crate::reconcile::winner::{self, Candidate, Choice};
+use crate::reconcile::winner::{self, Choice};
 use crate::reconcile::{Note, Settings};
 
 /// The answer, and notes on endpoints that are not in it.

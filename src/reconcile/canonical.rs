@@ -131,6 +131,15 @@ pub struct Intent {
     pub unasked_wildcard: bool,
 }
 
+/// A canonical endpoint that may be answered.
+#[derive(Debug, PartialEq)]
+pub struct Candidate {
+    pub endpoint: Endpoint,
+    pub intent: Intent,
+    /// The endpoint lost its hostname and path to another one, or is an unpublished wildcard that is not asked for.
+    pub is_left_out: bool,
+}
+
 /// The endpoint's object; empty if it is unknown.
 pub fn resource_of(endpoint: &Endpoint) -> &str {
     endpoint.labels.value(RESOURCE_LABEL).unwrap_or_default()

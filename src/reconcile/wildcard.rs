@@ -9,12 +9,11 @@ use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::Note;
 use crate::reconcile::access::wanted::OPEN;
-use crate::reconcile::canonical::{RECORD_ONLY, have_same_path, path_of, resource_of};
+use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, path_of, resource_of};
 use crate::reconcile::property_name::{
     ACCESS_POLICY, ACCESS_PREFIX, INVALID, TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
-use crate::reconcile::winner::Candidate;
 
 /// The value that asks for the wildcard.
 pub(super) const ASKED: &str = "true";

@@ -16,22 +16,13 @@ use crate::model::endpoint::{Endpoint, Property};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown::{self, is_of_access};
 use crate::reconcile::access::wanted::OPEN;
-use crate::reconcile::canonical::{Intent, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
+use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
 use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
 
 const WINNER_REMEDY: &str = "give each object a set-identifier annotation and a path, or remove the hostname from all objects but one";
-
-/// A canonical endpoint that may be answered.
-#[derive(Debug, PartialEq)]
-pub(super) struct Candidate {
-    pub(super) endpoint: Endpoint,
-    pub(super) intent: Intent,
-    /// The endpoint lost its hostname and path to another one, or is an unpublished wildcard that is not asked for.
-    pub(super) is_left_out: bool,
-}
 
 /// The notes of a choice.
 #[derive(Debug, Default)]
