@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::obstacle;
 use super::{Host, HostRule, Ownership};
-use crate::ingress::Document;
+use crate::ingress::{Document, WantedRule};
 use crate::lean::inserted;
 use crate::model::json::shown;
 use crate::model::{NewRecord, Record, TunnelId};
@@ -21,8 +20,8 @@ pub(super) fn with_adoptions<'a>(host: Host<'a>, accepted: &[&Gated]) -> Host<'a
     let is_allowed = !accepted.is_empty() && *adopt != Adopt::default();
     let is_met = needs.is_some_and(|needs| needs.iter().all(|need| adopt.allows(need)));
     let mut host = if is_allowed && is_met { with_records(host) } else { host };
-    let taken_back = inserted(accepted.iter().filter_map(|gated| taken_back(&host, gated)));
-    take(&mut host, &taken_back, Ownership::Reclaimed);
+    let reclaimed = inserted(accepted.iter().filter_map(|gated| reclaimed(&host, gated)));
+    take(&mut host, &reclaimed, Ownership::Reclaimed);
     if is_allowed && host.foreign_records.is_empty() && adopt.allows(&need_of_rule(&host)) {
         let with_rule = accepted.iter().filter(|gated| gated.publication().rule.is_some());
         let taken_over = inserted(with_rule.flat_map(|gated| rules_for(&host, gated)));
@@ -38,10 +37,28 @@ fn take(host: &mut Host<'_>, digests: &BTreeSet<Digest>, ownership: Ownership) {
 }
 
 /// The digest of the existing rule of an endpoint whose record was deleted by hand.
-fn taken_back(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
+fn reclaimed(host: &Host<'_>, gated: &Gated) -> Option<Digest> {
     let wanted = gated.publication().rule.as_ref()?;
     let present = host.rule_at(gated.tunnel(), gated.path())?;
-    obstacle::takes_back(host, present, wanted).then_some(present.digest)
+    is_reclaimable(host, present, wanted).then_some(present.digest)
+}
+
+/// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
+/// was deleted by hand. A rule that visitors reach through another record does not count.
+fn is_reclaimable(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
+    let leads_there =
+        |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(present.tunnel);
+    let is_reached_below = || {
+        let domain = host.name().strip_prefix("*.");
+        let zones = host.snapshot().zones.iter();
+        let mut below =
+            zones.flat_map(|zone| domain.map(|domain| zone.records_within(domain)).unwrap_or_default());
+        below.any(|record| domain != Some(&*record.name) && leads_there(record))
+    };
+    host.has_no_record()
+        && present.rule.equals_in_every_field(wanted)
+        && !host.zone.answering(host.name()).iter().any(leads_there)
+        && !is_reached_below()
 }
 
 /// Adds the foreign records, with the rules that their stamps name.

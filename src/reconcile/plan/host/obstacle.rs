@@ -93,24 +93,6 @@ pub(super) fn ambiguous_own_rule<'a>(host: &Host<'a>) -> Option<(&'a str, Reason
     Some((rule.path().unwrap_or_default(), ambiguity(host, rule.tunnel, rule.path())?))
 }
 
-/// True if a rule counts as ours without a stamp: the rule is as wanted, and its hostname has no record, so our record
-/// was deleted by hand. A rule that visitors reach through another record does not count.
-pub(super) fn takes_back(host: &Host<'_>, present: &HostRule<'_>, wanted: &WantedRule) -> bool {
-    let leads_there =
-        |record: &Record| TunnelId::from_hostname(&record.content).as_ref() == Some(present.tunnel);
-    let is_reached_below = || {
-        let domain = host.name().strip_prefix("*.");
-        let zones = host.snapshot().zones.iter();
-        let mut below =
-            zones.flat_map(|zone| domain.map(|domain| zone.records_within(domain)).unwrap_or_default());
-        below.any(|record| domain != Some(&*record.name) && leads_there(record))
-    };
-    host.has_no_record()
-        && present.rule.equals_in_every_field(wanted)
-        && !host.zone.answering(host.name()).iter().any(leads_there)
-        && !is_reached_below()
-}
-
 /// The obstacle to a hostname without a record, if a wildcard's record points to its foreign rules in another tunnel.
 fn held_elsewhere(host: &Host<'_>, gated: &Gated) -> Option<Reason> {
     let visited = host.visited_instead_of(gated.tunnel())?;
