@@ -83,10 +83,6 @@ impl<'a> HostRule<'a> {
         self.rule.path()
     }
 
-    fn is_at(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        self.tunnel == tunnel && self.path() == path
-    }
-
     /// True if the rule is ours, or becomes ours with the stamp.
     fn is_ours(&self) -> bool {
         !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
@@ -209,7 +205,12 @@ impl<'a> Host<'a> {
 
     /// The rule of a path, ours or foreign.
     fn rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
-        self.rules.iter().find(|rule| rule.is_at(tunnel, path))
+        self.rules.iter().find(|rule| rule.tunnel == tunnel && rule.path() == path)
+    }
+
+    /// The rule of a path, if it is ours or becomes ours with the stamp.
+    fn own_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
+        self.rule_at(tunnel, path).filter(|rule| rule.is_ours())
     }
 
     /// True if the comment has to mark the hostname as protected by an Access application of ours.

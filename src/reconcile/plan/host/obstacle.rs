@@ -50,7 +50,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
         let rule = gated.publication().rule.as_ref()?;
-        if !host.is_writable(tunnel) && !host.own_rules().any(|own| own.is_at(tunnel, rule.path_text())) {
+        if !host.is_writable(tunnel) && host.own_rule_at(tunnel, rule.path_text()).is_none() {
             return Some(Reason::LocalTunnel { tunnel: (*tunnel).clone() });
         }
         of_rule(host, tunnel, rule)

@@ -144,7 +144,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
     });
     let put = moving.puts.iter().filter_map(|gated| {
         let rule = gated.publication().rule.clone()?;
-        let replaces = host.rule_at(gated.tunnel(), gated.path()).is_some_and(HostRule::is_ours);
+        let replaces = host.own_rule_at(gated.tunnel(), gated.path()).is_some();
         let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
@@ -176,7 +176,7 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     let is_put = |gated: &&&Gated| {
         let (tunnel, path) = (gated.tunnel(), gated.path());
         gated.publication().rule.as_ref().is_some_and(|wanted| {
-            let present = host.rule_at(tunnel, path).filter(|present| present.is_ours());
+            let present = host.own_rule_at(tunnel, path);
             !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
         })
     };
