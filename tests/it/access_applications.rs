@@ -438,6 +438,18 @@ fn a_tag_that_is_refused_keeps_no_application_waiting_for_minutes() {
     assert!(stage.is_served_with_login());
 }
 
+/// A deletion needs no tag, so the hostname opens although another hostname's application cannot be created.
+#[test]
+fn a_tag_that_cannot_be_read_keeps_no_application_from_being_deleted() {
+    let stage = Stage::new(&[]);
+    stage.run(&[wish("staff")]);
+    let tags = Matcher::call("GET", "/accounts/*/access/tags");
+    stage.cloudflare().fault_every(tags, Fault::error(403, 10_000, "Authentication error"));
+    let desired = [wish("none"), of(NEXT, "staff")];
+    let written: Vec<String> = (0..3).flat_map(|_| writes(&stage, &desired)).collect();
+    assert_eq!(written, [format!("DELETE {NAME}")]);
+}
+
 /// Nothing was written, so no line and no count says so, and the next loop creates it.
 #[test]
 fn an_application_that_is_gone_when_it_is_to_be_replaced_is_created_by_the_next_loop() {

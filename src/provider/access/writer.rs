@@ -26,22 +26,20 @@ impl ApplicationWriter<'_> {
     pub(in crate::provider) fn carry_out(&self, writes: &[ApplicationWrite]) -> Vec<Result<(), Reason>> {
         let is_written =
             |write: &ApplicationWrite| !matches!(write.operation, ApplicationOperation::Delete(_));
-        if writes.iter().any(is_written)
-            && let Err(error) = self.ensure_tag()
-        {
-            // Only the tag was refused. Another instance may have created the tag, and lists may not show the tag yet.
-            let reason = match &error {
-                Error::Rejected(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
-                error => reason_of(error),
-            };
-            return vec![Err(reason); writes.len()];
-        }
+        let tag = if writes.iter().any(is_written) { self.ensure_tag() } else { Ok(()) };
+        let tag = tag.map_err(|error| match &error {
+            // Another instance may have created the tag, and lists may not show the tag yet.
+            Error::Rejected(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
+            error => reason_of(error),
+        });
         let clock = self.writer.clock();
         let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
-        let do_one = |write: &ApplicationWrite| {
-            if self.deadline.remaining(clock) < step { Err(waiting()) } else { self.do_one(write) }
+        let do_one = |write: &ApplicationWrite| match &tag {
+            Err(reason) if is_written(write) => Err(reason.clone()),
+            _ if self.deadline.remaining(clock) < step => Err(waiting()),
+            _ => self.do_one(write),
         };
         let parallel_writes = self.writer.reader.settings.parallel_calls;
         let results = self.writer.outdating(|| in_parallel(parallel_writes, now, do_one));
