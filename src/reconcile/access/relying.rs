@@ -41,7 +41,15 @@ pub(super) fn relying(
     if let Some(outside) = outside_place(application, &place, snapshot) {
         return Some(outside);
     }
-    let opens_place = requests.open.contains(&RuleScope::of(place.hostname(), path));
+    let at_place = RuleScope::of(place.hostname(), path);
+    let is_published = || {
+        Hostname::parse(place.hostname()).is_ok_and(|hostname| {
+            let protection = HostProtection::of(&hostname, snapshot);
+            protection.own_rule(path, None).is_some() || path.is_none() && protection.is_record_only()
+        })
+    };
+    // Another endpoint than the asking one may be refused.
+    let opens_place = requests.open.contains(&at_place) && (asking == Some(&at_place) || is_published());
     names_under(&place, snapshot).into_iter().find_map(|name| {
         let hostname = Hostname::parse(name).ok()?;
         let protection = HostProtection::of(&hostname, snapshot);

@@ -36,6 +36,27 @@ fn what_protects_something_else_as_well_is_not_opened() {
     }
 }
 
+/// Another rule serves the names that only the wildcard's application protects.
+#[test]
+fn the_refused_word_of_a_wildcard_opens_nothing_together_with_a_name_below_it() {
+    let wildcard = |access| at("*.example.com", "", access);
+    let rules = [r#"{"path":"^/docs","service":"http://theirs:80"}"#.to_owned()];
+    let mut cloudflare = FakeCloudflare::new(&rules, &[]).with_access(cloudflare().policies);
+    settle(&mut cloudflare, &[wildcard("staff"), at(NAME, "", "")]);
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("*.example.com")));
+    cloudflare
+        .records
+        .iter_mut()
+        .filter(|one| *one.name == *"*.example.com")
+        .for_each(|one| one.comment = "".into());
+    let plan = settle(&mut cloudflare, &[wildcard(OPEN), at(NAME, "", OPEN)]);
+    assert_eq!(
+        (labels(&plan), names(&cloudflare).len()),
+        (vec!["record_held", "still_protected"], 1),
+        "{plan:?}"
+    );
+}
+
 /// The new rule would ask for tokens of the application that goes, and refuse every visitor.
 #[test]
 fn a_new_silent_path_keeps_the_application_of_a_record_alone() {
