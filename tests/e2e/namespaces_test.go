@@ -71,7 +71,8 @@ func TestTheNamespaceGuardThatComesLaterTakesAndOpensNothing(t *testing.T) {
 			return slices.Sorted(slices.Values(cloudflare.Services(t, tunnel, host)))
 		}
 		for host, wanted := range map[string][]string{
-			held:   {" http://web.shop.svc:80", "^/administration(/|$) http://admin.shop.svc:80", "^/status(/|$) http_status:503"},
+			held: {" http://web.shop.svc:80", "^/admin(/|$) http://admin.shop.svc:80", "^/administration(/|$) http://admin.shop.svc:80",
+				"^/status(/|$) http_status:503"},
 			shared: {" http://web.shop.svc:80", "^/admin(/|$) http://admin.shop.svc:80", "^/bank(/|$) http://bank.bank.svc:80"},
 		} {
 			if found := services(host); !slices.Equal(found, wanted) {
@@ -88,22 +89,24 @@ func TestTheNamespaceGuardThatComesLaterTakesAndOpensNothing(t *testing.T) {
 	})
 }
 
-// ExternalDNS merges endpoints of objects of any namespaces, and any of them may be what is left. In no loop does the
-// namespace that has a hostname lose it.
+// ExternalDNS merges endpoints of objects of any namespaces, and any of them may be what is left, also where their paths
+// differ. In no loop does the namespace that has a hostname lose it.
 func TestAHostnameStaysWithItsNamespaceHoweverExternalDNSMerges(t *testing.T) {
 	t.Parallel()
 	withEitherRegistry(t, func(t *testing.T, invocation invocation) {
 		pod, tunnel, foreign := besideOthers(t, invocation, "NAMESPACE_GUARD=true")
 		cloudflare := pod.cloudflare
 		pod.source.rotate()
-		const all, contested = 10, 4
+		const all, contested, equal = 10, 5, 3
 		var hosts []string
 		var shop, bank []*endpoint.Endpoint
 		for number := range all {
 			hosts = append(hosts, fmt.Sprintf("h%d.example.com", number))
 			shop = append(shop, in("shop", "web", hosts[number], "web"))
-			if number < contested {
+			if number < equal {
 				bank = append(bank, in("bank", "web", hosts[number], "bank"))
+			} else if number < contested {
+				bank = append(bank, at("/bank", in("bank", "web", hosts[number], "bank")))
 			}
 		}
 		pod.source.set(shop...)
@@ -129,7 +132,7 @@ func TestAHostnameStaysWithItsNamespaceHoweverExternalDNSMerges(t *testing.T) {
 		if now := len(cloudflare.Writes(t)); now != writes {
 			t.Errorf("written: %v", cloudflare.Writes(t)[writes:])
 		}
-		for _, host := range hosts[:contested] {
+		for _, host := range hosts[:equal] {
 			if lines := pod.program.Lines("WARN", host, "ingress/bank/web", "merged both objects", "ns="); lines == 0 {
 				t.Errorf("nothing is told of %s", host)
 			}
@@ -144,8 +147,13 @@ func TestAHostnameStaysWithItsNamespaceHoweverExternalDNSMerges(t *testing.T) {
 		pod.settles(t)
 		pod.source.set(append(bank, shop[contested:]...)...)
 		pod.settles(t)
-		for _, host := range hosts[:contested] {
+		for _, host := range hosts[:equal] {
 			cloudflare.Publishes(t, tunnel, host, "http://bank.bank.svc:80", `{}`)
+		}
+		for _, host := range hosts[equal:contested] {
+			if found := cloudflare.Services(t, tunnel, host); !slices.Equal(found, []string{"^/bank(/|$) http://bank.bank.svc:80"}) {
+				t.Errorf("rules of %s: %q", host, found)
+			}
 		}
 		foreign.untouched(t)
 	})

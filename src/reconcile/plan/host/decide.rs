@@ -1,8 +1,8 @@
 //! Decides which part of one hostname's request is carried out, after `judge.rs` has judged each endpoint:
 //!
 //! - the endpoints of one object are published together or not at all;
-//! - while an endpoint is refused, nothing is withdrawn from the hostname, because ExternalDNS sends a changed path as a
-//!   creation and a deletion; a refused endpoint of another namespace than the stamp's does not count.
+//! - while an endpoint is refused, nothing is withdrawn from the hostname: ExternalDNS sends a changed path as a creation
+//!   and a deletion, and may send a stranger's endpoint in place of the one that is deleted.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,6 @@ use super::{adoption, comment, obstacle};
 use crate::model::TunnelId;
 use crate::reconcile::access::gate::{AccessStep, ApplicationWrite, Gated, OpeningEnd};
 use crate::reconcile::canonical::path_of;
-use crate::reconcile::namespace;
 use crate::reconcile::plan::Opened;
 use crate::reconcile::plan::request::{HostRequest, Wanted};
 use crate::reconcile::reason::Reason;
@@ -38,19 +37,11 @@ pub(super) struct Decision<'a, 'w> {
 struct Verdict<'w> {
     wanted: &'w Wanted<Gated>,
     outcome: Result<&'w Gated, Reason>,
-    /// True if deletions wait while this endpoint is refused.
-    may_hold_back: bool,
 }
 
 impl<'w> Verdict<'w> {
     fn resource(&self) -> Option<&'w str> {
         self.wanted.resource.as_deref()
-    }
-
-    /// True if deletions wait for this refused endpoint, because it may be the new form of a withdrawn endpoint.
-    /// Deletions do not wait for an object of another namespace.
-    fn holds_back(&self) -> bool {
-        self.may_hold_back && self.outcome.is_err()
     }
 
     /// The work on the endpoint's application, if the application is written before the rule.
@@ -82,7 +73,7 @@ struct Settled<'a, 'w> {
 
 /// Decides on the request for a hostname.
 pub(super) fn decide<'a, 'w>(host: Host<'a>, request: &'w HostRequest<Gated>) -> Decision<'a, 'w> {
-    let mut settled = settle(&host, request, one_for_each_path(&host, request));
+    let mut settled = settle(&host, request, one_for_each_path(request));
     let application_writes = first_writes(&settled.judged);
     if !application_writes.is_empty() && !host.is_dry_run() {
         let waiting = waiting_for_applications(settled.judged);
@@ -136,8 +127,8 @@ fn withheld<'r>(
 ) -> impl Iterator<Item = Refusal> + 'r {
     let waits = |path: &str| !withdrawn.contains(&path_of(path)) && has(host, path);
     request.withdrawn.iter().filter(move |(path, _)| waits(path)).map(|(path, object)| {
-        let holding = judged.iter().find(|one| one.holds_back());
-        let by = holding.and_then(Verdict::resource).map(Into::into);
+        let refused = judged.iter().find(|one| one.outcome.is_err());
+        let by = refused.and_then(Verdict::resource).map(Into::into);
         host.refusal(path, object.as_deref(), Reason::Withheld { by })
     })
 }
@@ -180,21 +171,13 @@ fn waiting_for_applications(mut judged: Vec<Verdict<'_>>) -> Vec<Verdict<'_>> {
 }
 
 /// The wanted endpoints that are already refused, and the first of the remaining endpoints for each path.
-fn one_for_each_path<'w>(host: &Host<'_>, request: &'w HostRequest<Gated>) -> Vec<Verdict<'w>> {
+fn one_for_each_path(request: &HostRequest<Gated>) -> Vec<Verdict<'_>> {
     let mut paths = BTreeSet::new();
-    let judged = request.wanted.iter().map(|wanted| Verdict {
-        wanted,
-        outcome: wanted.publication.as_ref().map_err(Clone::clone),
-        may_hold_back: !is_kept_from(host, wanted.resource.as_deref()),
-    });
+    let judged = request
+        .wanted
+        .iter()
+        .map(|wanted| Verdict { wanted, outcome: wanted.publication.as_ref().map_err(Clone::clone) });
     judged.filter(|one| one.outcome.as_ref().is_err() || paths.insert(&*one.wanted.set_identifier)).collect()
-}
-
-/// True if the stamp names a namespace other than the object's. If the stamp names no namespace, a refused endpoint may
-/// be the new form of a rule of the hostname.
-fn is_kept_from(host: &Host<'_>, resource: Option<&str>) -> bool {
-    let named = host.stamp.as_ref().filter(|_| host.operator().namespace_guard).and_then(namespace::of_stamp);
-    named.is_some() && named != resource.and_then(namespace::code_of)
 }
 
 fn accepted_of<'w>(judged: &[Verdict<'w>]) -> Vec<&'w Gated> {
@@ -207,10 +190,11 @@ fn has(host: &Host<'_>, set_identifier: &str) -> bool {
     host.has_path(path) || path.is_none() && host.claims_record_only()
 }
 
-/// The withdrawn paths, unless deletions wait for a refused endpoint. Within a namespace its object does not matter:
-/// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object.
+/// The withdrawn paths; none while an endpoint is refused. The object of the refused endpoint does not matter:
+/// ExternalDNS compares no labels, so after a rename of an object the stamp still names the old object, and ExternalDNS
+/// merges objects of different namespaces into one endpoint.
 fn withdrawable<'w>(request: &'w HostRequest<Gated>, judged: &[Verdict<'_>]) -> Vec<Option<&'w str>> {
-    if judged.iter().any(Verdict::holds_back) {
+    if judged.iter().any(|one| one.outcome.is_err()) {
         return Vec::new();
     }
     request.withdrawn.keys().map(|path| path_of(path)).collect()
