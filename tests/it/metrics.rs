@@ -333,6 +333,23 @@ fn rules_records_and_versions_are_those_at_cloudflare() {
 }
 
 #[test]
+fn a_tunnel_and_a_type_of_records_that_are_gone_have_no_gauges() {
+    let (fixture, desired) = two_tunnels();
+    fixture.run_loop(&desired);
+    fixture.run_loop(&[]);
+    fixture.harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut(OFFICE).deleted = true);
+    fixture.clock.put_ahead(limits::CONNECTORS_PERIOD);
+    fixture.run_loop(&[]);
+    fixture.run_loop(&[]);
+    for family in [Family::Rules, Family::ConfigurationVersion] {
+        let tunnels: BTreeSet<String> =
+            fixture.values(family).into_keys().map(|labels| labels[0].clone()).collect();
+        assert_eq!(tunnels, BTreeSet::from(["home".to_owned()]), "{family:?}");
+    }
+    assert_eq!(fixture.values(Family::Records), BTreeMap::new());
+}
+
+#[test]
 fn what_has_no_labels_has_the_value_that_the_conversation_gave_it() {
     let fixture = conversation();
     for (family, value) in [

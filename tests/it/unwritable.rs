@@ -134,6 +134,27 @@ fn after_one_failure_the_next_request_publishes_all() {
     assert_eq!((writes.configurations, writes.batches), (2, 1), "the document as it was, and with the rules");
 }
 
+/// A tunnel that cannot be read is no tunnel that cannot be written, so no document is written to try it.
+#[test]
+fn after_a_failure_to_read_the_tunnel_the_next_request_writes_one_version() {
+    let mut simulation = below_a_proxy();
+    let home = format!("/accounts/*/cfd_tunnel/{}/configurations", simulation.account.harness.tunnel);
+    // The first answer is for GET /records, and the second one for the plan.
+    simulation.account.cloudflare().fault_for(
+        Matcher::call("GET", &home),
+        3,
+        Duration::from_secs(30),
+        Fault::error(403, 10000, "Authentication error"),
+    );
+    let wanted = [published("a.example.org", WEB)];
+    let (outcome, writes) = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+    assert_eq!((outcome.map(drop), writes.configurations), (Err(503), 0));
+    simulation.pass(INTERVAL.as_secs());
+    let (outcome, writes) = simulation.run_loop(&wanted).expect("ExternalDNS goes on");
+    outcome.expect("the hostname is published");
+    assert_eq!((writes.configurations, writes.batches), (1, 1));
+}
+
 /// What is remembered of a place is forgotten an hour after the last write that failed, not after the first.
 #[test]
 fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_failure_either() {

@@ -123,6 +123,28 @@ fn a_hostname_is_published_again_in_a_zone_inside_its_own_once_that_is_active() 
     assert_eq!((fixture.own(&inner), fixture.own(&fixture.harness.zone)), (vec![], outer));
 }
 
+/// The rule looks like ours after its record was deleted by hand, but a name of the inner zone is served by it.
+#[test]
+fn a_wildcards_rule_that_serves_a_name_of_an_inner_zone_outlives_an_object_of_the_wildcard() {
+    let fixture = Fixture::new(Harness::new());
+    let cloudflare = &fixture.harness.cloudflare;
+    let inner = fixture.add_inner_zone("active");
+    let target = format!("{}.cfargotunnel.com", fixture.harness.tunnel);
+    let record = json!({"name": WEB, "type": "CNAME", "content": target, "proxied": true});
+    cloudflare.add_record(&inner, record).expect("Cloudflare takes it");
+    let rules = r#"{"ingress":[{"hostname":"*.example.com","service":"http://theirs:80"},{"service":"http_status:404"}]}"#;
+    cloudflare.put_configuration(&fixture.harness.tunnel, rules).expect("cloudflared takes it");
+    let before = fixture.harness.rules();
+    for desired in [&[published("*.example.com", "http://theirs:80")][..], &[]] {
+        for _ in 0..3 {
+            fixture.run_loop(desired).expect("nothing is left to do");
+        }
+        let served = (fixture.harness.rules(), fixture.service(WEB));
+        assert_eq!(served, (before.clone(), "http://theirs:80".to_owned()));
+    }
+    assert!(!fixture.harness.log.lines_with(&["refused=rule_held", "*.example.com"]).is_empty());
+}
+
 /// Visitors of a pending zone's names reach the outer zone, whether the webhook serves the pending zone or not.
 #[test]
 fn a_pending_zone_that_is_not_served_takes_no_hostname_until_it_is_active() {

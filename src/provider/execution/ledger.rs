@@ -210,3 +210,22 @@ impl<'a> Ledger<'a> {
         inserted(left_out.map(|(hostname, work)| (hostname.clone(), work.clone())).chain(given_up))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A later run may have to delete a record that a run left without its rule.
+    #[test]
+    fn what_a_run_left_undone_outlives_a_run_that_refuses_or_postpones_its_hostname() {
+        let left = Unfinished { is_new: true, ..Unfinished::default() };
+        let before =
+            BTreeMap::from(["refused", "postponed", "as wanted"].map(|name| (name.into(), left.clone())));
+        let refusal = Refusal::whole("refused".into(), None, Reason::NoZone);
+        let plan =
+            Plan { refusals: vec![refusal], postponed: ["postponed".into()].into(), ..Plan::default() };
+        let after = Ledger::new(&plan).unfinished(&before);
+        assert_eq!(after.keys().map(|name| &**name).collect::<Vec<_>>(), ["postponed", "refused"]);
+        assert!(after.values().all(|work| *work == left));
+    }
+}

@@ -289,6 +289,38 @@ fn a_silent_path_is_never_served_without_a_login_because_an_application_stands_o
     assert!(stage.logged(&["refused=still_protected", NAME]));
 }
 
+/// The record of the hostname alone, without a rule, which says this of Access or nothing.
+fn record_alone(policies: &str) -> Endpoint {
+    let said = [("tunnel-service", "none"), ("access-policy", policies)];
+    endpoint(NAME, if policies.is_empty() { &said[..1] } else { &said })
+}
+
+/// Its rule would ask for tokens of the application that goes.
+#[test]
+fn a_new_silent_path_beside_a_record_alone_that_opens_refuses_no_visitor_with_a_login() {
+    let stage = Stage::protected(&[]);
+    stage.run(&[record_alone("")]);
+    let path = by("ingress/shop/other", at(NAME, &[("tunnel-path-prefix", "/x")]));
+    stage.run(&[record_alone("none"), path]);
+    assert!(
+        is_served(&stage, Visitor::WithLogin, "https://app.example.com/x"),
+        "{:?}",
+        stage.harness.rules()
+    );
+}
+
+/// The record alone relies on the application too, and goes in the same request.
+#[test]
+fn a_path_opens_although_the_record_alone_beside_it_is_deleted() {
+    let stage = Stage::protected(&[]);
+    let api = |policies: &[(&str, &str)]| at(NAME, &[&[("tunnel-path-prefix", "/api")], policies].concat());
+    stage.run(&[wish("staff"), api(&[])]);
+    stage.run(&[record_alone(""), api(&[])]);
+    stage.run(&[api(&[("access-policy", "none")])]);
+    assert_eq!(names(&stage), [""; 0]);
+    assert!(is_served(&stage, Visitor::WithoutLogin, "https://app.example.com/api"));
+}
+
 /// The other rule's own annotations ask for the tokens, so the application stays, and no request waits for that.
 #[test]
 fn an_application_whose_tokens_another_hostname_asks_for_stays_and_fails_no_request() {

@@ -87,6 +87,24 @@ fn dislike_rules(account: &SharedAccount, disliked: &[&str], text: RuleText) {
     });
 }
 
+/// Each record is created before its rule. One of them is deleted by hand before the webhook deletes both in one batch.
+#[test]
+fn a_record_that_is_gone_keeps_no_other_record_without_its_rule() {
+    let account = SharedAccount::new();
+    let disliked = ["h0.example.com", "h1.example.com"];
+    dislike_rules(&account, &disliked, RuleText::Unnamed);
+    let zone = account.harness.zone.clone();
+    account.cloudflare().edit_before(Matcher::batch(), 2, move |cloudflare| {
+        let gone = cloudflare.records(&zone).iter().find(|record| record.name == disliked[0]);
+        let id = gone.expect("the record was created").id.clone();
+        cloudflare.delete_record(&zone, &id).expect("it can be deleted");
+    });
+    let program = account.harness.start();
+    program.external_dns().run_loop(&twenty()[..2]).expect("refused by name");
+    assert_eq!(account.cloudflare().waiting_faults(), 0);
+    assert_eq!(stamped(&account), names(&[]));
+}
+
 #[test]
 fn a_refused_change_of_a_rule_keeps_the_old_one_and_stops_no_other() {
     let account = SharedAccount::new();
