@@ -259,6 +259,11 @@ impl World {
         hidden.map(|object| object.host).collect()
     }
 
+    /// Whether the cluster has such an object, shown or not.
+    pub(crate) fn has_object(&self, is_such: impl Fn(&Object) -> bool) -> bool {
+        self.all.iter().any(is_such)
+    }
+
     /// The objects become as the log asks for them.
     fn mend(&mut self) {
         self.all = mend::mended(&self.all, &self.settings, &self.claims);
