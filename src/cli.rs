@@ -19,7 +19,7 @@ pub enum Command {
     Check,
     /// Show what Cloudflare has.
     List,
-    /// Find or make the tunnel, and write its tunnel token.
+    /// Find or create the tunnel, and write its tunnel token.
     Tunnel,
     /// Ask a running instance if it is alive.
     Healthcheck,
@@ -103,7 +103,7 @@ pub struct Arguments {
     /// tunnel: file for the tunnel token, which cloudflared reads as its own --token-file
     #[argh(option)]
     pub token_file: Option<String>,
-    /// list: with dnsendpoint, print the foreign rules as the objects that would publish the same
+    /// list: with dnsendpoint, print the foreign rules as DNSEndpoints that publish them
     #[argh(option, long = "as")]
     pub form: Option<String>,
     /// list: namespace of these objects

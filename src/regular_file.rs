@@ -36,7 +36,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it names no file"))?;
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link, and no file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link, not a file"));
         }
         Ok(metadata) => refuse_other_kinds(&metadata)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -67,7 +67,7 @@ fn refuse_other_kinds(metadata: &Metadata) -> io::Result<()> {
         return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory"));
     }
     if !metadata.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe or a device, and no file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe or a device, not a file"));
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(read(&path, 5).expect("a file"), b"12345");
         for (path, max_bytes, expected) in [
             (&*path, 4, "it has more than 4 bytes"),
-            (Path::new("/dev/zero"), 5, "it is a pipe or a device, and no file"),
+            (Path::new("/dev/zero"), 5, "it is a pipe or a device, not a file"),
             (Path::new("/dev"), 5, "it is a directory"),
             (Path::new("/nowhere"), 5, "No such file or directory (os error 2)"),
         ] {
@@ -109,11 +109,11 @@ mod tests {
         let _socket =
             std::os::unix::net::UnixListener::bind(folder.join("socket")).expect("sockets can be made");
         for (path, expected) in [
-            (folder.join("link"), "it is a link, and no file"),
+            (folder.join("link"), "it is a link, not a file"),
             (folder.clone(), "it is a directory"),
             (folder.join(".."), "it names no file"),
             (folder.join("none/token"), "No such file or directory (os error 2)"),
-            (folder.join("socket"), "it is a pipe or a device, and no file"),
+            (folder.join("socket"), "it is a pipe or a device, not a file"),
         ] {
             assert_eq!(replace(&path, b"x", 0o400).expect_err(expected).to_string(), expected);
         }

@@ -96,7 +96,7 @@ impl Running {
         let observation = responder::bind(address).map_err(|error| unbound(&[address], &error, "METRICS"))?;
         let api_addresses: Vec<SocketAddr> = api.local_addrs().collect();
         let metrics_address = observation.address;
-        info!(api:% = listed(&api_addresses), observation:% = metrics_address; "listening");
+        info!(api:% = listed(&api_addresses), metrics:% = metrics_address; "listening");
 
         let health = Arc::new(Health::default());
         // The kernel has chosen a port for each setting of port 0.

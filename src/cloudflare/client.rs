@@ -140,7 +140,7 @@ impl Client {
         self.credentials() != *used
     }
 
-    /// Begins a request that writes. It reads before each write.
+    /// Begins a request that writes. Such a request also reads before each write.
     pub fn writing(&self) -> WriteReserve<'_> {
         self.is_writing.store(true, Ordering::Relaxed);
         WriteReserve { client: self }
@@ -151,7 +151,7 @@ impl Client {
         u32::try_from(self.limiter().calls_left(self.clock.now())).unwrap_or(u32::MAX)
     }
 
-    /// The time at Cloudflare as its last answer told, in seconds since 1970. The clock of this machine may be wrong.
+    /// Cloudflare's time, from the last answer, in seconds since 1970. The clock of this machine may be wrong.
     pub fn date_unix_seconds(&self) -> Option<i64> {
         Some(self.date.load(Ordering::Relaxed)).filter(|date| *date > 0)
     }

@@ -25,7 +25,7 @@ pub struct Configuration {
     /// Grows by one with each write of any program; -1 if Cloudflare gives no version. The first write gives 0 or 1.
     pub version: i64,
     /// True if a file beside its cloudflared configures the tunnel; `None` if the configuration does not say. Then
-    /// `Tunnel::is_locally_managed` counts. It is the only source for a tunnel that was never configured at Cloudflare.
+    /// `Tunnel::is_locally_managed` counts, the only source for a tunnel that was never configured at Cloudflare.
     pub is_locally_managed: Option<bool>,
     /// The bytes of `config`, because the caller has to keep unknown fields and the order of all fields. `None` for a
     /// tunnel that was never configured.

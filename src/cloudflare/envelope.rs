@@ -100,7 +100,7 @@ fn error_of(resource: ApiResource, response: &Response, errors: &[&RawValue]) ->
     let mut causes = causes.into_iter();
     let none = match status {
         300..400 => "a redirect, which is not followed",
-        _ => "no answer of Cloudflare's API",
+        _ => "not an answer of Cloudflare's API",
     };
     let first = causes.next();
     let Cause { code, message } = first.unwrap_or_else(|| Cause { code: None, message: none.into() });
@@ -192,8 +192,8 @@ mod tests {
             (r#"[{"code":1004,"message":"text","error_chain":null}]"#, Some(1004), "text"),
             (r#"["text"]"#, None, "text"),
             (r#"[7]"#, None, "no message"),
-            (r#"[]"#, None, "no answer of Cloudflare's API"),
-            (r#"null"#, None, "no answer of Cloudflare's API"),
+            (r#"[]"#, None, "not an answer of Cloudflare's API"),
+            (r#"null"#, None, "not an answer of Cloudflare's API"),
         ] {
             let response =
                 rejection_of(400, &format!(r#"{{"success":false,"errors":{errors},"result":{{}}}}"#));

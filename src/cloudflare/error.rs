@@ -73,7 +73,7 @@ impl Error {
         | Self::Failed(response)
         | Self::Intercepted(response) = &mut self
         {
-            response.message = "not shown".into();
+            response.message = "text withheld: it may hold a secret".into();
             response.chain.clear();
         }
         self
@@ -93,7 +93,11 @@ impl fmt::Display for Error {
                 write!(formatter, "credentials not accepted: {response}")
             }
             Self::Credentials(response) => {
-                write!(formatter, "credentials not accepted, which need {}: {response}", response.permission)
+                write!(
+                    formatter,
+                    "credentials not accepted; this call needs {}: {response}",
+                    response.permission
+                )
             }
             Self::NotFound(response) => write!(formatter, "not found: {response}"),
             Self::RateLimited { retry_after } => {
@@ -107,7 +111,7 @@ impl fmt::Display for Error {
             Self::Intercepted(response) => {
                 write!(formatter, "another server answered in place of Cloudflare's API: {response}")
             }
-            Self::OutOfTime => formatter.write_str("too little time left, nothing was sent"),
+            Self::OutOfTime => formatter.write_str("too little time left: nothing was sent"),
             Self::Unreadable(reason) => write!(formatter, "unreadable answer: {reason:?}"),
         }
     }

@@ -30,7 +30,7 @@ const EXTERNAL_DNS_INTERVAL: Duration = Duration::from_secs(60);
 const ZONE_READ: &str = "give the token the permission Zone: Zone: Read, for the zones that are to be served";
 const DNS_EDIT: &str = "give the token the permission Zone: DNS: Edit for this zone";
 const TUNNEL_EDIT: &str = "give the token the permission Account: Cloudflare Tunnel: Edit for the account (in some dashboards \
-     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and see that CF_ACCOUNT_ID is \
+     Cloudflare One Connectors, Cloudflare One Connector: cloudflared or Argo Tunnel (Legacy)), and check that CF_ACCOUNT_ID is \
      the account of the tunnels";
 
 /// Runs all checks, each after those that it depends on, because the first failure may cause the later ones.
@@ -95,7 +95,7 @@ impl Check<'_> {
     fn credentials(&mut self) -> bool {
         let account = self.config.provider.account.as_ref();
         let (what, remedy) = if matches!(self.config.client.credentials, Credentials::Key { .. }) {
-            ("key", "see that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token")
+            ("key", "check that CF_API_KEY and CF_API_EMAIL belong together or, better, use a token")
         } else {
             (
                 "token",
@@ -239,10 +239,10 @@ impl Check<'_> {
             }
             Ok(connectors) => match Connector::slowest(&connectors).filter(|(lowest, _)| *lowest < version) {
                 None => self.note(FindingStatus::Ok, &what, connectors.len().to_string(), ""),
-                Some((lowest, _)) => self.note(
+                Some((lowest, connector)) => self.note(
                     FindingStatus::Warning,
                     &what,
-                    format!("{}; the slowest has applied only version {lowest}", connectors.len()),
+                    format!("{}; {connector} has applied only version {lowest}", connectors.len()),
                     "see the log of that cloudflared, unless the configuration was just written",
                 ),
             },
@@ -292,7 +292,7 @@ impl Check<'_> {
     fn scope(&mut self, zones: Option<&[Zone]>) {
         let (Some(zones), settings) = (zones, &self.config.provider) else { return };
         for id in settings.zone_ids.iter().filter(|id| zones.iter().all(|zone| zone.id != **id)) {
-            let found = "is in ZONE_ID_FILTER, and not seen";
+            let found = "is in ZONE_ID_FILTER, but the token does not see it";
             self.note(FindingStatus::Warning, &format!("zone {id}"), found, ZONE_READ);
         }
         if !zones.iter().any(|zone| settings.includes_zone(zone)) {
@@ -318,8 +318,10 @@ impl Check<'_> {
         let mut owners = Vec::new();
         for zone in zones.iter().filter(|zone| self.config.provider.includes_zone(zone)) {
             if account.is_some_and(|account| !is_of_account(zone, account)) {
-                let found =
-                    format!("belongs to account {}: no record in it can lead to the tunnels", zone.account);
+                let found = format!(
+                    "belongs to account {}: no record of the zone can point to the tunnels",
+                    zone.account
+                );
                 self.note(FindingStatus::Warning, &format!("zone {}", zone.name), found, "");
             } else {
                 self.zone(zone, &mut owners);

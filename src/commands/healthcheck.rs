@@ -28,7 +28,7 @@ pub(super) fn ask(address: SocketAddr, path: &str, timeout: Duration) -> Result<
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("{address}: no answer within {} ms", timeout.as_millis())
         }
-        _ => format!("{address}: {error}"),
+        _ => format!("{address}: {error}; METRICS_HOST and METRICS_PORT have to be those of the instance"),
     })
 }
 

@@ -27,7 +27,7 @@ pub fn status(
     let below =
         hostname.map(|hostname| format!("/{}", percent_encoded(hostname, b"-._~"))).unwrap_or_default();
     let answer = ask(address, &format!("{STATUS}{below}"), limits::STATUS_TIMEOUT)?;
-    let status = read(&answer).ok_or_else(|| format!("{address}: the answer is not whole"))?;
+    let status = read(&answer).ok_or_else(|| format!("{address}: incomplete answer; try again"))?;
     Ok(report(&status, clock.unix_seconds(), layout))
 }
 

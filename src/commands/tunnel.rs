@@ -1,4 +1,4 @@
-//! `tunnel`: finds the first tunnel of `CF_TUNNEL_ID`, or makes a tunnel of that name if the account has none, and
+//! `tunnel`: finds the first tunnel of `CF_TUNNEL_ID`, or creates a tunnel of that name if the account has none, and
 //! writes the tunnel token into a file for cloudflared.
 //!
 //! The command may run repeatedly and in parallel, because an account has only one tunnel of a name. In doubt, it ends
@@ -110,7 +110,7 @@ fn check_replaceable(path: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--token-file {}: the file holds something else than a tunnel token; name another file",
+        "--token-file {}: the file holds something other than a tunnel token; name another file",
         path.display()
     ))
 }
@@ -119,7 +119,7 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; create its folder first",
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            "; its folder has to be writable for the webhook's user"
+            "; the webhook's user has to read the file and write to its folder"
         }
         _ => "",
     };

@@ -128,11 +128,11 @@ fn a_mistake_names_the_setting_what_was_given_and_what_is_allowed() {
         ("ACCESS_GUARD", "on", "true and false"),
         ("CLUSTER_DOMAIN", "*.local", "wildcard"),
         ("ACCESS_GUARD", "on", "true and false"),
-        ("DEFAULT_ACCESS_POLICY", "staff,,on-call", "an entry between its commas is empty"),
+        ("DEFAULT_ACCESS_POLICY", "staff,,on-call", "an entry of the list is empty"),
         ("ACCESS_OPT_OUT", "no", "true and false"),
         ("ACCESS_POLICIES", ",", "without an entry"),
         ("DEFAULT_SERVICE", "http://web:80/path", "a service has no path"),
-        ("DEFAULT_SERVICE", "http://{nmae}:80", "braces stand around something else"),
+        ("DEFAULT_SERVICE", "http://{nmae}:80", "braces stand around something other"),
         ("PUBLISH", "everything", "all and annotated"),
         ("DRY_RUN", "yes", "true and false"),
         ("MASS_DELETION_LIMIT", "true", "a whole number"),
@@ -301,7 +301,7 @@ fn everything_is_published_only_to_a_default_service() {
 fn lists_and_expressions_exclude_each_other() {
     let mut variables = with("DOMAIN_FILTER", "example.com");
     variables.push(("REGEXP_DOMAIN_FILTER_EXCLUSION", "^internal"));
-    assert!(mistake(&variables).contains("ExternalDNS takes either"));
+    assert!(mistake(&variables).contains("keep the expressions or the lists"));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_port_that_kubernetes_put_there_is_ignored_with_a_warning() {
 fn a_setting_that_opens_more_than_usual_is_warned_of() {
     for (variable, value, advice) in [
         ("SERVER_HOST", "0.0.0.0", "leave SERVER_HOST out, or let only ExternalDNS reach the port"),
-        ("ADOPT", "all", "remove it once these"),
+        ("ADOPT", "all", "unset ADOPT once that is done"),
     ] {
         let config = read(&with(variable, value)).expect("it is possible");
         let [warning] = &config.warnings[..] else { panic!("{:?}", config.warnings) };

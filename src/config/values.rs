@@ -104,8 +104,8 @@ impl<'a> Reader<'a> {
             if !include.is_empty() || !exclude.is_empty() {
                 self.mistake(
                     "REGEXP_DOMAIN_FILTER",
-                    "and DOMAIN_FILTER or EXCLUDE_DOMAIN_FILTER are both set; ExternalDNS takes either lists or \
-                     expressions",
+                    "or its _EXCLUSION is set beside DOMAIN_FILTER or EXCLUDE_DOMAIN_FILTER: keep the expressions or the \
+                     lists",
                 );
             }
             return DomainFilter::Expressions { include: expressions.0, exclude: expressions.1 };
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
     pub(super) fn publish_all(&mut self) -> bool {
         let is_all = self.is_first("PUBLISH", ["all", "annotated"]);
         if is_all && self.text("DEFAULT_SERVICE").is_none() {
-            self.mistake("PUBLISH", "is \"all\", and DEFAULT_SERVICE, the service for all, is missing");
+            self.mistake("PUBLISH", "is \"all\", which needs DEFAULT_SERVICE: set it");
         }
         is_all
     }
@@ -181,8 +181,8 @@ impl<'a> Reader<'a> {
         });
         if adopt.all {
             self.warnings.push(
-                "ADOPT is all: every foreign record and rule at a hostname of the cluster is replaced; remove it once these \
-                 are taken over"
+                "ADOPT is all: foreign records and rules in the way of wanted endpoints are taken over; unset ADOPT once \
+                 that is done"
                     .to_owned(),
             );
         }
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
     /// Refuses a setting of the guard if the guard is off, because such a setting makes the guard look switched on.
     fn only_with_guard(&mut self, variable: &str) {
         if self.text(variable).is_some() && self.text("NAMESPACE_GUARD") != Some("true") {
-            self.mistake(variable, "is set, and counts only with NAMESPACE_GUARD=true, which is missing");
+            self.mistake(variable, "has no effect without NAMESPACE_GUARD=true: set both, or neither");
         }
     }
 

@@ -74,7 +74,7 @@ impl AccessCheck {
         if access.audience_tags.is_empty() {
             bad.push(InvalidProperty::new(
                 ACCESS_AUD_TAG,
-                "names no application, and without one a token means nothing",
+                "names no application, so cloudflared would refuse every request",
             ));
         }
         if bad.is_empty() { Ok(Some(access)) } else { Err(bad) }

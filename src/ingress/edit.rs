@@ -81,9 +81,8 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 
 /// Applies edits to `rules`. `own` is true for our rules. There is at most one edit for a hostname and path.
 ///
-/// First it decides on the given list which edits are refused. Then it puts rules, in the order of the list. Then it
-/// removes rules, and tries each put again that would have made a rule with a login lose requests. Because removals
-/// are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The
+/// The given list decides which edits are refused. Puts come next, in the order of the list, and then removals. A put
+/// that would have made a rule with a login lose requests is tried again after the removals. Because removals are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The
 /// order of the edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let MarkedRules { mut list, mut hosts } = MarkedRules::new(rules, own);
@@ -207,7 +206,7 @@ impl<'a> MarkedRules<'a> {
         Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
 
-    /// The reason to refuse a put for this hostname and path: several rules have them, a foreign rule matches exactly
+    /// The reason to refuse a put for this hostname and path: several rules have this hostname and path, a foreign rule matches exactly
     /// the same requests, or a rule that requires a login would lose requests.
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (Scope::new(hostname, path), self.near(hostname));

@@ -2,8 +2,8 @@
 //!
 //! cloudflared compiles a rule's path with Go's `regexp` and searches the decoded path of the request for it, so
 //! an expression without `^` may match anywhere. If Go refuses an expression, cloudflared refuses the whole document.
-//! This program cannot ask Go, so it accepts only the syntax that both read. The little that is lost has a plainer
-//! spelling.
+//! This program cannot ask Go, so it accepts only the syntax that Go and `regex-lite` read alike. Every expression
+//! outside that syntax has a plainer spelling.
 
 mod scanner;
 pub(super) mod shape;

@@ -2,7 +2,7 @@
 //!
 //! cloudflared knows some words, three prefixes, and URLs parsed by Go's `url.Parse`. A scheme that it does not know
 //! becomes TCP over WebSocket, and it silently ignores userinfo, query and fragment of a URL. This module accepts less:
-//! it refuses a service that cloudflared would ignore in part, or would serve as something else than the text says.
+//! it refuses a service that cloudflared would ignore in part, or would serve as something other than the text says.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -38,7 +38,7 @@ impl Service {
     /// Parses a service into its canonical form.
     ///
     /// # Errors
-    /// When cloudflared would refuse the service, or would do something else than it says.
+    /// When cloudflared would refuse the service, or would do something other than it says.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("the service is empty: write one such as http://name.namespace.svc:8080".to_owned());

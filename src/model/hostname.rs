@@ -171,7 +171,7 @@ fn label_in_punycode(label: &str) -> Result<Cow<'_, str>, String> {
     }
     if let Some(character) = label.chars().find(|&character| !is_allowed(character)) {
         let help = match character.is_ascii() {
-            true => "it has letters, digits and hyphens",
+            true => "allowed are letters, digits, hyphens and underscores",
             false => "write the name in punycode, as DNS has it",
         };
         return Err(format!("a hostname cannot hold {character:?}: {help}"));

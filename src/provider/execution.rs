@@ -42,7 +42,7 @@ struct Execution<'a> {
     plan: &'a Plan,
     snapshot: &'a Snapshot,
     ledger: Ledger<'a>,
-    /// By tunnel that was read in this run: the hostnames with a rule in the tunnel that the plan did not know.
+    /// For each tunnel that this run read, the hostnames with a rule that the plan did not know.
     missed_by_tunnel: BTreeMap<TunnelId, BTreeSet<Box<str>>>,
     /// The hostnames that are left out, because a tunnel cannot be written.
     unwritable: Vec<&'a HostPlan>,
@@ -113,8 +113,7 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
-    /// Stamp would create a record without a rule, which only hides the wildcard's record.
+    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
     ///
     /// # Errors
     /// When no time or no calls are left to try a tunnel.
@@ -182,7 +181,7 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Notes that nothing can be written to the target, and logs a failed write once. This many hostnames are left out.
+    /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of hostnames that are left out.
     fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
         if let Reason::Failed(text) = reason
             && !self.memory.targets.is_failing(target.id())

@@ -21,7 +21,7 @@ use crate::reconcile::wildcard::UnaskedWildcard;
 /// The number of wildcards that are logged. Further wildcards are not logged.
 const WILDCARDS_LOGGED_MAX: usize = 1_000;
 
-/// A wildcard that ExternalDNS has not sent unasked for this many seconds is logged again.
+/// A wildcard without the property is logged again if ExternalDNS did not send it for this many seconds.
 const WILDCARD_ABSENT_MAX_SECONDS: i64 = 3_600;
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct LoggedWildcard {
 /// The result of the last request of changes. Hostnames are fingerprints.
 #[derive(Debug, Default)]
 pub(super) struct LastRequest {
-    /// ExternalDNS has asked for changes since its last read. ExternalDNS asks for refused work in every loop.
+    /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused work in every loop.
     was_asked: bool,
     /// The results of the last request are in the fields below.
     pub(super) is_reported: bool,

@@ -233,7 +233,7 @@ impl Request<'_> {
         let existences = writer.reader.existences(&resolved.account, tunnels, self.look_deadline());
         let is_deleted = |(tunnel, existence): (TunnelId, Result<Existence, Error>)| {
             let deleted = existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
-                format!("the record leads to tunnel {tunnel}, which may have been deleted: {error}")
+                format!("the record points to tunnel {tunnel}, which may have been deleted: {error}")
             });
             (tunnel, deleted)
         };

@@ -14,7 +14,7 @@ use crate::provider::settings::ProviderSettings;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.
-const REACH_API: &str = "see that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
+const REACH_API: &str = "check that the address in CF_API_BASE_URL can be reached from here and is Cloudflare's: look at DNS, network policies, \
      HTTPS_PROXY and, for a proxy with a certificate of its own, CF_CA_FILE";
 
 /// A run of at least this many hexadecimal digits, hyphens not counted, is an id or a part of an id.
@@ -143,8 +143,7 @@ pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
     }
 }
 
-/// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, but this program never
-/// deletes a tunnel.
+/// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, and this program never deletes a tunnel, so a tunnel with a mistaken name would stay.
 pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);
@@ -177,7 +176,7 @@ pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(),
 pub(crate) fn remedy(error: &Error) -> &'static str {
     match error {
         Error::Credentials(_) => CREATE_TOKEN,
-        Error::NotFound(_) | Error::Rejected(_) => "see that CF_ACCOUNT_ID is the account of the tunnels",
+        Error::NotFound(_) | Error::Rejected(_) => "check that CF_ACCOUNT_ID is the account of the tunnels",
         Error::Unreachable(_) | Error::Unanswered(_) | Error::Intercepted(_) | Error::Unreadable(_) => {
             REACH_API
         }
@@ -280,7 +279,10 @@ mod tests {
             (setting_mismatch("x".to_owned()), "correct the setting"),
             (Error::OutOfTime.into(), "cloudflarestatus.com"),
             (Error::RateLimited { retry_after: Default::default() }.into(), "wait; all programs"),
-            (Error::Unreadable("x".into()).into(), "see that the address in CF_API_BASE_URL can be reached"),
+            (
+                Error::Unreadable("x".into()).into(),
+                "check that the address in CF_API_BASE_URL can be reached",
+            ),
         ] {
             assert!(unresolved.remedy.contains(remedy), "{unresolved:?}");
         }

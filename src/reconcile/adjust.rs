@@ -89,7 +89,7 @@ impl<'s> Adjuster<'s> {
     }
 
     /// Everything that was added, in order, and one endpoint for each hostname and path. Without a snapshot, the
-    /// present object of a hostname is not known: all endpoints are answered, and ExternalDNS goes by its own labels.
+    /// present object of a hostname is not known: the answer contains all endpoints, and ExternalDNS chooses by its own labels.
     pub fn finish(self) -> Adjusted {
         let Self { reader: _, snapshot, mut candidates } = self;
         sort(&mut candidates);
@@ -193,7 +193,7 @@ pub fn is_excluded(endpoint: &Endpoint) -> bool {
 
 fn too_many_paths(count: usize) -> String {
     format!(
-        "the object has {count} paths of the hostname; the webhook reads at most {}, and a record's comment has room for fewer",
+        "the object has {count} paths of the hostname: use at most {}; a record's comment has room for fewer",
         limits::HOSTNAME_PATHS_MAX
     )
 }

@@ -120,7 +120,7 @@ pub struct Canonical {
     pub intent: Intent,
 }
 
-/// What an object asks for where its canonical endpoint looks like a default, or where a mistake hides it.
+/// What an object asks for where its canonical endpoint looks like a default, or where a mistake hides the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Intent {
     /// The object asks for a login, perhaps by a mistake.
@@ -131,7 +131,7 @@ pub struct Intent {
     pub unasked_wildcard: bool,
 }
 
-/// A canonical endpoint that may be answered.
+/// A canonical endpoint that the answer may contain.
 #[derive(Debug, PartialEq)]
 pub struct Candidate {
     pub endpoint: Endpoint,

@@ -83,7 +83,7 @@ fn reached(snapshot: &Snapshot, id: &TunnelId, rule: &Rule) -> Result<Hostname, 
     } else if !snapshot.operator().filter.matches(name) || snapshot.zone_of(name).is_none() {
         Err("its hostname is outside the domain filter or the zones".to_owned())
     } else if !snapshot.answering(name).iter().any(leads) {
-        Err("no proxied record leads its hostname to this tunnel".to_owned())
+        Err("no proxied record of its hostname points to this tunnel".to_owned())
     } else {
         Ok(hostname)
     }

@@ -313,13 +313,11 @@ fn too_many(base: &RuleProperties<'_>, named: &[RuleProperties<'_>]) -> Option<S
         named.iter().map(|part| part.properties.len()).max().unwrap_or_default().max(base.properties.len());
     if named.len() > limits::ENDPOINT_GROUPS_MAX {
         let maximum = limits::ENDPOINT_GROUPS_MAX;
-        return Some(format!(
-            "the object has more than {maximum} groups of properties, and no more are read"
-        ));
+        return Some(format!("the object has more than {maximum} groups of properties: use fewer"));
     }
     (most > limits::ENDPOINT_PROPERTIES_MAX).then(|| {
         let maximum = limits::ENDPOINT_PROPERTIES_MAX;
-        format!("the object has {most} properties for one rule: at most {maximum} are read")
+        format!("the object has {most} properties for one rule: use at most {maximum}")
     })
 }
 

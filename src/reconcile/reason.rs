@@ -20,7 +20,7 @@ pub(crate) const MIGRATE_OR_TAKE_OVER: &str =
 /// The group of reasons whose cause is an object in the cluster or a setting.
 pub const MISTAKE: &str = "mistake";
 
-/// The group of reasons that disappear without a correction, once other work is done.
+/// The group of reasons that disappear once other work is done, or once another endpoint is corrected.
 pub const WAITING: &str = "waiting";
 
 /// The reason of a refusal.
@@ -268,7 +268,7 @@ impl fmt::Display for Reason {
         let written = match self {
             Self::Invalid(problem) => problem.fmt(formatter),
             Self::Beside { path, refused } => {
-                write!(formatter, "the endpoint waits for the hostname's rule for path {path:?}, which is refused ({refused})")
+                write!(formatter, "the endpoint waits for the hostname's rule for path {path:?}: correct that rule, which is refused ({refused})")
             }
             Self::Withheld { by } => {
                 formatter.write_str("the webhook does not delete this path yet: the hostname's refused endpoint ")?;
@@ -278,7 +278,7 @@ impl fmt::Display for Reason {
                 formatter.write_str("may be the same rule under a new path; correct that endpoint")
             }
             Self::MassDeletion => formatter.write_str(
-                "too many hostnames would be deleted at once, so none is deleted: correct the changed filter, source or \
+                "too many hostnames would be deleted at once, so they stay: correct the changed filter, source or \
                  prefix, delete fewer, or raise the limit (chart: --set global.settings.MASS_DELETION_LIMIT=N)",
             ),
             Self::OutsideFilter => formatter.write_str(
@@ -341,7 +341,7 @@ impl fmt::Display for Reason {
             Self::WouldOpen { by: Some(rule) } => write!(
                 formatter,
                 "visitors of {rule:?} need a login now, and a foreign rule for them in the wanted tunnel requires none: remove \
-                 that rule at Cloudflare, or publish the hostname through the tunnel that its record leads to"
+                 that rule at Cloudflare, or publish the hostname through the tunnel that its record points to"
             ),
             Self::StillProtected { application, relying: Some(relying) } => write!(
                 formatter,
@@ -366,8 +366,8 @@ impl fmt::Display for Reason {
             ),
             Self::NamespaceHeld { holder: Some(holder), asking } => write!(
                 formatter,
-                "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from its objects, and \
-                 from this object until the record is deleted; or write ns={} into its comment at Cloudflare",
+                "NAMESPACE_GUARD is on, and namespace ns={holder} has the hostname: remove the hostname from its objects and, \
+                 until the record is deleted, from this one; or write ns={} into the record's comment",
                 code(asking)
             ),
             Self::NamespaceHeld { holder: None, asking } => write!(
@@ -422,8 +422,8 @@ impl fmt::Display for Reason {
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
             Self::NotKept { what } => write!(
                 formatter,
-                "Cloudflare does not keep this write ({what}): another program or person changes it back, or Cloudflare does not \
-                 store a default; the webhook tries again after a pause or after a change"
+                "Cloudflare does not keep this write ({what}): another program or person changes it back: let one program \
+                 write it; or Cloudflare does not store a default: leave the option out"
             ),
         };
         written?;

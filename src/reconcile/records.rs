@@ -1,7 +1,7 @@
 //! Answers `GET /records`: everything of ours at Cloudflare, in canonical form.
 //!
 //! A manual change is shown as a difference from the canonical form, so that ExternalDNS plans a correcting update. The
-//! change is shown if applying the endpoint again would write something, at the latest in a minute, or if `ACCESS_GUARD`
+//! change is shown if applying the endpoint again would write something now or within a minute, or if `ACCESS_GUARD`
 //! would not publish the endpoint.
 
 use std::collections::BTreeMap;
@@ -58,8 +58,8 @@ const GLOBAL_ACCESS: &str = "the tunnel's own originRequest requires Access, but
 const GLOBAL_BASTION: &str = "the tunnel's own originRequest has bastionMode: every rule with an address connects \
      its visitors to any address that they name: remove bastionMode, or set ORIGIN_BASTION_MODE=false for our rules";
 
-const UNDATED: &str = "Cloudflare's answers have no Date header, probably because a proxy removes it: MOVE_GRACE counts \
-     as over, and unneeded Access applications are not deleted";
+const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE counts as over and unneeded Access \
+     applications stay: let the proxy pass Date";
 
 /// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -195,7 +195,7 @@ fn unreachable_rules<'s>(
         let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());
         let text = format!(
-            "no request reaches the rule for path {path:?}: the rule for {front}, which precedes it, takes all its requests"
+            "no request reaches the rule for path {path:?}: the rule for {front}, which precedes it, takes all its requests: narrow that rule by a path, or delete this one"
         );
         Some(Note::about(rule.folded_hostname(), text))
     })

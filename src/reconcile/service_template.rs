@@ -21,7 +21,7 @@ impl ServiceTemplate {
         let template = Self(text.into());
         let filled = template.fill("kind/namespace/name");
         if filled.contains(['{', '}']) {
-            return Err(format!("braces stand around something else than {NAME} and {NAMESPACE}"));
+            return Err(format!("braces stand around something other than {NAME} and {NAMESPACE}"));
         }
         Service::parse(&filled)?;
         Ok(template)

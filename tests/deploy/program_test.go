@@ -70,7 +70,7 @@ func startProgram(t *testing.T, environment map[string]string, arguments []strin
 		_ = command.Wait()
 	})
 
-	listening := regexp.MustCompile(`observation=(\S+)`)
+	listening := regexp.MustCompile(`metrics=(\S+)`)
 	found := make(chan *program, 1)
 	go func() {
 		defer close(found)

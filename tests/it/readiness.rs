@@ -130,7 +130,7 @@ fn the_start_waits_for_nothing_and_readiness_says_what_is_missing_and_what_to_do
             without(Permission::ZoneRead),
             vec![("CF_ACCOUNT_ID", "")],
             "not accepted",
-            "which need Zone: Zone: Read: HTTP 403",
+            "this call needs Zone: Zone: Read: HTTP 403",
         ),
         ("has no such tunnel", Harness::new(), vec![("CF_TUNNEL_ID", "office")], "; there are", "correct"),
     ] {

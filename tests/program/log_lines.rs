@@ -175,7 +175,7 @@ fn a_mass_deletion_is_one_line_and_answered_503_in_every_loop_until_it_is_wanted
         let lines: Vec<&String> = said.iter().filter(|line| line.contains("mass_deletion")).collect();
         let [line] = &lines[..] else { panic!("{said:#?}") };
         for part in [
-            " 9 hostnames: too many hostnames would be deleted at once, so none is deleted: ",
+            " 9 hostnames: too many hostnames would be deleted at once, so they stay: ",
             " hostnames=9 names=\"h0.old.example.com, ",
             "h7.old.example.com and 1 more\" refused=mass_deletion",
         ] {

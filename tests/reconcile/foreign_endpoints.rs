@@ -288,7 +288,11 @@ fn a_rule_that_no_endpoint_says_is_named_with_the_reason() {
             vec![of("b.example.com", service, plain.clone())],
             "outside the domain filter or the zones",
         ),
-        ("no record", vec![of("x.a.example.com", service, plain.clone())], "no proxied record leads"),
+        (
+            "no record",
+            vec![of("x.a.example.com", service, plain.clone())],
+            "no proxied record of its hostname points",
+        ),
         (
             "two of one place",
             vec![of(name, service, plain.clone()), of(name, "http://b:80", plain.clone())],

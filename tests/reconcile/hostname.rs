@@ -171,7 +171,7 @@ fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {
     );
     let told = plan.refusals[0].to_string();
     assert!(
-        told.contains(r#"waits for the hostname's rule for path "^/admin", which is refused (rule_held)"#),
+        told.contains(r#"waits for the hostname's rule for path "^/admin": correct that rule, which is refused (rule_held)"#),
         "{told}"
     );
 

@@ -230,7 +230,7 @@ fn an_objects_namespace_and_name_are_filled_into_its_own_service_and_pass_the_gu
         ("http://{name}.{namespace}.svc.cluster.local:80", Ok("http://web.shop.svc.cluster.local:80")),
         ("http://web.{namespace}.bank.svc:80", Err("NAMESPACE_GUARD")),
         ("http://{namespace}.bank.svc:80", Err("NAMESPACE_GUARD")),
-        ("http://{nmae}.{namespace}.svc:80", Err("resource label")),
+        ("http://{nmae}.{namespace}.svc:80", Err("braces are only for")),
     ] {
         let said = [("tunnel-service", service)];
         match (asked(&guarded(), &said), filled) {
@@ -251,7 +251,7 @@ fn a_placeholder_in_a_target_or_without_an_object_is_refused_by_name() {
         let mut cloudflare = FakeCloudflare::new(&[], &[]);
         let plan = run(&mut cloudflare, std::slice::from_ref(&endpoint));
         let text = plan.refusals[0].to_string();
-        assert!(text.contains("{namespace}") && text.contains("resource label"), "{text}");
+        assert!(text.contains("{namespace}") && text.contains("braces are only for"), "{text}");
         assert_eq!(services(&cloudflare), []);
     }
 }

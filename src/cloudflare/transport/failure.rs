@@ -71,7 +71,7 @@ pub(super) fn describe(error: &ureq::Error) -> (TransportErrorKind, Box<str>) {
     match error {
         ureq::Error::Timeout(Timeout::Connect) => (Kind::Connect, "timed out".into()),
         ureq::Error::Timeout(phase) => (Kind::TimedOut, phase.to_string().into()),
-        ureq::Error::ConnectionFailed => (Kind::Connect, "failed".into()),
+        ureq::Error::ConnectionFailed => (Kind::Connect, "no address answered".into()),
         ureq::Error::ConnectProxyFailed(_) => (Kind::Connect, "the proxy refused or did not answer".into()),
         ureq::Error::BodyExceedsLimit(limit) => (Kind::TooLarge, format!("more than {limit} bytes").into()),
         ureq::Error::Io(error) => describe_io(error),

@@ -190,7 +190,7 @@ fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
 
 fn version_in_doubt(tunnel: &TunnelId, version: i64) -> Reason {
     Reason::Undecided(format!(
-        "Cloudflare returned version {version} of tunnel {tunnel} although newer versions exist, so a rule may be missing: the \
+        "Cloudflare returned version {version} of tunnel {tunnel} after a newer state was seen, so a rule may be missing: the \
          webhook keeps the hostname's record and comment until the version changes"
     ))
 }

@@ -52,8 +52,7 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// By hostname with a stamp that this run wrote or may have written: the stamped records, if they may have to be
-    /// corrected.
+    /// The records whose stamps may have to be corrected, by hostname. The list is empty for a hostname whose stamp stays.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
 }
 

@@ -9,7 +9,7 @@ use crate::model::LogLine;
 #[derive(Debug)]
 pub(crate) struct Logged<T> {
     items: Vec<T>,
-    /// For each thing, the time at which it was first logged, in seconds since 1970.
+    /// For each item, the time at which it was first logged, in seconds since 1970.
     since: Vec<i64>,
 }
 
@@ -20,7 +20,7 @@ impl<T> Default for Logged<T> {
 }
 
 impl<T: Ord + Clone> Logged<T> {
-    /// The items that are new since the last call. A thing that is absent once counts as new when it returns.
+    /// The items that are new since the last call. An item that is absent once counts as new when it returns.
     pub(crate) fn new_items(&mut self, items: impl Iterator<Item = T>, now: i64) -> Vec<T> {
         let mut items: Vec<T> = items.collect();
         items.sort_unstable();

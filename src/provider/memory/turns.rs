@@ -7,7 +7,7 @@ use crate::reconcile::plan::TurnPosition;
 pub(crate) struct Turns {
     /// The end of the last turn, if the turn postponed hostnames.
     pub(crate) end: Option<TurnPosition>,
-    /// The number of hostnames of a turn, if a turn ran out of time.
+    /// The reduced size of a turn; `None` while no turn has run out of time.
     hostnames_max: Option<usize>,
 }
 
@@ -17,14 +17,14 @@ impl Turns {
         self.hostnames_max.unwrap_or(limits::CHANGED_HOSTNAMES_MAX)
     }
 
-    /// A turn of this many hostnames ran out of time. The next turn has half as many, but at least
+    /// Notes that a turn of this many hostnames ran out of time. The next turn has half as many, but at least
     /// `CHANGED_HOSTNAMES_MIN`. True if the size was not reduced before.
     pub(crate) fn shorten(&mut self, hostnames: usize) -> bool {
         let half = (hostnames / 2).max(limits::CHANGED_HOSTNAMES_MIN);
         self.hostnames_max.replace(half).is_none()
     }
 
-    /// A turn had time for all of its hostnames. If the size is reduced, the next turn is larger by half.
+    /// Notes that a turn had time for all of its hostnames. If the size is reduced, the next turn is larger by half.
     pub(crate) fn lengthen(&mut self) {
         let hostnames_max = self.hostnames_max.map(|hostnames_max| hostnames_max + hostnames_max.div_ceil(2));
         self.hostnames_max =

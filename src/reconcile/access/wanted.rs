@@ -50,7 +50,7 @@ pub enum NamedPolicy {
     },
 }
 
-const EMPTY: &str = "an entry between its commas is empty; the single word none opens the hostname";
+const EMPTY: &str = "an entry of the list is empty; none stands alone";
 const OPEN_AMONG_OTHERS: &str = "it combines none with policies; use one or the other";
 const TWICE: &str = "it names a policy twice";
 const TOO_MANY: &str = "it names more than 20 policies";

@@ -44,9 +44,8 @@ pub(super) fn refused(hosts: &[HostPlan], snapshot: &Snapshot) -> BTreeSet<Box<s
     refused
 }
 
-/// The hostnames of mass deletions. `is_mass` judges each age of the sorted hostnames by the numbers of deleted
-/// and of remaining hostnames that are at least as old. If an age is a mass, all deletions of that age and of older
-/// ages are withheld: an allowed young deletion never releases older ones.
+/// The hostnames of mass deletions. For each creation time, `is_mass` compares how many hostnames of that age or older
+/// are deleted and how many remain. If it is true, all deletions of that age or older are withheld: an allowed young deletion never releases older ones.
 fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = Box<str>> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {

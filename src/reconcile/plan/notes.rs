@@ -86,7 +86,7 @@ fn uncovered_names(plan: &Plan, snapshot: &Snapshot) -> Vec<Note> {
         };
         let is_first = is_deep && looked_at.insert(domain) && !zone.records_within(domain).iter().any(is_like);
         let text = format!(
-            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse such \
+            "in a zone with full setup Universal SSL covers {name:?} and one label below it: browsers refuse deeper \
              names unless another edge certificate covers \"*.{domain}\" (Total TLS, an advanced or a custom \
              one); look under SSL/TLS, Edge Certificates"
         );

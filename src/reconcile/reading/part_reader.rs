@@ -33,8 +33,8 @@ pub(super) struct PartReader<'r, 's> {
     pub(super) mistakes: Vec<Mistake>,
 }
 
-const UNFILLED: &str = "only webhook/tunnel-service and DEFAULT_SERVICE may contain {name} and {namespace}, which the endpoint's \
-     resource label fills, and no other text may stand in braces";
+const UNFILLED: &str = "braces are only for {name} and {namespace}, in webhook/tunnel-service and DEFAULT_SERVICE, if the \
+     endpoint's object is known";
 
 /// A value that cannot be read. Its mistake is already in `mistakes`.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,9 @@ impl PartReader<'_, '_> {
         }
         let tunnel = *tunnels.first().unwrap_or(&default);
         if tunnels.iter().any(|other| *other != tunnel) {
-            return Err(self.mistake(TUNNEL, "and the targets name different tunnels; a hostname has one"));
+            return Err(
+                self.mistake("the endpoint", "names several tunnels, and a hostname has one: keep one")
+            );
         }
         if !settings.is_configured(tunnel) {
             let known = settings.tunnel_names();
@@ -187,8 +189,8 @@ impl PartReader<'_, '_> {
             }
             Ok(None) => {
                 let problem = format!(
-                    "is set, or DEFAULT_ACCESS_POLICY is, and a record alone has no rule that could require a login: \
-                     name a service, or set {ACCESS_POLICY}: {OPEN}"
+                    "or DEFAULT_ACCESS_POLICY asks for a login, which a record without a rule cannot require: name a service, \
+                     or set {ACCESS_POLICY}: {OPEN}"
                 );
                 return Err(self.mistake(ACCESS_POLICY, problem));
             }

@@ -308,7 +308,7 @@ fn on_a_terminal_a_long_text_stands_below_its_row_the_remedy_on_a_line_and_the_f
     let (table, below) = text.split_once("\n\n").expect("something stands below");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(
-        table.contains("\nfailed   records of example.com\n    credentials not accepted, which need"),
+        table.contains("\nfailed   records of example.com\n    credentials not accepted; this call needs"),
         "{text}"
     );
     assert!(

@@ -317,7 +317,7 @@ fn foreign_rules_are_printed_as_objects_that_take_them_over_with_every_option() 
         said.out.split("wild.example.com-").nth(1).map(|rest| &rest[..3]).expect("a name of its own");
     let expected = format!(
         r##"# home, rule 2, "app.example.com" "^/api/v2" is left out: {shadowed}
-# home, rule 5, "other.example.com" "" is left out: no proxied record leads its hostname to this tunnel
+# home, rule 5, "other.example.com" "" is left out: no proxied record of its hostname points to this tunnel
 ---
 apiVersion: externaldns.k8s.io/v1alpha1
 kind: DNSEndpoint

@@ -301,7 +301,7 @@ fn with_a_wrong_token_nothing_is_ready_and_the_exit_code_says_so() {
     let harness = Harness::new();
     let mut process =
         Process::start(&harness, &[("CF_API_TOKEN", "a-token-that-cloudflare-does-not-know-00")]);
-    let observation: SocketAddr = process.wait_for("observation=").parse().expect("an address");
+    let observation: SocketAddr = process.wait_for("metrics=").parse().expect("an address");
     process.wait_for("not ready: ");
     for arguments in [&[][..], &["web.example.com"]] {
         let said = status_at(observation.port(), arguments);

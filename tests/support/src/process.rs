@@ -137,7 +137,7 @@ impl Process {
     /// The process once it can work.
     pub fn ready(mut self) -> (Self, ExternalDns) {
         let api = self.wait_for("api=").parse().expect("an address");
-        self.observation = self.already_said("observation=").parse().expect("an address");
+        self.observation = self.already_said("metrics=").parse().expect("an address");
         self.wait_until_ready();
         (self, ExternalDns { api, registry: Registry::Noop })
     }

@@ -60,7 +60,7 @@ fn a_hostname_whose_target_and_property_name_different_tunnels_is_refused() {
     let target = format!("{HOME}.cfargotunnel.com");
     let both = |tunnel| endpoint("a.example.com", "CNAME", &target, &[("webhook/tunnel", tunnel), service]);
     let problem = problem_of(&both("office"));
-    assert!(problem.contains("name different tunnels"), "{problem}");
+    assert!(problem.contains("names several tunnels"), "{problem}");
     let agreed = read_one(&both("home"), &settings());
     assert!(agreed.publication.is_ok(), "{:?}", agreed.publication);
     assert_eq!(agreed.endpoint.targets, [target]);
