@@ -162,7 +162,7 @@ impl Config {
             own_addresses,
             mass_deletion_limit: reader
                 .number("MASS_DELETION_LIMIT", "a whole number, 0 to withhold no deletion"),
-            move_grace: reader.seconds("MOVE_GRACE", Duration::ZERO..=values::MOVE_GRACE_MAXIMUM),
+            move_grace: reader.seconds("MOVE_GRACE", Duration::ZERO..=values::MOVE_GRACE_MAX),
             adopt: reader.adopt(),
             namespace_guard: reader.boolean("NAMESPACE_GUARD"),
             shared_services: reader.shared_services(),
@@ -183,8 +183,8 @@ impl Config {
             allow_local_config: reader.boolean("ALLOW_LOCAL_CONFIG"),
             parallel_calls: limits::PARALLEL_READS,
         };
-        let request_timeout = reader
-            .seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_MINIMUM..=limits::REQUEST_TIMEOUT_MAXIMUM);
+        let request_timeout =
+            reader.seconds("REQUEST_TIMEOUT", limits::REQUEST_TIMEOUT_MIN..=limits::REQUEST_TIMEOUT_MAX);
         let log_level = reader.log_level();
         let log_format =
             if reader.is_first("LOG_FORMAT", ["json", "text"]) { Format::Json } else { Format::Text };

@@ -17,13 +17,13 @@
 pub mod cli;
 pub mod clock;
 pub mod cloudflare;
+mod collections;
 pub mod commands;
 pub mod config;
 #[cfg(test)]
 mod fixture;
 pub mod ingress;
 mod labels;
-mod lean;
 pub mod limits;
 pub mod listener;
 mod locks;

@@ -1,7 +1,7 @@
 //! Budgets that must fit into each other, and limits that several parts share. A limit that only one part needs is
 //! defined beside its use.
 //!
-//! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `STEP_MINIMUM`.
+//! While ExternalDNS waits for `POST /records`, the time budgets nest like this. The slack is `STEP_MIN`.
 //!
 //! ```text
 //! |-------------------------- 15 s: ExternalDNS gives up, and exits --------------------------|
@@ -17,13 +17,13 @@ use std::time::Duration;
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(12);
 
 /// A request must take less than ExternalDNS's own limit of 15 s.
-pub const REQUEST_TIMEOUT_MAXIMUM: Duration = Duration::from_secs(14);
+pub const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(14);
 
-/// With less time no write would ever begin: see `STEP_MINIMUM`.
-pub const REQUEST_TIMEOUT_MINIMUM: Duration = Duration::from_secs(2);
+/// With less time no write would ever begin: see `STEP_MIN`.
+pub const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(2);
 
 /// A write does not begin with less time left, because its answer could not be awaited.
-pub const STEP_MINIMUM: Duration = Duration::from_millis(1500);
+pub const STEP_MIN: Duration = Duration::from_millis(1500);
 
 // Bodies of requests, in a container of 64 MiB. Only one large body is in memory at a time. The body and the endpoints
 // kept from it are 36 MiB at most; the answer is written into the body's memory. A body of nothing but brackets takes
@@ -71,7 +71,7 @@ pub const REJECTION_PAUSE_MIN: Duration = Duration::from_secs(600);
 pub const REJECTION_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// A digest without a rule stays in a comment until the record has not changed for this time. Another instance may be
-/// about to write the rule: it writes the rule after the comment, within `REQUEST_TIMEOUT_MAXIMUM`.
+/// about to write the rule: it writes the rule after the comment, within `REQUEST_TIMEOUT_MAX`.
 pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
 
 // Cloudflare's API.
@@ -85,7 +85,7 @@ pub const DIGEST_WITHOUT_RULE_MIN_AGE: Duration = Duration::from_secs(60);
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A call does not begin with less time left, because a handshake alone takes longer.
-pub const CALL_MINIMUM: Duration = Duration::from_millis(100);
+pub const CALL_MIN: Duration = Duration::from_millis(100);
 
 /// A lookup of the API's name. In an image without /etc/resolv.conf, musl asks a server that is not there.
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -205,7 +205,7 @@ pub const NOTES_MAX: usize = 200;
 pub const PROBLEM_MAX_CHARS: usize = 1_000;
 
 /// With less time left, no more endpoints are examined, because the answer has to be written and sent. It is less than
-/// `REQUEST_TIMEOUT_MINIMUM`, because otherwise no endpoint would ever be examined.
+/// `REQUEST_TIMEOUT_MIN`, because otherwise no endpoint would ever be examined.
 pub const ADJUST_RESERVE: Duration = Duration::from_millis(500);
 
 // Looks at the tunnels' connectors, outside of requests.

@@ -4,8 +4,8 @@
 //! A line stays one line whatever it contains, and shows no secret. Libraries log warnings and errors only, because
 //! ureq-proto's traces show the token.
 
+mod key_values;
 mod queue;
-mod record;
 
 use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
@@ -15,8 +15,8 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use miniserde::json;
 use simple_logger::SimpleLogger;
 
+pub use self::key_values::{debug, line_of, log};
 use self::queue::{Entry, Queue};
-pub use self::record::{debug, line_of, log};
 use crate::limits::{LISTENER_STACK_BYTES, LOG_FLUSH_TIMEOUT};
 use crate::model::log_line::{LogLine, Pair};
 use crate::model::text::one_line;
@@ -102,12 +102,12 @@ fn write_lines(format: Format) -> ! {
 }
 
 fn write_text(logger: &SimpleLogger, Entry { level, target, line }: &Entry) {
-    let (target, line) = (shown(target), text_line(line));
+    let (target, line) = (short_target(target), text_line(line));
     logger.log(&Record::builder().level(*level).target(target).args(format_args!("{line}")).build());
 }
 
 /// The target in a text line. The path of a module of ours would take sixty characters, so it is shortened.
-fn shown(target: &str) -> &str {
+fn short_target(target: &str) -> &str {
     if is_ours(target) { "webhook" } else { target }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_line_in_text_names_this_program_in_one_word_and_a_library_by_its_target() {
         let ours = concat!(env!("CARGO_CRATE_NAME"), "::provider::writer");
-        assert_eq!((shown(ours), shown("rustls::msgs")), ("webhook", "rustls::msgs"));
+        assert_eq!((short_target(ours), short_target("rustls::msgs")), ("webhook", "rustls::msgs"));
     }
 
     #[test]

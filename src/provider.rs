@@ -10,12 +10,12 @@ mod failure;
 mod last_loop;
 mod memory;
 mod parallel;
-mod reader;
-mod readings;
 mod reporter;
 mod request;
 mod resolution;
 mod settings;
+mod snapshot_reader;
+mod snapshots;
 mod status;
 mod watch;
 mod writer;
@@ -30,12 +30,13 @@ use crate::observe::health::Health;
 use crate::observe::metrics::{Family, Metrics};
 pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
-pub(crate) use crate::provider::reader::{SnapshotReader, is_of_account};
 use crate::provider::reporter::Reporter;
 pub(crate) use crate::provider::resolution::{
-    Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, missing, remedy, shared_account,
+    Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, missing_tunnel_message, remedy,
+    shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;
+pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
 use crate::provider::writer::Writer;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
@@ -150,7 +151,7 @@ fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> 
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
     let mut too_long = None;
-    body.changes(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
+    body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
         if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)
@@ -179,7 +180,7 @@ fn planned_bytes(list: EndpointList, endpoint: &Endpoint) -> usize {
     /// The same for a TXT record or a refused endpoint.
     const OTHER: usize = 256;
 
-    let is_planned = endpoint.is_address() && endpoint.property(INVALID).is_none();
+    let is_planned = endpoint.is_address_or_cname() && endpoint.property(INVALID).is_none();
     match list {
         _ if !is_planned => OTHER,
         EndpointList::Delete => DELETED,

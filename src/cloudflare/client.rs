@@ -15,7 +15,7 @@ use super::retry;
 use super::settings::{ClientSettings, Credentials};
 use super::transport::{HttpTransport, Method, Request, Response, Transport};
 use crate::clock::{Clock, Deadline};
-use crate::limits::{CALL_MINIMUM, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
+use crate::limits::{CALL_MIN, CALL_TIMEOUT, CONNECTION_MAX_IDLE, PAGES_MAX};
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
@@ -293,7 +293,7 @@ impl Client {
     /// Waits until the rate limit admits a read, or fails if the deadline is before that.
     fn await_admission(&self, deadline: Deadline) -> Result<(), Error> {
         while let Err(wait) = self.admit(false, deadline)? {
-            if wait + CALL_MINIMUM > deadline.remaining(&*self.clock) {
+            if wait + CALL_MIN > deadline.remaining(&*self.clock) {
                 return Err(Error::RateLimited { retry_after: wait });
             }
             // A wait of zero would turn this into a busy loop if the clock stood still.
@@ -304,7 +304,7 @@ impl Client {
 
     /// Counts a call that is about to be sent, or returns the time until calls are admitted again.
     fn admit(&self, is_write: bool, deadline: Deadline) -> Result<Result<(), Duration>, Error> {
-        if deadline.remaining(&*self.clock) < CALL_MINIMUM {
+        if deadline.remaining(&*self.clock) < CALL_MIN {
             return Err(Error::OutOfTime);
         }
         let is_write = is_write || self.is_writing.load(Ordering::Relaxed);

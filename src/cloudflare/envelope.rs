@@ -87,7 +87,7 @@ pub(super) fn read(
         return Err(error_of(resource, response, &envelope.errors.unwrap_or_default()));
     }
     let result = envelope.result.map_or("null", RawValue::get);
-    take(result).map_err(|error| Error::Unreadable(error::shown(&error.to_string())))?;
+    take(result).map_err(|error| Error::Unreadable(error::cut_message(&error.to_string())))?;
     Ok(envelope.result_info)
 }
 
@@ -124,7 +124,7 @@ fn collect(problem: &RawValue, causes: &mut Vec<Cause>) {
     let text = message.and_then(|message| serde_json::from_str::<Box<str>>(message.get()).ok());
     causes.push(Cause {
         code: code.and_then(|code| code.get().trim_matches(['"', ' ']).parse().ok()),
-        message: text.map_or_else(|| "no message".into(), |text| error::shown(&text)),
+        message: text.map_or_else(|| "no message".into(), |text| error::cut_message(&text)),
     });
     for cause in error_chain.into_iter().flatten() {
         collect(cause, causes);

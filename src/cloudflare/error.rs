@@ -193,7 +193,7 @@ impl fmt::Display for ErrorResponse {
 }
 
 /// Text from outside, without a secret, and of a length that suits a log line.
-pub(super) fn shown(text: &str) -> Box<str> {
+pub(super) fn cut_message(text: &str) -> Box<str> {
     cut(text, ERROR_TEXT_MAX_CHARS).into()
 }
 
@@ -230,10 +230,10 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_between_characters() {
-        assert_eq!(&*shown("short"), "short");
+        assert_eq!(&*cut_message("short"), "short");
         let text = "é".repeat(ERROR_TEXT_MAX_CHARS);
-        assert_eq!(&*shown(&text), text);
-        assert_eq!(&*shown(&format!("{text}é")), format!("{text}…"));
+        assert_eq!(&*cut_message(&text), text);
+        assert_eq!(&*cut_message(&format!("{text}é")), format!("{text}…"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 /// The addresses of one name: a client only ever connects to the API, or else only to a proxy. Clones share them.
 #[derive(Clone)]
 pub(super) struct CachingResolver {
-    name: Arc<(Mutex<CachedAddresses>, Condvar)>,
+    cache: Arc<(Mutex<CachedAddresses>, Condvar)>,
     lookup: Arc<Lookup>,
     clock: Arc<dyn Clock>,
 }
@@ -58,21 +58,21 @@ impl CachingResolver {
         clock: Arc<dyn Clock>,
         lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: Arc::default(), lookup: Arc::new(lookup), clock }
+        Self { cache: Arc::default(), lookup: Arc::new(lookup), clock }
     }
 
     /// The address that the next connection tries first.
     pub(super) fn front(&self) -> Option<IpAddr> {
-        lock(&self.name.0).addresses.first().copied()
+        lock(&self.cache.0).addresses.first().copied()
     }
 
     /// Notes that the address was slow or that a call to it failed: if it is still the first one, it becomes the last.
     /// `None` stands for a call that began before any address was known. The next call looks the name up again.
     pub(super) fn demote(&self, front: Option<IpAddr>) {
-        let mut name = lock(&self.name.0);
-        name.asked_at = None;
-        if name.addresses.first().is_some_and(|first| front.is_none_or(|front| front == *first)) {
-            name.addresses.rotate_left(1);
+        let mut cached = lock(&self.cache.0);
+        cached.asked_at = None;
+        if cached.addresses.first().is_some_and(|first| front.is_none_or(|front| front == *first)) {
+            cached.addresses.rotate_left(1);
         }
     }
 
@@ -81,34 +81,34 @@ impl CachingResolver {
         let now = self.clock.now();
         let is_younger =
             |at: Option<Instant>, age| at.is_some_and(|at| now.saturating_duration_since(at) < age);
-        let (mutex, changed) = &*self.name;
-        let mut name = lock(mutex);
-        if !name.is_looking_up && !is_younger(name.asked_at, LOOKUP_PERIOD) {
+        let (mutex, changed) = &*self.cache;
+        let mut cached = lock(mutex);
+        if !cached.is_looking_up && !is_younger(cached.asked_at, LOOKUP_PERIOD) {
             match self.look_up(host.into()) {
-                Ok(()) => (name.is_looking_up, name.asked_at) = (true, Some(now)),
-                Err(error) => name.failure = error.to_string(),
+                Ok(()) => (cached.is_looking_up, cached.asked_at) = (true, Some(now)),
+                Err(error) => cached.failure = error.to_string(),
             }
         }
-        if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
-            name = wait_while(changed, name, timeout, |name| name.is_looking_up);
-            if !is_younger(name.found_at, ADDRESSES_MAX_AGE) {
-                let problem = if name.is_looking_up { "timed out" } else { &name.failure };
+        if !is_younger(cached.found_at, ADDRESSES_MAX_AGE) {
+            cached = wait_while(changed, cached, timeout, |cached| cached.is_looking_up);
+            if !is_younger(cached.found_at, ADDRESSES_MAX_AGE) {
+                let problem = if cached.is_looking_up { "timed out" } else { &cached.failure };
                 // No other error has this kind, so it is recognized as a failed lookup.
                 let error = io::Error::new(io::ErrorKind::NotFound, format!("{host}: {problem}"));
-                if !name.is_looking_up {
-                    name.asked_at = None;
+                if !cached.is_looking_up {
+                    cached.asked_at = None;
                 }
                 return Err(error);
             }
         }
-        Ok(name.addresses.clone())
+        Ok(cached.addresses.clone())
     }
 
     fn look_up(&self, host: Box<str>) -> io::Result<()> {
-        let Self { name, lookup, clock } = self.clone();
+        let Self { cache, lookup, clock } = self.clone();
         thread::Builder::new().name("resolve".into()).spawn(move || {
             let outcome = look_up(&*lookup, &host);
-            let mut known = lock(&name.0);
+            let mut known = lock(&cache.0);
             known.is_looking_up = false;
             match outcome {
                 Ok(found) => {
@@ -123,7 +123,7 @@ impl CachingResolver {
                     known.failure = error.to_string();
                 }
             }
-            name.1.notify_all();
+            cache.1.notify_all();
         })?;
         Ok(())
     }

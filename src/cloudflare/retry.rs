@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use crate::clock::{day_of, seconds_of_day};
-use crate::limits::{CALL_MINIMUM, RATE_LIMIT_PAUSE_MAX};
+use crate::limits::{CALL_MIN, RATE_LIMIT_PAUSE_MAX};
 
 /// The number of times that a read is retried.
 const READ_RETRIES_MAX: u32 = 3;
@@ -25,7 +25,7 @@ pub(super) fn retry(error: &Error, retries: u32, remaining: Duration) -> Option<
         error if error.is_disconnect() && retries == 0 => Duration::ZERO,
         _ => RETRY_PAUSE_FIRST * 2_u32.pow(retries),
     };
-    (pause + CALL_MINIMUM <= remaining).then_some(pause)
+    (pause + CALL_MIN <= remaining).then_some(pause)
 }
 
 /// Reads `Retry-After`: seconds, or a date, which is compared with the answer's own `Date`, so that our clock need not

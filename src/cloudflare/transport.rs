@@ -34,7 +34,7 @@ pub use self::proxy::Proxy;
 pub(super) use ureq::http::Method;
 
 /// The part of an answer that is read before it needs one of `LARGE_RESPONSES_MAX` permits: some 150 records.
-const ANSWER_SMALL_BYTES: u64 = 64 * 1024;
+const SMALL_RESPONSE_MAX_BYTES: u64 = 64 * 1024;
 
 /// The buffer per connection and direction, and so the largest head of an answer; Cloudflare's have about 1 KiB. ureq's
 /// 128 KiB would be half of the idle process's memory.
@@ -237,11 +237,11 @@ fn receive(
         permit: None,
     };
     // ureq's own limit counts compressed bytes.
-    let mut reader = answer.body_mut().as_reader().take(ANSWER_SMALL_BYTES);
+    let mut reader = answer.body_mut().as_reader().take(SMALL_RESPONSE_MAX_BYTES);
     let mut outcome = reader.read_to_end(&mut response.body);
     if outcome.is_ok() && reader.limit() == 0 {
         response.permit = Some(Arc::new(take_permit().ok_or(ureq::Error::Timeout(Timeout::RecvBody))?));
-        reader.set_limit(API_RESPONSE_MAX_BYTES + 1 - ANSWER_SMALL_BYTES);
+        reader.set_limit(API_RESPONSE_MAX_BYTES + 1 - SMALL_RESPONSE_MAX_BYTES);
         outcome = reader.read_to_end(&mut response.body);
     }
     let is_whole = reader.limit() > 0;

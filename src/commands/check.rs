@@ -9,12 +9,14 @@ use crate::clock::{Clock, Deadline, day_of};
 use crate::cloudflare::{
     AccountOrZone, Client, Configuration, Connector, Credentials, Error, GIVE_ACCESS, TOKEN_FORM, Tunnel,
 };
+use crate::collections::inserted;
 use crate::config::Config;
 use crate::ingress::Document;
-use crate::lean::inserted;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
-use crate::provider::{ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing, remedy, shared_account};
+use crate::provider::{
+    ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing_tunnel_message, remedy, shared_account,
+};
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
 use crate::reconcile::reason::MIGRATE_OR_TAKE_OVER;
@@ -194,7 +196,7 @@ impl Check<'_> {
         };
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
-            match found.and_then(|found| found.ok_or_else(|| missing(&present, wanted))) {
+            match found.and_then(|found| found.ok_or_else(|| missing_tunnel_message(&present, wanted))) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");

@@ -24,7 +24,7 @@ pub(super) fn render(rows: &[Vec<String>]) -> String {
 /// and long texts are cut.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
+        rows.iter().map(|row| row.iter().map(|cell| cell_text(cell)).collect()).collect();
     let mut widths: Vec<usize> = Vec::new();
     for row in &rows {
         widths.resize(widths.len().max(row.len()), 0);
@@ -41,7 +41,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
 /// Formats a row for a terminal. The text follows the columns if there is room; otherwise each paragraph begins a line
 /// below them. An address that is longer than a line is replaced by a number, and added to `links`.
 pub(super) fn wrapped(columns: &str, paragraphs: &[&str], links: &mut Vec<String>) -> String {
-    let paragraphs = paragraphs.iter().map(|text| shown(text));
+    let paragraphs = paragraphs.iter().map(|text| cell_text(text));
     let paragraphs: Vec<String> = paragraphs.map(|text| linked(&text, links)).collect();
     if let [text] = &*paragraphs
         && columns.chars().count() + text.chars().count() <= LINE_CHARS
@@ -79,7 +79,7 @@ pub(super) fn footnotes(links: &[String]) -> String {
     (1..).zip(links).map(note).collect()
 }
 
-fn shown(cell: &str) -> String {
+fn cell_text(cell: &str) -> String {
     if cell.is_empty() { EMPTY.to_owned() } else { one_line(cell, PROBLEM_MAX_CHARS).to_string() }
 }
 

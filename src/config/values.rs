@@ -34,7 +34,7 @@ const TUNNEL_NAME_MAX_BYTES: usize = 128;
 const CA_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// A longer grace must be a mistake in the unit, because no change takes so long to reach Cloudflare's edge.
-pub(super) const MOVE_GRACE_MAXIMUM: Duration = Duration::from_secs(3600);
+pub(super) const MOVE_GRACE_MAX: Duration = Duration::from_secs(3600);
 
 impl<'a> Reader<'a> {
     pub(super) fn account(&mut self) -> Option<AccountId> {

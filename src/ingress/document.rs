@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::value::RawValue;
 
 use super::edit::{MarkedRules, RuleEdit, apply};
-use super::origin_request::effect;
+use super::origin_request::effective_options;
 use super::raw_object::{RawObject, from_json, is_null, list};
 use super::rule::{Rule, WantedRule};
 use crate::model::endpoint::Property;
@@ -97,8 +97,11 @@ impl Document {
 
     /// The effective options of `rule` in this tunnel that the rule `wanted` would not have in the tunnel of `other`.
     pub fn lost_options(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
-        let after = effect(&Rule::wanted(wanted).origin(), &other.origin());
-        effect(&rule.origin(), &self.origin()).into_iter().filter(|option| !after.contains(option)).collect()
+        let after = effective_options(&Rule::wanted(wanted).origin(), &other.origin());
+        effective_options(&rule.origin(), &self.origin())
+            .into_iter()
+            .filter(|option| !after.contains(option))
+            .collect()
     }
 
     fn origin(&self) -> RawObject<'_> {
@@ -115,7 +118,7 @@ impl Document {
 }
 
 fn is_set(object: &RawObject<'_>, name: &str) -> bool {
-    object.last_value(name).is_some_and(|value| value.get() == "true")
+    object.last_non_null(name).is_some_and(|value| value.get() == "true")
 }
 
 impl PartialEq for Document {

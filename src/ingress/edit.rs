@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::mem;
 
 use super::hosts::HostIndex;
-use super::order::{MarkedRule, NearbyRules, Scope, insert};
+use super::order::{HostPath, MarkedRule, NearbyRules, insert};
 use super::rule::{Rule, WantedRule, catch_all};
+use crate::collections::inserted;
 use crate::labels::labels;
-use crate::lean::inserted;
 use crate::model::hostname::Hostname;
 
 /// An edit of the rule for one hostname and path.
@@ -67,10 +67,10 @@ impl RuleEdit {
         self.scope().is_covered_by(rule)
     }
 
-    fn scope(&self) -> Scope<'_> {
+    fn scope(&self) -> HostPath<'_> {
         match self {
-            Self::Put { rule, replaces: _ } => Scope::wanted(rule),
-            Self::Delete { hostname, path } => Scope::new(hostname, path.as_deref()),
+            Self::Put { rule, replaces: _ } => HostPath::wanted(rule),
+            Self::Delete { hostname, path } => HostPath::new(hostname, path.as_deref()),
         }
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> b
     }
     puts.retain(|(index, rule, present)| {
         let near = NearbyRules::new(&list, &hosts, &rule.hostname);
-        let covered = check_no_equivalent(&near, Scope::wanted(rule), *present);
+        let covered = check_no_equivalent(&near, HostPath::wanted(rule), *present);
         covered.map_err(|refusal| refused.push((*index, refusal))).is_ok()
     });
     // After a rule is put or removed, a put that was refused before may be possible.
@@ -182,7 +182,7 @@ impl<'a> MarkedRules<'a> {
     /// foreign rule in front covers our rule, if a wider rule of ours in front may share requests with it, or if its
     /// hostname is spelled so that it matches nothing. False if the put would be refused, or if we have no such rule.
     pub fn needs_reordering(&self, hostname: &Hostname, path: Option<&str>) -> bool {
-        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let Ok(Some(present)) = position_of(&near, scope) else { return false };
         let Some(slot) = self.list.get(present).filter(|slot| slot.is_own) else { return false };
         let is_live = scope.is_covered_by(&slot.rule);
@@ -194,14 +194,14 @@ impl<'a> MarkedRules<'a> {
 
     /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is false.
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
-        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
         if !self.list.get(present).is_some_and(|slot| scope.is_covered_by(&slot.rule)) {
             return Some("change the spelling of its hostname, so that it gets more requests".to_owned());
         }
         let (position, moved) = near.position(present, scope);
         let mut passed = near.front(present).filter(|(index, _)| *index >= position || moved.contains(index));
-        let (_, other) = passed.find(|(_, slot)| scope.may_share_with(Scope::of(&slot.rule)))?;
+        let (_, other) = passed.find(|(_, slot)| scope.may_share_with(HostPath::of(&slot.rule)))?;
         let named = other.rule.described();
         Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
@@ -209,7 +209,7 @@ impl<'a> MarkedRules<'a> {
     /// The reason to refuse a put for this hostname and path: several rules have this hostname and path, a foreign rule matches exactly
     /// the same requests, or a rule that requires a login would lose requests.
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
-        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
         let covered = present.and_then(|present| check_no_equivalent(&near, scope, present));
         covered.and_then(|()| check_logins(&near, scope)).err()
@@ -218,13 +218,13 @@ impl<'a> MarkedRules<'a> {
     /// Our rules that a put for this hostname and path moves behind a foreign rule, each with the foreign rule that
     /// takes requests of it.
     pub fn losing(&self, hostname: &Hostname, path: Option<&str>) -> Vec<(&Rule, &Rule)> {
-        self.near(hostname).losing(Scope::new(hostname, path))
+        self.near(hostname).losing(HostPath::new(hostname, path))
     }
 
     /// The first rule, ours or not, that is in front of the rule for this hostname and path and takes all its requests.
     /// `None` if there is no such rule.
     pub fn hidden_by(&self, hostname: &Hostname, path: Option<&str>) -> Option<&Rule> {
-        let (scope, near) = (Scope::new(hostname, path), self.near(hostname));
+        let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let (present, _) = near.slots().find(|(_, slot)| scope.is_of(&slot.rule))?;
         near.front(present).find(|(_, slot)| scope.is_covered_by(&slot.rule)).map(|(_, slot)| &*slot.rule)
     }
@@ -235,7 +235,7 @@ impl<'a> MarkedRules<'a> {
 }
 
 /// The position of the rule for `scope`, if there is one. Several such rules are refused.
-fn position_of(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<Option<usize>, String> {
+fn position_of(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<Option<usize>, String> {
     let found: Vec<usize> =
         near.slots().filter(|(_, slot)| scope.is_of(&slot.rule)).map(|(position, _)| position).collect();
     match found[..] {
@@ -255,7 +255,7 @@ fn position_of(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<Option<us
 /// rule behind our present rule gets none already, unless our rule is spelled so that it matches nothing.
 fn check_no_equivalent(
     near: &NearbyRules<'_, '_>,
-    scope: Scope<'_>,
+    scope: HostPath<'_>,
     present: Option<usize>,
 ) -> Result<(), String> {
     let is_live = |(position, slot): &(usize, &MarkedRule<'_>)| {
@@ -274,7 +274,7 @@ fn check_no_equivalent(
 
 /// Refuses a put if our rule of another hostname, which requires a login, would lose requests to a foreign rule. A rule
 /// of the same hostname may be changed or removed in the same request.
-fn check_logins(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<(), String> {
+fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), String> {
     let is_kept = |own: &Rule| own.folded_hostname() != scope.hostname && own.requires_access();
     match near.losing(scope).into_iter().find(|(own, _)| is_kept(own)) {
         Some((own, foreign)) => Err(format!(
@@ -290,7 +290,7 @@ fn check_logins(near: &NearbyRules<'_, '_>, scope: Scope<'_>) -> Result<(), Stri
 /// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes anything.
 /// `hosts` is the index of `list`.
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
-    let (hostname, scope) = (&wanted.hostname, Scope::wanted(wanted));
+    let (hostname, scope) = (&wanted.hostname, HostPath::wanted(wanted));
     let near = NearbyRules::new(list, hosts, hostname);
     let present = near.slots().find(|(_, slot)| scope.is_of(&slot.rule));
     check_logins(&near, scope)?;

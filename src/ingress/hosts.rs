@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rule::Rule;
-use crate::lean::push_lean;
+use crate::collections::push_lean;
 use crate::model::hostname::{HostPattern, Hostname};
 
 /// The positions of rules in their list, by hostname.

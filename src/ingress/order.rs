@@ -38,19 +38,19 @@ pub(super) struct MarkedRule<'a> {
 
 /// The hostname, in normal form, and the path of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Scope<'a> {
+pub(super) struct HostPath<'a> {
     pub(super) hostname: &'a str,
     path: Option<&'a str>,
 }
 
 impl MarkedRule<'_> {
     /// True if one of the scopes is the hostname and path of the rule.
-    pub(super) fn is_one_of(&self, scopes: &BTreeSet<Scope<'_>>) -> bool {
-        self.rule.is_readable() && scopes.contains(&Scope::of(&self.rule))
+    pub(super) fn is_one_of(&self, scopes: &BTreeSet<HostPath<'_>>) -> bool {
+        self.rule.is_readable() && scopes.contains(&HostPath::of(&self.rule))
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> HostPath<'a> {
     /// An empty path counts as none.
     pub(super) fn new(hostname: &'a Hostname, path: Option<&'a str>) -> Self {
         Self { hostname: hostname.as_str(), path: path.filter(|path| !path.is_empty()) }
@@ -66,7 +66,7 @@ impl<'a> Scope<'a> {
 
     /// True if `rule` has this hostname and this path text.
     pub(super) fn is_of(&self, rule: &Rule) -> bool {
-        rule.is_readable() && Scope::of(rule) == *self
+        rule.is_readable() && HostPath::of(rule) == *self
     }
 
     /// True if `rule` matches every request for this scope, as far as the texts tell.
@@ -82,13 +82,13 @@ impl<'a> Scope<'a> {
     }
 
     /// True if the two have a host in common.
-    fn shares_hosts_with(self, other: Scope<'_>) -> bool {
+    fn shares_hosts_with(self, other: HostPath<'_>) -> bool {
         let includes = |wide: &str, narrow| HostPattern::of(wide).includes(narrow);
         includes(self.hostname, other.hostname) || includes(other.hostname, self.hostname)
     }
 
     /// True unless the texts prove that no request is for both.
-    pub(super) fn may_share_with(self, other: Scope<'_>) -> bool {
+    pub(super) fn may_share_with(self, other: HostPath<'_>) -> bool {
         self.shares_hosts_with(other) && shape::may_share(self.path, other.path)
     }
 
@@ -104,7 +104,7 @@ impl<'a> Scope<'a> {
 }
 
 /// The number of labels of a wildcard, with an exact hostname as the deepest; then the path; then the bytes.
-pub(super) type Key<'a> = (Reverse<usize>, PathRank, Scope<'a>);
+pub(super) type Key<'a> = (Reverse<usize>, PathRank, HostPath<'a>);
 
 /// The rules of a list that may share hosts with a hostname.
 #[derive(Clone, Debug)]
@@ -136,17 +136,17 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// True if our rule at `index` must move: a foreign rule in front of it covers it, or a wider rule of ours is in
     /// front of it.
-    pub(super) fn is_misplaced(&self, index: usize, scope: Scope<'_>) -> bool {
+    pub(super) fn is_misplaced(&self, index: usize, scope: HostPath<'_>) -> bool {
         let is_hidden = self.foreign(index, |rule| scope.is_covered_by(rule)).is_some();
         is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
     }
 
     /// The last position, at `end` or in front of it, that is allowed for a rule for `scope`, and the positions of our rules
     /// that have to move there.
-    pub(super) fn position(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+    pub(super) fn position(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
-        let is_wider = |rule: &Rule| Scope::of(rule).key() > scope.key();
+        let is_wider = |rule: &Rule| HostPath::of(rule).key() > scope.key();
         // In front of our wider rule that covers it, the new rule takes requests only from that rule. A moved rule may
         // take others.
         let is_such = |slot: &MarkedRule<'_>| slot.is_own && covers(&slot.rule) && is_wider(&slot.rule);
@@ -160,8 +160,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// Our rules that a put for `scope` moves behind a foreign rule, each with the foreign rule that takes requests
     /// of it.
-    pub(super) fn losing(&self, scope: Scope<'_>) -> Vec<(&'l Rule, &'l Rule)> {
-        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && Scope::of(&slot.rule).key() > scope.key();
+    pub(super) fn losing(&self, scope: HostPath<'_>) -> Vec<(&'l Rule, &'l Rule)> {
+        let is_wider = |slot: &MarkedRule<'_>| slot.is_own && HostPath::of(&slot.rule).key() > scope.key();
         if !self.slots().any(|(_, slot)| is_wider(slot)) {
             return Vec::new();
         }
@@ -180,31 +180,33 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// The first foreign rule between `index` and `position` that may share requests with our rule at `index`.
     fn passed(&self, index: usize, position: usize) -> Option<&'l Rule> {
-        let own = Scope::of(&self.list.get(index)?.rule);
+        let own = HostPath::of(&self.list.get(index)?.rule);
         let mut passed = self.list.get(index.min(position)..index.max(position))?.iter();
-        passed.find(|slot| !slot.is_own && own.may_share_with(Scope::of(&slot.rule))).map(|slot| &*slot.rule)
+        passed
+            .find(|slot| !slot.is_own && own.may_share_with(HostPath::of(&slot.rule)))
+            .map(|slot| &*slot.rule)
     }
 
     /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for `scope`.
     /// If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
-    fn position_behind_foreign(&self, end: usize, scope: Scope<'_>) -> (usize, Vec<usize>) {
+    fn position_behind_foreign(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
-        let is_wider = |slot: &MarkedRule<'_>| Scope::of(&slot.rule).key() > key;
+        let is_wider = |slot: &MarkedRule<'_>| HostPath::of(&slot.rule).key() > key;
         // Our first wider rule behind the last foreign rule, of the rules that may share a request with `scope`.
         let mut position = end;
         for (index, slot) in self.front(end) {
             let is_bound = !slot.is_own || position == end && is_wider(slot);
-            if is_bound && scope.may_share_with(Scope::of(&slot.rule)) {
+            if is_bound && scope.may_share_with(HostPath::of(&slot.rule)) {
                 position = if slot.is_own { index } else { end };
             }
         }
         // To sort the list, the new rule is placed in front of our wider rules there that share no request with it.
-        let is_other = |slot: &MarkedRule<'_>| !scope.may_share_with(Scope::of(&slot.rule));
+        let is_other = |slot: &MarkedRule<'_>| !scope.may_share_with(HostPath::of(&slot.rule));
         let passes = |slot: &MarkedRule<'_>| slot.is_own && is_wider(slot) && is_other(slot);
         let behind = self.list.iter().take(position).rev().take_while(|slot| passes(slot));
         position -= behind.count();
         let mut moved = self.ours(position, scope, Ordering::Greater);
-        let scopes = moved.iter().filter_map(|index| Some(Scope::of(&self.list.get(*index)?.rule)));
+        let scopes = moved.iter().filter_map(|index| Some(HostPath::of(&self.list.get(*index)?.rule)));
         let covers_moved = |rule: &Rule| scopes.clone().any(|scope| scope.is_covered_by(rule));
         if let Some(limit) = self.foreign(position, covers_moved) {
             return self.position_behind_foreign(limit, scope);
@@ -215,11 +217,11 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
 
     /// Our rules on the wrong side of `position`: wider rules in front (`Greater`), or narrower rules behind (`Less`).
     /// Each may share a request with the rule for `scope`, or with another rule of the result.
-    fn ours(&self, position: usize, scope: Scope<'_>, side: Ordering) -> Vec<usize> {
+    fn ours(&self, position: usize, scope: HostPath<'_>, side: Ordering) -> Vec<usize> {
         let (key, is_in_front) = (scope.key(), side == Ordering::Greater);
         let mut others = Vec::new();
         for (index, slot) in self.slots().filter(|(_, slot)| slot.is_own) {
-            let other = Scope::of(&slot.rule);
+            let other = HostPath::of(&slot.rule);
             let is_there = (index < position) == is_in_front && scope.shares_hosts_with(other);
             if is_there && other.key().cmp(&key) == side {
                 others.push((other.key(), index));
@@ -251,7 +253,7 @@ pub(super) fn insert<'a>(
     let (mut group, mut others): (Vec<_>, Vec<_>) =
         list.drain(..).enumerate().partition(|(index, _)| moved.contains(index));
     group.push((position, slot));
-    group.sort_by(|(_, one), (_, other)| Scope::of(&one.rule).key().cmp(&Scope::of(&other.rule).key()));
+    group.sort_by(|(_, one), (_, other)| HostPath::of(&one.rule).key().cmp(&HostPath::of(&other.rule).key()));
     let position = others.partition_point(|(index, _)| *index < position);
     others.splice(position..position, group);
     list.extend(others.into_iter().map(|(_, slot)| slot));

@@ -87,13 +87,13 @@ impl OriginRequest {
     /// True if an `originRequest` has these values in its managed fields.
     pub(super) fn is_in(&self, origin: &RawObject<'_>) -> bool {
         holds(origin, &self.option_members())
-            && holds(&access_of(origin), &access_members(self.access.as_ref()))
+            && holds(&access_object(origin), &access_members(self.access.as_ref()))
     }
 
     /// The `originRequest` with its managed fields as wanted and all others unchanged; `None` if nothing is left.
     pub(super) fn onto(&self, origin: RawObject<'_>) -> Option<Box<RawValue>> {
         let (options, access_members) = (self.option_members(), access_members(self.access.as_ref()));
-        let access = with_members(access_of(&origin), &access_members);
+        let access = with_members(access_object(&origin), &access_members);
         let access = (!access.is_empty()).then(|| access.to_raw());
         let mut edited = with_members(origin, &options);
         edited.put(access::FIELD, access.as_deref());
@@ -123,7 +123,7 @@ pub(super) fn properties_in(origin: &RawObject<'_>) -> Vec<Property> {
 
 /// The options with which cloudflared serves a rule: each from the rule's `originRequest`, or else from the tunnel's,
 /// or else cloudflared's default. The text is empty if there is none of these.
-pub(super) fn effect(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Property> {
+pub(super) fn effective_options(origin: &RawObject<'_>, tunnel: &RawObject<'_>) -> Vec<Property> {
     let text_in = |object: &RawObject<'_>, option: OriginOption| {
         let value: Value = serde_json::from_str(object.last(option.field())?.get()).ok()?;
         let canonical = option.render(&value).map(|text| match option.parse(&text) {
@@ -151,7 +151,7 @@ pub(super) fn access_in(origin: &RawObject<'_>) -> Option<AccessCheck> {
 /// The fields of an `originRequest` that are not managed.
 pub(super) fn unmanaged_fields(origin: &RawObject<'_>) -> Vec<Box<str>> {
     let fields: Vec<&str> = OriginOption::all().map(OriginOption::field).chain([access::FIELD]).collect();
-    [origin.others_than(&fields), access_of(origin).others_than(&access::MEMBERS)].concat()
+    [origin.others_than(&fields), access_object(origin).others_than(&access::MEMBERS)].concat()
 }
 
 fn property(option: OriginOption, value: &Value) -> Option<Property> {
@@ -163,7 +163,7 @@ fn access_members(access: Option<&AccessCheck>) -> [Member; 3] {
     access::MEMBERS.map(|name| (name, access.as_ref().and_then(|access| access.get(name)).map(raw)))
 }
 
-fn access_of<'a>(origin: &RawObject<'a>) -> RawObject<'a> {
+fn access_object<'a>(origin: &RawObject<'a>) -> RawObject<'a> {
     origin.last(access::FIELD).and_then(RawObject::parse).unwrap_or_default()
 }
 

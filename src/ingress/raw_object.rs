@@ -43,7 +43,7 @@ impl<'a> RawObject<'a> {
     }
 
     /// Like `last`, for values that Go reads into a plain string or struct: there a `null` keeps the earlier value.
-    pub(super) fn last_value(&self, name: &str) -> Option<&'a RawValue> {
+    pub(super) fn last_non_null(&self, name: &str) -> Option<&'a RawValue> {
         let last = self.members.iter().rfind(|member| member.is(name) && !is_null(member.value))?;
         Some(last.value)
     }
@@ -191,7 +191,7 @@ mod tests {
         );
         let object = RawObject::parse(&raw).unwrap();
         assert!(object.last("path").is_none(), "a null at the end unsets a pointer");
-        assert_eq!(object.last_value("path").unwrap().get(), "\"/b\"");
+        assert_eq!(object.last_non_null("path").unwrap().get(), "\"/b\"");
         assert_eq!(object.last("host").unwrap().get(), "1");
         assert_eq!(object.last("tcpKeepAlive").unwrap().get(), "3");
         assert_eq!(object.last("service").unwrap().get(), "4");

@@ -49,7 +49,7 @@ impl Rule {
     pub(super) fn parse(raw: Box<RawValue>) -> Self {
         let object = RawObject::parse(&raw);
         let read = |name| -> Option<Box<str>> {
-            match object.as_ref()?.last_value(name) {
+            match object.as_ref()?.last_non_null(name) {
                 Some(value) => text(value).map(Into::into),
                 None => Some("".into()),
             }

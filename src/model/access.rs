@@ -142,7 +142,7 @@ impl PolicyDecision {
     }
 
     /// True if visitors may pass without a login.
-    pub fn may_let_past(self) -> bool {
+    pub fn may_bypass(self) -> bool {
         matches!(self, Self::Bypass | Self::Unknown)
     }
 }

@@ -38,7 +38,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// True if a published hostname may come from an endpoint of this type.
-    pub fn is_address(&self) -> bool {
+    pub fn is_address_or_cname(&self) -> bool {
         ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }
 

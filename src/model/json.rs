@@ -16,7 +16,7 @@ where
 
 /// JSON for a log line, from which it can be copied: on one line, in ASCII, and without the user and the password of a
 /// URL.
-pub(crate) fn shown(json: &str) -> String {
+pub(crate) fn masked_json(json: &str) -> String {
     // Some writers escape a slash.
     let masked = without_userinfo(&without_userinfo(json, "://"), r":\/\/");
     let shown = masked.chars().map(|character| match character {
@@ -59,7 +59,7 @@ mod tests {
             ),
             (r#"["http://a:80","c@d"]"#, r#"["http://a:80","c@d"]"#.to_owned()),
         ] {
-            assert_eq!(shown(json), expected);
+            assert_eq!(masked_json(json), expected);
         }
     }
 

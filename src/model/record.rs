@@ -37,7 +37,7 @@ impl Record {
     }
 
     /// True for A, AAAA and CNAME records. A CNAME excludes the others at its name.
-    pub fn is_address(&self) -> bool {
+    pub fn is_address_or_cname(&self) -> bool {
         ["A", "AAAA", "CNAME"].contains(&&*self.record_type)
     }
 }

@@ -6,11 +6,11 @@ use crate::locks::lock;
 
 /// Readiness, shared between the code that checks the token and the tunnels and the code that answers probes.
 #[derive(Debug)]
-pub struct Health(Mutex<Option<Missing>>);
+pub struct Health(Mutex<Option<ReadinessProblem>>);
 
 /// What readiness waits for. Every client of the port sees it, so it holds no secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct ReadinessProblem {
     pub why: Box<str>,
     /// The operator's remedy.
     pub remedy: &'static str,
@@ -20,7 +20,7 @@ impl Default for Health {
     /// Nothing is known yet.
     fn default() -> Self {
         let why = "the token and the tunnels are not checked yet".into();
-        Self(Mutex::new(Some(Missing { why, remedy: "wait a moment" })))
+        Self(Mutex::new(Some(ReadinessProblem { why, remedy: "wait a moment" })))
     }
 }
 
@@ -31,7 +31,7 @@ impl Health {
     }
 
     /// Records that something is missing. Returns true if the reason is new.
-    pub fn set_missing(&self, missing: Missing) -> bool {
+    pub fn set_missing(&self, missing: ReadinessProblem) -> bool {
         let before = lock(&self.0).replace(missing.clone());
         before.is_none_or(|before| before != missing)
     }
@@ -40,7 +40,7 @@ impl Health {
         self.missing().is_none()
     }
 
-    pub fn missing(&self) -> Option<Missing> {
+    pub fn missing(&self) -> Option<ReadinessProblem> {
         lock(&self.0).clone()
     }
 }

@@ -29,7 +29,7 @@ const HEAD_MAX_BYTES: usize = 4 * 1024;
 const HEADERS_MAX: usize = 64;
 
 /// The time that a client of the metrics port has to read its answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const RESPONSE_SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that the metrics port waits for the client to close first, so that a late byte does not reset the
 /// connection and destroy the answer on its way.
@@ -288,7 +288,7 @@ impl Connection {
 
     fn answer(&mut self, now: Instant, bytes: Vec<u8>) {
         self.phase = Phase::Response(bytes, 0);
-        self.until = now + ANSWER_TIMEOUT;
+        self.until = now + RESPONSE_SEND_TIMEOUT;
     }
 }
 

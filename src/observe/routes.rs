@@ -2,7 +2,7 @@
 
 use miniserde::{Serialize, json};
 
-use super::health::{Health, Missing};
+use super::health::{Health, ReadinessProblem};
 use super::responder::Response;
 use super::status::Status;
 use crate::model::text::percent_decoded;
@@ -40,8 +40,8 @@ pub fn status_route(path: &str, status: impl FnOnce(Option<&str>) -> Status) -> 
     Some(answer(200, JSON, json::to_string(&status(hostname.as_deref()))))
 }
 
-fn readiness(missing: Option<Missing>) -> Response {
-    let Some(Missing { why, remedy }) = missing else {
+fn readiness(missing: Option<ReadinessProblem>) -> Response {
+    let Some(ReadinessProblem { why, remedy }) = missing else {
         return answer(200, JSON, r#"{"status":"ready"}"#.to_owned());
     };
     answer(503, JSON, json::to_string(&NotReady { status: "not ready", why: why.into(), remedy }))
@@ -67,7 +67,7 @@ mod tests {
         let health = Health::default();
         let expected = r#"{"status":"not ready","why":"the token and the tunnels are not checked yet","remedy":"wait a moment"}"#;
         assert_eq!(body(&health, "/readyz"), (503, expected.to_owned()));
-        let missing = Missing { why: "no tunnel is named \"shop\"".into(), remedy: "name another" };
+        let missing = ReadinessProblem { why: "no tunnel is named \"shop\"".into(), remedy: "name another" };
         assert!(health.set_missing(missing.clone()));
         assert!(!health.set_missing(missing), "that is no news");
         assert!(!health.is_ready());

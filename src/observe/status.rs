@@ -61,7 +61,7 @@ impl Status {
     pub fn fill(&mut self, count: usize, rows: impl IntoIterator<Item = Row>) {
         let mut bytes = 0;
         for row in rows.into_iter().take(ROWS_MAX) {
-            let row = row.shown();
+            let row = row.redacted();
             bytes += json::to_string(&row).len();
             if bytes > ROWS_MAX_BYTES {
                 break;
@@ -73,13 +73,13 @@ impl Status {
 }
 
 impl Row {
-    fn shown(self) -> Self {
-        let shown = |text: String| one_line(&redact(&text), limits::PROBLEM_MAX_CHARS).to_string();
+    fn redacted(self) -> Self {
+        let printable = |text: String| one_line(&redact(&text), limits::PROBLEM_MAX_CHARS).to_string();
         Self {
-            hostname: shown(self.hostname),
-            path: self.path.map(shown),
-            resource: self.resource.map(shown),
-            what: shown(self.what),
+            hostname: printable(self.hostname),
+            path: self.path.map(printable),
+            resource: self.resource.map(printable),
+            what: printable(self.what),
             ..self
         }
     }

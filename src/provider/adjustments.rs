@@ -24,7 +24,7 @@ const NAMES_WITHOUT_SERVICE_MAX: usize = 25_000;
 #[derive(Debug, Default)]
 pub struct WithoutService {
     /// The fingerprints of their hostnames, `NAMES_WITHOUT_SERVICE_MAX` at most.
-    pub(super) names: Vec<u64>,
+    pub(super) hostname_fingerprints: Vec<u64>,
     /// The number of these endpoints without `webhook/tunnel: "false"`.
     pub(super) without_opt_out: usize,
     /// The first hostnames of these endpoints by name, quoted.
@@ -46,12 +46,12 @@ pub fn adjust(
     let mut adjuster = Adjuster::new(settings, snapshot);
     let mut without_service = WithoutService::default();
     let mut kept = 0;
-    wanted.wanted(&mut |ReceivedEndpoint { list: _, endpoint, is_whole }| {
+    wanted.for_each_wanted(&mut |ReceivedEndpoint { list: _, endpoint, is_whole }| {
         if !wanted.has_room(kept, 0) {
             return;
         }
         let added = match is_whole {
-            true if is_late() && endpoint.is_address() => adjuster.add_late(&endpoint),
+            true if is_late() && endpoint.is_address_or_cname() => adjuster.add_late(&endpoint),
             true => adjuster.add(&endpoint),
             false => adjuster.add_too_long(&endpoint),
         };
@@ -69,8 +69,8 @@ pub fn adjust(
 impl WithoutService {
     /// Counts an endpoint without a service.
     fn add(&mut self, endpoint: &Endpoint) {
-        if self.names.len() < NAMES_WITHOUT_SERVICE_MAX {
-            self.names.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
+        if self.hostname_fingerprints.len() < NAMES_WITHOUT_SERVICE_MAX {
+            self.hostname_fingerprints.push(fingerprint([&*hostname::normalize(&endpoint.dns_name)]));
         }
         if adjust::is_excluded(endpoint) {
             return;

@@ -6,9 +6,9 @@ use crate::cloudflare::Error;
 use crate::limits;
 use crate::model::Zone;
 use crate::model::text::{QUOTED_MAX_CHARS, cut};
-use crate::provider::reader::is_of_account;
 use crate::provider::resolution::Resolved;
 use crate::provider::settings::ProviderSettings;
+use crate::provider::snapshot_reader::is_of_account;
 use crate::reconcile::adopt::Adopt;
 use crate::reconcile::{ConfiguredTunnel, OperatorSettings};
 

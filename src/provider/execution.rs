@@ -1,11 +1,11 @@
 //! Carries out a plan, stage by stage. A bad piece does not stop the other pieces: a refused group is sent in halves
 //! until each bad piece is refused alone.
 
+mod batches;
 mod corrections;
 mod documents;
 mod halving;
 pub(super) mod ledger;
-mod records;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use log::Level;
 
+use self::batches::RecordQuotas;
 use self::halving::Halving;
 use self::ledger::{Ending, Ledger, RunResult};
-use self::records::RecordQuotas;
 use self::work::{Piece, Step, WriteTarget, steps};
 use crate::clock::Deadline;
 use crate::cloudflare::{Error, ErrorResponse};
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
@@ -157,7 +157,7 @@ impl<'a> Execution<'a> {
             if stage == Stage::Unstamp {
                 // Digests without a rule are removed, unless a tunnel has a rule that the plan did not know.
                 let mut with_dangling = hosts.to_vec();
-                with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp.is_empty());
+                with_dangling.retain(|host| !host.dangling.is_empty() && !host.unstamp_operations.is_empty());
                 with_dangling.retain(|host| !self.ledger.is_given_up(&host.hostname));
                 for (host, reason) in self.missed(&with_dangling) {
                     self.ledger.give_up(&host.hostname, reason);
@@ -198,7 +198,7 @@ impl<'a> Execution<'a> {
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.target;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
-        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.content());
+        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.content_fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         let was_decided = self.decided.insert(target, false).unwrap_or(true);
         loop {
@@ -248,8 +248,8 @@ impl<'a> Execution<'a> {
         };
         let is_interception = !answer.is_of_cloudflare();
         let is_given_up = |hostname: &str| self.ledger.is_given_up(hostname);
-        if let Some(piece) = halving.note_refused(is_interception, self.time_left(), is_given_up) {
-            self.note_refused(step, &[piece], &answer);
+        if let Some(piece) = halving.note_rejected(is_interception, self.time_left(), is_given_up) {
+            self.note_rejected(step, &[piece], &answer);
         }
         Ok(halving.is_intercepted().then(|| in_between(answer)))
     }
@@ -264,7 +264,7 @@ impl<'a> Execution<'a> {
         if let Some(answer) = self.quotas.full(zone).cloned()
             && pieces.iter().all(Piece::grows)
         {
-            self.note_refused(step, pieces, &answer);
+            self.note_rejected(step, pieces, &answer);
             return Ok(WriteOutcome::Done);
         }
         match self.send_batch(stage, zone, pieces) {
@@ -301,13 +301,13 @@ impl<'a> Execution<'a> {
     }
 
     /// Notes that each piece was refused.
-    fn note_refused(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
+    fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.writer.clock().now();
         if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
             let reason = in_between(answer.clone());
             for piece in pieces {
-                self.memory.write_history.note_interception(piece.content(), reason.clone(), now);
+                self.memory.write_history.note_interception(piece.content_fingerprint(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
@@ -331,7 +331,12 @@ impl<'a> Execution<'a> {
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            self.memory.write_history.refuse(piece.content(), reason.clone(), quota.clone(), now);
+            self.memory.write_history.note_rejected(
+                piece.content_fingerprint(),
+                reason.clone(),
+                quota.clone(),
+                now,
+            );
         }
     }
 
@@ -350,7 +355,7 @@ impl<'a> Execution<'a> {
     }
 
     fn check_time(&self) -> Result<(), Stop> {
-        if self.time_left() < limits::STEP_MINIMUM { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
+        if self.time_left() < limits::STEP_MIN { Err(Stop::Run(Error::OutOfTime)) } else { Ok(()) }
     }
 }
 

@@ -3,7 +3,7 @@
 use log::{info, warn};
 
 use crate::cloudflare::Error;
-use crate::provider::reader::ReadError;
+use crate::provider::snapshot_reader::ReadError;
 use crate::reconcile::plan::WrongOwner;
 use crate::webhook::Failure;
 

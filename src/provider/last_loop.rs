@@ -14,7 +14,7 @@ use crate::provider::adjustments::WithoutService;
 use crate::provider::memory::{Alternations, EndpointFingerprints, Logged};
 use crate::reconcile::Note;
 use crate::reconcile::adjust::Adjusted;
-use crate::reconcile::records::Shown;
+use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
 
@@ -53,7 +53,7 @@ pub(super) struct Wildcards {
 /// A wildcard with a log line. Times are in seconds since 1970.
 #[derive(Debug)]
 struct LoggedWildcard {
-    /// The hostname and `is_public`.
+    /// The hostname and `is_published`.
     wildcard: (Box<str>, bool),
     logged_at: i64,
     /// The wildcard was last sent unasked at this time.
@@ -72,10 +72,10 @@ pub(super) struct LastRequest {
     /// The planned writes of a dry run.
     pub(super) dry_run_writes: Logged<LogLine>,
     /// The hostnames that the last request was asked to publish or change. They are written, except those with a
-    /// refusal or in `postponed`.
-    pub(super) asked: BTreeSet<u64>,
+    /// refusal or in `postponed_fingerprints`.
+    pub(super) asked_fingerprints: BTreeSet<u64>,
     /// The hostnames that wait for the next turn.
-    pub(super) postponed: BTreeSet<u64>,
+    pub(super) postponed_fingerprints: BTreeSet<u64>,
     /// The reason why the last request failed, or the reason of the first refused write in the last request. Hostnames
     /// without a refusal may wait for the same reason.
     pub(super) failure: Option<String>,
@@ -84,12 +84,12 @@ pub(super) struct LastRequest {
 impl LastLoop {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS. If ExternalDNS asked for no changes in the
     /// loop before, forgets the earlier refusals and returns true.
-    pub(super) fn begin(&mut self, shown: &Shown, now: i64) -> bool {
+    pub(super) fn begin(&mut self, shown: &OwnEndpoints, now: i64) -> bool {
         let is_quiet = !mem::take(&mut self.request.was_asked);
         if is_quiet {
             self.request = LastRequest::default();
         }
-        self.request.asked.clear();
+        self.request.asked_fingerprints.clear();
         self.notes_of_shown.log(Level::Warn, shown.notes.iter().map(Note::line), now);
         self.endpoints.note_shown(&shown.endpoints, now);
         if self.without_service.is_some() && !mem::replace(&mut self.is_first_logged, true) {
@@ -104,8 +104,14 @@ impl LastLoop {
 
     /// Notes the endpoints that ExternalDNS sends, and logs changes.
     pub(super) fn adjust(&mut self, adjusted: &Adjusted, without_service: WithoutService, now: i64) {
-        let Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections: _ } =
-            adjusted;
+        let Adjusted {
+            endpoints,
+            intent_fingerprints,
+            notes,
+            left_out,
+            unasked_wildcards,
+            unasked_protections: _,
+        } = adjusted;
         let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
         if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {
@@ -114,7 +120,7 @@ impl LastLoop {
             );
         }
         self.left_out.log(Level::Warn, left_out.iter().map(Note::line), now);
-        let alternating = self.alternations.see(endpoints.iter().zip(asked.iter().copied()));
+        let alternating = self.alternations.see(endpoints.iter().zip(intent_fingerprints.iter().copied()));
         let more = (notes.len() + left_out.len() > limits::NOTES_MAX).then(|| {
             LogLine::default().text(format!(
                 "the log shows only the first {} notes about endpoints: correct these endpoints first",
@@ -133,7 +139,7 @@ impl LastRequest {
     pub(super) fn begin(&mut self) {
         self.was_asked = true;
         self.is_reported = false;
-        self.asked.clear();
+        self.asked_fingerprints.clear();
     }
 }
 
@@ -141,21 +147,21 @@ impl Wildcards {
     fn log(&mut self, unasked: &[UnaskedWildcard], now: i64) {
         self.unasked = unasked.to_vec();
         self.logged.retain(|one| now - one.sent_at < WILDCARD_ABSENT_MAX_SECONDS);
-        for UnaskedWildcard { note, is_public } in unasked {
-            let wildcard = (note.hostname.clone(), *is_public);
+        for UnaskedWildcard { note, is_published } in unasked {
+            let wildcard = (note.hostname.clone(), *is_published);
             if let Some(known) = self.logged.iter_mut().find(|one| one.wildcard == wildcard) {
                 known.sent_at = now;
             } else if self.logged.len() < WILDCARDS_LOGGED_MAX {
                 self.logged.push(LoggedWildcard { wildcard, logged_at: now, sent_at: now });
-                let level = if *is_public { Level::Warn } else { Level::Info };
+                let level = if *is_published { Level::Warn } else { Level::Info };
                 logging::log(level, module_path!(), &note.line());
             }
         }
     }
 
     /// The time at which the wildcard was logged.
-    pub(super) fn since(&self, UnaskedWildcard { note, is_public }: &UnaskedWildcard) -> Option<i64> {
-        let wildcard = (note.hostname.clone(), *is_public);
+    pub(super) fn since(&self, UnaskedWildcard { note, is_published }: &UnaskedWildcard) -> Option<i64> {
+        let wildcard = (note.hostname.clone(), *is_published);
         let known = self.logged.iter().find(|one| one.wildcard == wildcard);
         known.map(|known| known.logged_at)
     }
@@ -168,7 +174,7 @@ mod tests {
     #[test]
     fn a_wildcard_is_told_again_if_it_was_gone_for_an_hour_and_not_if_it_was_gone_for_a_loop() {
         let (mut wildcards, note) = (Wildcards::default(), Note::about("*.example.com", "text".to_owned()));
-        let unasked = [UnaskedWildcard { note, is_public: true }];
+        let unasked = [UnaskedWildcard { note, is_published: true }];
         for (now, is_sent, since) in
             [(0, true, 0), (60, false, 0), (120, true, 0), (3_719, true, 0), (7_319, true, 7_319)]
         {
@@ -182,7 +188,7 @@ mod tests {
         let mut wildcards = Wildcards::default();
         let unasked = |number: usize| UnaskedWildcard {
             note: Note::about(&format!("*.{number}.example.com"), "text".to_owned()),
-            is_public: false,
+            is_published: false,
         };
         let all: Vec<UnaskedWildcard> = (0..WILDCARDS_LOGGED_MAX + 1).map(unasked).collect();
         wildcards.log(&all, 0);

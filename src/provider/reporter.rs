@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use log::{Level, info};
 
 use crate::clock::Clock;
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::endpoint::Changes;
@@ -19,7 +19,7 @@ use crate::provider::last_loop::LastLoop;
 use crate::reconcile::Note;
 use crate::reconcile::plan::Plan;
 use crate::reconcile::reason::Reason;
-use crate::reconcile::records::Shown;
+use crate::reconcile::records::OwnEndpoints;
 use crate::reconcile::refusal::Refusal;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Begins a new loop, in which these endpoints are shown to ExternalDNS.
-    pub(super) fn begin_loop(&self, shown: &Shown) {
+    pub(super) fn begin_loop(&self, shown: &OwnEndpoints) {
         if lock(&self.last_loop).begin(shown, self.clock.unix_seconds()) {
             self.count_refusals([].iter());
         }
@@ -85,9 +85,11 @@ impl Reporter {
         news.retain(|refusal| !known.contains(refusal) && !is_failed(refusal));
         if !self.is_dry_run {
             let asked = changes.create.iter().chain(&changes.update_new);
-            last.asked = inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
+            last.asked_fingerprints =
+                inserted(asked.map(|one| fingerprint([&*hostname::normalize(&one.dns_name)])));
         }
-        last.postponed = inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
+        last.postponed_fingerprints =
+            inserted(plan.postponed.iter().map(|hostname| fingerprint([&**hostname])));
         last.is_reported = true;
         last.failure = result.refusals.first().map(|refusal| refusal.reason.to_string());
         news

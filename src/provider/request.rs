@@ -7,8 +7,8 @@ use log::warn;
 
 use crate::clock::Deadline;
 use crate::cloudflare::Error;
+use crate::collections::inserted;
 use crate::ingress::RuleEdit;
-use crate::lean::inserted;
 use crate::limits;
 use crate::locks::lock;
 use crate::model::TunnelId;
@@ -21,13 +21,13 @@ use crate::provider::execution;
 use crate::provider::execution::ledger::{Ending, RunResult};
 use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
-use crate::provider::reader::Existence;
 use crate::provider::resolution::Resolved;
+use crate::provider::snapshot_reader::Existence;
 use crate::provider::writer::{WriteMemory, Writer};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::unneeded::Unneeded;
-use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, contents, writes_of};
+use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, content_fingerprints, writes_of};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
 use crate::reconcile::reason::Reason;
@@ -38,7 +38,7 @@ use crate::webhook::Failure;
 const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
-struct Request<'a> {
+struct ApplyRequest<'a> {
     writer: &'a Writer,
     memory: MutexGuard<'a, WriteMemory>,
     resolved: &'a Resolved,
@@ -59,7 +59,7 @@ impl Writer {
         let memory = lock(&self.memory);
         let places_of_deleted_rules = Vec::new();
         let mut request =
-            Request { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
+            ApplyRequest { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -73,7 +73,7 @@ impl Writer {
     }
 }
 
-impl Request<'_> {
+impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
         if let Some(plan) = self.plan_without_writes()? {
             return self.finish_without_writes(&plan);
@@ -92,7 +92,7 @@ impl Request<'_> {
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
-            let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MINIMUM;
+            let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
             }
@@ -164,7 +164,7 @@ impl Request<'_> {
             return Err(failure::ended_early(error));
         }
         let refusals = plan.refusals.iter().chain(&result.refusals);
-        let left = refusals.filter(|refusal| refusal.reason.is_unfinished()).count() + plan.postponed.len();
+        let left = refusals.filter(|refusal| refusal.reason.fails_request()).count() + plan.postponed.len();
         if left > 0 || result.is_unfinished {
             return Err(failure::unfinished(left.max(1)));
         }
@@ -239,7 +239,7 @@ impl Request<'_> {
         };
         PlanInputs {
             paused: self.memory.write_history.reasons(snapshot, writer.clock().now()),
-            deleted: inserted(existences.into_iter().map(is_deleted)),
+            deletion_by_tunnel: inserted(existences.into_iter().map(is_deleted)),
             unfinished: self.memory.unfinished.clone(),
             is_dry_run: writer.is_dry_run(),
             ..PlanInputs::default()
@@ -249,7 +249,7 @@ impl Request<'_> {
     /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
     fn look_deadline(&self) -> Deadline {
         let clock = self.writer.clock();
-        let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MINIMUM);
+        let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MIN);
         Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
 
@@ -273,12 +273,15 @@ impl Request<'_> {
                 Ok(()) => {
                     let what = description::describe_application(write).text.into();
                     history.forget(content);
-                    history.note_written(&Write { key: write.place_fingerprint(), content, what }, now);
+                    history.note_written(
+                        &Write { key: write.place_fingerprint(), content_fingerprint: content, what },
+                        now,
+                    );
                 }
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.
                     if matches!(reason, Reason::Cloudflare(_)) {
-                        history.refuse(content, reason.clone(), None, now);
+                        history.note_rejected(content, reason.clone(), None, now);
                     }
                     failed.push((write.place.clone(), reason));
                 }
@@ -297,7 +300,7 @@ impl Request<'_> {
         let now = self.writer.clock().now();
         let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
-            contents(host).for_each(|(_, write)| memory.write_history.forget(write));
+            content_fingerprints(host).for_each(|(_, write)| memory.write_history.forget(write));
             writes_of(host, snapshot).iter().for_each(|write| memory.write_history.note_written(write, now));
         }
         memory.tidy(now);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::clock::Deadline;
 use crate::cloudflare::{CREATE_TOKEN, Error, Tunnel};
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::limits::NAMES_SHOWN_MAX;
 use crate::model::tunnel_id::TUNNEL_DOMAIN;
 use crate::model::{AccountId, TunnelId, Zone};
-use crate::provider::reader::SnapshotReader;
 use crate::provider::settings::ProviderSettings;
+use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::{ConfiguredTunnel, Settings};
 
 /// The remedy if no server answers, or another server than Cloudflare's.
@@ -38,19 +38,19 @@ pub(crate) struct Unresolved {
     pub(crate) remedy: &'static str,
     /// The error is temporary. After a lasting one, the webhook is not ready, although the tunnels that were found
     /// earlier remain in use.
-    pub(super) is_temporary: bool,
+    pub(super) is_permanent: bool,
 }
 
 impl From<Error> for Unresolved {
     fn from(error: Error) -> Self {
-        Self { why: error.to_string(), remedy: remedy(&error), is_temporary: error.is_retryable() }
+        Self { why: error.to_string(), remedy: remedy(&error), is_permanent: !error.is_retryable() }
     }
 }
 
 /// The settings do not match the account, the zones or the tunnels at Cloudflare.
 fn setting_mismatch(why: String) -> Unresolved {
     let remedy = "correct the setting, or what it names at Cloudflare; the command \"tunnel\" creates a missing tunnel";
-    Unresolved { why, remedy, is_temporary: false }
+    Unresolved { why, remedy, is_permanent: true }
 }
 
 /// Checks the token, and finds the account's tunnels. If the account is not yet known, finds the account first.
@@ -91,7 +91,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
             check_may_be_created(present, wanted)?;
             (TunnelId::placeholder(wanted), wanted, false)
         }
-        None => return Err(missing(present, wanted)),
+        None => return Err(missing_tunnel_message(present, wanted)),
     };
     Ok(ConfiguredTunnel { id, name: name.into(), is_locally_managed })
 }
@@ -132,7 +132,7 @@ pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Opt
 }
 
 /// The error message for a name or id that no tunnel has.
-pub(crate) fn missing(present: &[Tunnel], wanted: &str) -> String {
+pub(crate) fn missing_tunnel_message(present: &[Tunnel], wanted: &str) -> String {
     let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
     let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
     let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();

@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 use crate::locks::lock;
 use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
-use crate::observe::health::Missing;
+use crate::observe::health::ReadinessProblem;
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
 use crate::provider::adjustments::WithoutService;
 use crate::provider::last_loop::LastLoop;
 use crate::provider::memory::{Logged, MarkedEndpoint};
 use crate::reconcile::canonical::is_unknown_path;
-use crate::reconcile::published::{Published, published};
+use crate::reconcile::published::{PublishedPath, published};
 use crate::reconcile::reason::{MISTAKE, Reason, WAITING};
 use crate::reconcile::refusal::Refusal;
 use crate::reconcile::wildcard::UnaskedWildcard;
@@ -106,8 +106,8 @@ impl LastLoop {
     /// The state of the endpoints of a hostname that are neither published nor refused.
     fn state(&self, hostname: u64) -> (&'static str, &str) {
         match &self.request.failure {
-            _ if self.request.postponed.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
-            _ if self.request.asked.contains(&hostname) => (WRITTEN, IS_WRITTEN),
+            _ if self.request.postponed_fingerprints.contains(&hostname) => (NEXT_TURN, IS_POSTPONED),
+            _ if self.request.asked_fingerprints.contains(&hostname) => (WRITTEN, IS_WRITTEN),
             failure => (WAITING, failure.as_deref().unwrap_or(NOT_ASKED)),
         }
     }
@@ -141,10 +141,10 @@ impl LastLoop {
     fn unasked_wildcards(&self, hostname: Option<&str>) -> Vec<Row> {
         let unasked = self.wildcards.unasked.iter();
         let unasked = unasked.filter(|one| hostname.is_none_or(|hostname| *one.note.hostname == *hostname));
-        let rows = unasked.map(|one @ UnaskedWildcard { note, is_public }| Row {
+        let rows = unasked.map(|one @ UnaskedWildcard { note, is_published }| Row {
             resource: note.resource.as_deref().map(str::to_owned),
             since: self.wildcards.since(one),
-            ..row(&note.hostname, if *is_public { MISTAKE } else { LEFT_OUT }, note.log_text())
+            ..row(&note.hostname, if *is_published { MISTAKE } else { LEFT_OUT }, note.log_text())
         });
         rows.collect()
     }
@@ -189,7 +189,7 @@ impl Provider {
         rows.extend(refused.chain(last.unasked_wildcards(Some(hostname))));
         let standing = self.standing(hostname);
         let is_there =
-            |endpoint: &MarkedEndpoint, one: &Published| one.is_served && endpoint.has_path(&one.path);
+            |endpoint: &MarkedEndpoint, one: &PublishedPath| one.is_served && endpoint.has_path(&one.path);
         let stands = |endpoint: &MarkedEndpoint| {
             standing.as_ref().is_none_or(|all| all.iter().any(|one| is_there(endpoint, one)))
         };
@@ -214,7 +214,9 @@ impl Provider {
     /// The row with the reason why no hostname is processed.
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.health.missing() {
-            Some(Missing { why, remedy }) => return Some(row("", NOT_READY, format!("{why}; {remedy}"))),
+            Some(ReadinessProblem { why, remedy }) => {
+                return Some(row("", NOT_READY, format!("{why}; {remedy}")));
+            }
             None if last.without_service.is_none() => NO_LOOP,
             None if lock(&self.writer.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
@@ -223,7 +225,7 @@ impl Provider {
     }
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
-    fn standing(&self, hostname: &str) -> Option<Vec<Published>> {
+    fn standing(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
         let read = lock(&self.writer.last_snapshot).as_read()?;
         let parsed = Hostname::parse(hostname).ok();
         Some(parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default())
@@ -237,8 +239,8 @@ impl Provider {
         if !self.writer.reader.settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
-        let is_without =
-            without_service.is_some_and(|without| without.names.contains(&fingerprint([hostname])));
+        let is_without = without_service
+            .is_some_and(|without| without.hostname_fingerprints.contains(&fingerprint([hostname])));
         let (state, what) = if is_without { (NO_SERVICE, WITHOUT_SERVICE) } else { ("not sent", NOT_SENT) };
         row(hostname, state, what.to_owned())
     }

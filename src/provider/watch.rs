@@ -15,7 +15,7 @@ use crate::clock::Deadline;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
-use crate::observe::health::Missing;
+use crate::observe::health::ReadinessProblem;
 use crate::provider::Provider;
 use crate::provider::announcement::announce;
 use crate::provider::connectors::ConnectorWatch;
@@ -39,28 +39,28 @@ const CHECK_PAUSE: Duration = Duration::from_secs(1);
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 impl Provider {
-    /// Starts the thread of the watch, which runs until `ending` is true. The end of the program does not wait for the
+    /// Starts the thread of the watch, which runs until `is_stopping` is true. The end of the program does not wait for the
     /// thread, because each of its writes is a single call.
     ///
     /// # Errors
     ///
     /// When the thread cannot be started.
-    pub fn watch(self: Arc<Self>, ending: Arc<AtomicBool>, failing: Shutdown) -> io::Result<()> {
+    pub fn watch(self: Arc<Self>, is_stopping: Arc<AtomicBool>, shutdown: Shutdown) -> io::Result<()> {
         thread::Builder::new().name("watch".to_owned()).spawn(move || {
             // Without the watch, the program would answer 503 forever or never read a new token. A restart is better.
-            if panic::catch_unwind(AssertUnwindSafe(|| self.run_watch(&ending))).is_err() {
-                failing.fail("the thread that checks the token and the tunnels panicked");
+            if panic::catch_unwind(AssertUnwindSafe(|| self.run_watch(&is_stopping))).is_err() {
+                shutdown.fail("the thread that checks the token and the tunnels panicked");
             }
         })?;
         Ok(())
     }
 
-    fn run_watch(&self, ending: &AtomicBool) {
+    fn run_watch(&self, is_stopping: &AtomicBool) {
         let start = self.writer.clock().now();
         let mut connectors = ConnectorWatch::new(start);
         // Settled: the last check succeeded, and no later call put the token or the tunnels in doubt.
         let (mut is_settled, mut check_at, mut file_at) = (false, start, start);
-        while !ending.load(Ordering::Relaxed) {
+        while !is_stopping.load(Ordering::Relaxed) {
             if self.writer.clock().now() >= file_at {
                 if self.writer.client().look_at_credential_file() {
                     (is_settled, check_at) = (false, self.writer.clock().now());
@@ -113,13 +113,13 @@ impl Provider {
 
     /// Logs why the check failed. The tunnels that were found earlier remain in use, and a lasting failure ends
     /// readiness.
-    fn report_missing(&self, Unresolved { why, remedy, is_temporary }: Unresolved, was_found: bool) {
-        if is_temporary && was_found {
+    fn report_missing(&self, Unresolved { why, remedy, is_permanent }: Unresolved, was_found: bool) {
+        if !is_permanent && was_found {
             logging::debug(module_path!(), || {
                 let text = format!("the token and the tunnels cannot be checked again: {why}");
                 LogLine::default().text(text)
             });
-        } else if self.health.set_missing(Missing { why: why.as_str().into(), remedy }) {
+        } else if self.health.set_missing(ReadinessProblem { why: why.as_str().into(), remedy }) {
             warn!("the webhook is not ready: {why}; {remedy}; the webhook tries again every 10 s");
         } else {
             logging::debug(module_path!(), || {

@@ -10,8 +10,8 @@ use crate::cloudflare::Client;
 use crate::locks::lock;
 use crate::provider::access::unneeded::UnneededPlaces;
 use crate::provider::memory::{LastSnapshot, Turns, WriteHistory, WriteTargets};
-use crate::provider::reader::SnapshotReader;
 use crate::provider::reporter::Reporter;
+use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::plan_inputs::Unfinished;
 
 #[derive(Debug)]

@@ -7,17 +7,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::limits;
 use crate::model::endpoint::{Endpoint, Property};
 use crate::model::text::{fingerprint, quoted};
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::shown;
 use crate::reconcile::canonical::{
-    Candidate, Canonical, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
+    Candidate, CanonicalEndpoint, Problem, RESOURCE_LABEL, is_invalid, is_unknown_path, resource_of,
 };
+use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{INVALID, TUNNEL};
-use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::wildcard::{self, UnaskedWildcard};
 use crate::reconcile::winner::{self, Choice};
@@ -30,7 +30,7 @@ pub struct Adjusted {
     /// with one hostname would alternate.
     pub endpoints: Vec<Endpoint>,
     /// A fingerprint of each endpoint as its object asks for it.
-    pub asked: Vec<u64>,
+    pub intent_fingerprints: Vec<u64>,
     /// Notes on rules that stay for a namespace, and on protection that no object asks for.
     pub notes: Vec<Note>,
     /// The endpoints that lost their hostname and path to another object. Beyond `NOTES_MAX`, only the first by name.
@@ -74,14 +74,14 @@ impl<'s> Adjuster<'s> {
     }
 
     fn add_unread(&mut self, endpoint: &Endpoint, problem: &str) -> usize {
-        let is_ours = endpoint.is_address() || endpoint.record_type.is_empty();
+        let is_ours = endpoint.is_address_or_cname() || endpoint.record_type.is_empty();
         let read = is_ours.then(|| self.reader.unread(endpoint, problem));
         self.extend(read)
     }
 
-    fn extend(&mut self, read: impl IntoIterator<Item = Canonical>) -> usize {
+    fn extend(&mut self, read: impl IntoIterator<Item = CanonicalEndpoint>) -> usize {
         let mut bytes = 0;
-        for Canonical { endpoint, publication: _, intent } in read {
+        for CanonicalEndpoint { endpoint, publication: _, intent } in read {
             bytes += endpoint.memory_bytes();
             self.candidates.push(Candidate { endpoint, intent, is_left_out: false });
         }
@@ -94,7 +94,7 @@ impl<'s> Adjuster<'s> {
         let Self { reader: _, snapshot, mut candidates } = self;
         sort(&mut candidates);
         // An old answer may hide a published wildcard, so no wildcard is omitted because of an old answer.
-        let whole = snapshot.filter(|snapshot| snapshot.outdated.is_empty());
+        let whole = snapshot.filter(|snapshot| snapshot.old_answers.is_empty());
         let mut unasked_wildcards = wildcard::leave_out(&mut candidates, whole);
         candidates.retain(|candidate| !candidate.is_left_out);
         // The winner is chosen by properties, which `refuse_together` removes from an endpoint that it makes invalid.
@@ -107,11 +107,11 @@ impl<'s> Adjuster<'s> {
         let mut endpoints: Vec<Endpoint> =
             candidates.into_iter().map(|candidate| candidate.endpoint).collect();
         endpoints.dedup();
-        let asked = endpoints.iter().map(fingerprint_of).collect();
+        let intent_fingerprints = endpoints.iter().map(fingerprint_of).collect();
         let kept = snapshot.map(|snapshot| shown::keep(&mut endpoints, snapshot)).unwrap_or_default();
         let unasked_protections = kept.len();
         notes.extend(kept.into_iter().take(limits::NOTES_MAX));
-        Adjusted { endpoints, asked, notes, left_out, unasked_wildcards, unasked_protections }
+        Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, unasked_protections }
     }
 }
 
@@ -180,7 +180,7 @@ fn cause(invalid: &Endpoint) -> String {
         let path = quoted(&invalid.set_identifier);
         format!("the endpoint waits for the object's rule for path {path}, which is invalid")
     };
-    Problem::read(&text).to_string()
+    Problem::new(&text).to_string()
 }
 
 const SAME_PATH: &str =

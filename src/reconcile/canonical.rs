@@ -95,11 +95,11 @@ impl Problem {
     /// Joins all mistakes of an endpoint.
     pub fn of(mistakes: &[Mistake]) -> Self {
         let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Self::read(&mistakes.join("; "))
+        Self::new(&mistakes.join("; "))
     }
 
     /// Reads the value of the property [`INVALID`].
-    pub fn read(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self(one_line(text, limits::PROBLEM_MAX_CHARS).to_string().into())
     }
 }
@@ -112,7 +112,7 @@ impl fmt::Display for Problem {
 
 /// An endpoint in its canonical form, with its request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Canonical {
+pub struct CanonicalEndpoint {
     /// The endpoint that ExternalDNS gets back.
     pub endpoint: Endpoint,
     /// The publication, or the reason why there is none.
@@ -124,9 +124,9 @@ pub struct Canonical {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Intent {
     /// The object asks for a login, perhaps by a mistake.
-    pub login: bool,
+    pub asks_for_login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
-    pub default_service: bool,
+    pub uses_default_service: bool,
     /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` and does not.
     pub unasked_wildcard: bool,
 }

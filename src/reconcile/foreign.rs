@@ -9,8 +9,8 @@ use crate::model::text::without_userinfo;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::Settings;
 use crate::reconcile::canonical::{CNAME, RESOURCE_LABEL, properties_of_rule};
+use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::property_name::{TUNNEL, TUNNEL_SERVICE};
-use crate::reconcile::reading::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 
 /// A foreign rule.

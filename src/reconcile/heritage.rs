@@ -80,7 +80,7 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
     });
     // A TXT record beside another address is that address's own: old releases give it the bare name.
     let is_of_another =
-        |name: &str| *name != *record.name && zone.records_of(name).iter().any(Record::is_address);
+        |name: &str| *name != *record.name && zone.records_of(name).iter().any(Record::is_address_or_cname);
     let names = names.map(|(_, name)| name).filter(|name| !is_of_another(name));
     let records = names.flat_map(|name| zone.records_of(name));
     let texts = records.filter(|record| &*record.record_type == "TXT");
@@ -89,7 +89,7 @@ pub(super) fn records_of<'a>(zone: &'a ZoneSnapshot, seen: &[Box<str>], record: 
 
 /// The object that ExternalDNS's registry names for an address record of `name`.
 pub(super) fn resource(zone: &ZoneSnapshot, seen: &[Box<str>], name: &str) -> Option<Box<str>> {
-    let records = zone.records_of(name).iter().filter(|record| record.is_address());
+    let records = zone.records_of(name).iter().filter(|record| record.is_address_or_cname());
     let mut found = records.flat_map(|record| records_of(zone, seen, record));
     found.find_map(|(_, heritage)| heritage.resource)
 }

@@ -169,7 +169,8 @@ fn unneeded_application(application: &Application) -> Entry {
 fn leads(snapshot: &Snapshot) -> impl Iterator<Item = (&Record, TunnelId)> {
     let records =
         snapshot.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
-    let leading = records.filter(|(zone, record)| record.is_cname() && snapshot.is_home(zone, &record.name));
+    let leading =
+        records.filter(|(zone, record)| record.is_cname() && snapshot.is_zone_of(zone, &record.name));
     leading.filter_map(|(_, record)| Some((record, TunnelId::from_hostname(&record.content)?)))
 }
 

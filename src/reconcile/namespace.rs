@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::collections::inserted;
 use crate::ingress::{OriginOption, Service, is_status};
-use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::domain_filter;
 use crate::reconcile::canonical::{Mistake, Publication};
@@ -211,7 +211,7 @@ mod tests {
         let hostname = Hostname::parse("a.example.com").expect("a hostname");
         let service = Service::parse(service).expect("a service");
         Publication {
-            wanted_access: crate::reconcile::access::wanted::WantedAccess::Silent,
+            wanted_access: crate::reconcile::access::wanted::WantedAccess::Unspecified,
             hostname: hostname.clone(),
             tunnel: TunnelId::parse("f70ff985-a4ef-4643-bbbc-4a0ed4fc8415").expect("an id"),
             rule: Some(WantedRule { hostname, path: None, service, origin_request }),

@@ -17,13 +17,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, writes_of};
-pub use fingerprints::{contents, rule_fingerprint};
+pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use host_plan::{Adoption, DeletedRecord, HostPlan, PlannedEdit, RecordOperation, Stage};
 pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
 
+use crate::collections::inserted;
 use crate::ingress::Document;
-use crate::lean::inserted;
 use crate::model::TunnelId;
 use crate::model::endpoint::Changes;
 use crate::reconcile::Note;
@@ -197,7 +197,7 @@ impl Plan {
     pub fn note_failed_applications(&mut self, failed: Vec<(Place, Reason)>) {
         for (place, reason) in failed {
             self.opened.retain(|opened| opened.by.as_ref() != Some(&place));
-            let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::ApplicationFirst(first) if *first == place);
+            let waits = |refusal: &Refusal| matches!(&refusal.reason, Reason::WaitsForApplication(first) if *first == place);
             let path = place.path().unwrap_or_default();
             let is_at = |refusal: &Refusal| {
                 *refusal.hostname == *place.hostname() && refusal.set_identifier.as_deref() == Some(&*path)

@@ -16,7 +16,7 @@ pub struct PlanInputs {
     /// them.
     pub unready: BTreeMap<TunnelId, String>,
     /// True if a tunnel of [`super::plan::tunnels_in_the_way`] was deleted, or the reason why that is unknown.
-    pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
+    pub deletion_by_tunnel: BTreeMap<TunnelId, Result<bool, String>>,
     /// The unfinished work of this process, by hostname.
     pub unfinished: BTreeMap<Box<str>, Unfinished>,
     /// True in a dry run: steps that wait for an application, for connectors or for `MOVE_GRACE` are planned as well.
@@ -25,7 +25,7 @@ pub struct PlanInputs {
 
 impl PlanInputs {
     /// Refuses the write with this fingerprint while it is paused.
-    pub(in crate::reconcile) fn not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
+    pub(in crate::reconcile) fn check_not_paused(&self, fingerprint: u64) -> Result<(), Reason> {
         self.paused.get(&fingerprint).map_or(Ok(()), |reason| Err(reason.clone()))
     }
 }

@@ -8,7 +8,7 @@ const NO_RULE: &str = "the record's comment names only missing rules, which a la
 
 /// One path of a published hostname, or its record alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedPath {
     /// Empty for a rule without a path, and for a record without a rule.
     pub path: Box<str>,
     /// The object that the record's comment names.
@@ -20,7 +20,7 @@ pub struct Published {
 }
 
 /// Everything of ours for `hostname`, as it was read.
-pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
+pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<PublishedPath> {
     let mut found = Vec::new();
     for own in snapshot.own_records_of(hostname.as_str()) {
         let (record, stamp) = (own.record, own.stamp);
@@ -32,7 +32,7 @@ pub fn published(hostname: &Hostname, snapshot: &Snapshot) -> Vec<Published> {
                 what += &format!("; protected by {protectors:?}");
             }
             let (path, resource) = (path.unwrap_or_default().into(), stamp.resource.clone());
-            found.push(Published { path, resource, what, is_served });
+            found.push(PublishedPath { path, resource, what, is_served });
         };
         let rules = snapshot.rules_claimed_by(hostname, &stamp);
         if stamp.claims.record_only {

@@ -96,11 +96,11 @@ pub enum Reason {
     },
     /// The endpoint asks to be open. Another place would open as well, although the endpoint of that place does not ask
     /// to be open. That place gets its own Access application first.
-    ClosingFirst {
+    WaitsForClosing {
         hostname: Box<str>,
         set_identifier: Box<str>,
     },
-    /// As [`Reason::ClosingFirst`], but the other place gets no Access application of its own.
+    /// As [`Reason::WaitsForClosing`], but the other place gets no Access application of its own.
     WouldOpenToo {
         hostname: Box<str>,
         set_identifier: Box<str>,
@@ -152,9 +152,9 @@ pub enum Reason {
     /// A write failed, whatever its content, or no time or calls were left for it. The log has a line about that.
     Failed(String),
     /// The application of this place is written first.
-    ApplicationFirst(Place),
+    WaitsForApplication(Place),
     /// The endpoint asks to be open. The application of this id is deleted once no rule asks for its tokens.
-    AccessCheckFirst(Box<str>),
+    WaitsForAccessCheck(Box<str>),
     /// A later request decides on the endpoint.
     Undecided(String),
     /// The endpoint waits for other work, or for a state of Access that is not known yet.
@@ -207,7 +207,7 @@ impl Reason {
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
         Self::Undecided(_) => "undecided",
-        Self::ApplicationFirst(_) | Self::Waiting(_) | Self::ClosingFirst { .. } | Self::AccessCheckFirst(_) => "waiting",
+        Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForClosing { .. } | Self::WaitsForAccessCheck(_) => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
         Self::NotKept { .. } => "not_kept",
@@ -219,11 +219,11 @@ impl Reason {
     }
 
     /// True if the request has to fail because work is left. After a success answer, some registries never ask again.
-    pub fn is_unfinished(&self) -> bool {
+    pub fn fails_request(&self) -> bool {
         self.kind().1
     }
 
-    /// The category, and `is_unfinished`.
+    /// The category, and `fails_request`.
     fn kind(&self) -> (&'static str, bool) {
         match self {
             Self::Invalid(_)
@@ -247,11 +247,11 @@ impl Reason {
             Self::NamespaceHeld { .. } | Self::Unprotected(_) | Self::WouldOpen { .. } => ("guard", false),
             Self::Failed(_) => ("Cloudflare", true),
             Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false),
-            Self::ApplicationFirst(_)
-            | Self::AccessCheckFirst(_)
+            Self::WaitsForApplication(_)
+            | Self::WaitsForAccessCheck(_)
             | Self::Undecided(_)
             | Self::Waiting(_)
-            | Self::ClosingFirst { .. }
+            | Self::WaitsForClosing { .. }
             | Self::Moving(_) => (WAITING, true),
             Self::Beside { .. } | Self::Withheld { .. } | Self::NotMoved(_) => (WAITING, false),
         }
@@ -353,7 +353,7 @@ impl fmt::Display for Reason {
                 "the endpoint asks to be open, but the Access application {application:?} protects it: remove \
                  webhook/access-policy: none, or change that application"
             ),
-            Self::ClosingFirst { hostname, set_identifier } => write!(
+            Self::WaitsForClosing { hostname, set_identifier } => write!(
                 formatter,
                 "the webhook opens this hostname after it has created the Access application of {:?}",
                 hostname_with_path(hostname, set_identifier)
@@ -413,10 +413,10 @@ impl fmt::Display for Reason {
             | Self::NotMoved(text) => {
                 formatter.write_str(text)
             }
-            Self::ApplicationFirst(_) => {
+            Self::WaitsForApplication(_) => {
                 formatter.write_str("the webhook writes the Access application first; a later loop writes the rule")
             }
-            Self::AccessCheckFirst(_) => formatter.write_str(
+            Self::WaitsForAccessCheck(_) => formatter.write_str(
                 "this request removes the rule's Access check; a later loop deletes the Access application",
             ),
             Self::Cloudflare(text) => write!(formatter, "Cloudflare refused the write: {text}"),
@@ -433,7 +433,7 @@ impl fmt::Display for Reason {
             | Self::AccessPolicy(_)
             | Self::WouldOpen { .. }
             | Self::StillProtected { .. }
-            | Self::ClosingFirst { .. }
+            | Self::WaitsForClosing { .. }
             | Self::WouldOpenToo { .. } => "; the published rules and records stay as they are",
             _ => "",
         })
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn an_invalid_endpoint_is_refused_in_the_words_of_its_mistake() {
         let words = "x is y; the rest is by an object";
-        assert_eq!(Reason::Invalid(Problem::read(words)).to_string(), words);
+        assert_eq!(Reason::Invalid(Problem::new(words)).to_string(), words);
     }
 
     #[test]
@@ -520,7 +520,7 @@ mod tests {
     fn a_reason_lies_with_a_mistake_with_others_with_a_guard_with_cloudflare_or_waits() {
         let tunnel = tunnel();
         for (reason, group) in [
-            (Reason::Invalid(Problem::read("x")), "mistake"),
+            (Reason::Invalid(Problem::new("x")), "mistake"),
             (Reason::TwoTunnels { tunnel: tunnel.clone() }, "mistake"),
             (Reason::LocalTunnel { tunnel }, "held by others"),
             (Reason::NotKept { what: "record".into() }, "held by others"),

@@ -63,7 +63,7 @@ const UNDATED: &str = "Cloudflare's answers have no Date header, so MOVE_GRACE c
 
 /// The answer, and notes for the log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
+pub struct OwnEndpoints {
     /// Sorted by name, type and set identifier.
     pub endpoints: Vec<Endpoint>,
     /// Notes, such as on records that another instance seems to serve, and on zones that no visitor reaches.
@@ -75,9 +75,9 @@ pub struct Shown {
 }
 
 /// All our endpoints in `snapshot`, with notes.
-pub fn records(snapshot: &Snapshot) -> Shown {
+pub fn records(snapshot: &Snapshot) -> OwnEndpoints {
     let marked_rules = snapshot.marked_rules();
-    let mut shown = Shown::default();
+    let mut shown = OwnEndpoints::default();
     for zone in &snapshot.zones {
         for record in zone.records().iter().filter(|record| !record.comment.is_empty()) {
             if !snapshot.operator().filter.matches(&record.name) {
@@ -87,7 +87,7 @@ pub fn records(snapshot: &Snapshot) -> Shown {
                 shown.notes.extend(other_instance(record, snapshot));
                 continue;
             };
-            if !snapshot.is_home(zone, &record.name) {
+            if !snapshot.is_zone_of(zone, &record.name) {
                 shown.notes.push(outside_its_zone(record, zone));
                 continue;
             }
@@ -151,7 +151,7 @@ fn without_namespace(record: &Record, namespaces: &[String]) -> Note {
 fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
     let stamp = Stamp::of(record).filter(|stamp| stamp.owner == snapshot.operator().owner)?;
     let tunnel =
-        TunnelId::from_hostname(&record.content).filter(|id| snapshot.live_elsewhere.contains(id))?;
+        TunnelId::from_hostname(&record.content).filter(|id| snapshot.unconfigured_tunnels.contains(id))?;
     Some(Note {
         hostname: record.name.clone(),
         resource: stamp.resource,
@@ -167,7 +167,7 @@ fn other_instance(record: &Record, snapshot: &Snapshot) -> Option<Note> {
 /// Notes on zones whose published hostnames no visitor reaches. A zone gets no note if another zone is used for its
 /// name, because nothing is published in it.
 fn idle_zones(snapshot: &Snapshot) -> impl Iterator<Item = Note> {
-    let used = snapshot.zones.iter().filter(|zone| snapshot.is_home(zone, &zone.zone.name));
+    let used = snapshot.zones.iter().filter(|zone| snapshot.is_zone_of(zone, &zone.zone.name));
     used.map(|zone| &zone.zone).filter_map(|zone| {
         let state = inactive_state(zone)?;
         let text = format!(
@@ -190,7 +190,7 @@ fn unreachable_rules<'s>(
     snapshot: &'s Snapshot,
     marked_rules: &'s BTreeMap<&'s TunnelId, MarkedRules<'s>>,
 ) -> impl Iterator<Item = Note> + 's {
-    snapshot.own_rules_placed().filter_map(|(tunnel, rule)| {
+    snapshot.own_rules().filter_map(|(tunnel, rule)| {
         let hostname = Hostname::parse(rule.folded_hostname()).ok()?;
         let front = marked_rules.get(tunnel)?.hidden_by(&hostname, rule.path())?;
         let (path, front) = (rule.path().unwrap_or_default(), front.described());

@@ -32,8 +32,8 @@ impl Refusal {
         for refusal in refusals {
             match refusal.reason {
                 Reason::MassDeletion
-                | Reason::ApplicationFirst(_)
-                | Reason::AccessCheckFirst(_)
+                | Reason::WaitsForApplication(_)
+                | Reason::WaitsForAccessCheck(_)
                 | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)

@@ -6,8 +6,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use crate::collections::inserted;
 use crate::ingress::{Document, HostIndex, MarkedRules, Rule};
-use crate::lean::inserted;
 use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
@@ -29,17 +29,17 @@ pub struct Snapshot {
     /// The zones that were read: those within the domain filter.
     pub zones: Vec<ZoneSnapshot>,
     /// The zones that were not read.
-    pub zones_elsewhere: Vec<Zone>,
+    pub excluded_zones: Vec<Zone>,
     /// The configured tunnels, without those that were deleted.
     pub tunnels: BTreeMap<TunnelId, TunnelSnapshot>,
     /// Existing tunnels of the account that are not configured here. A record that points to such a tunnel belongs to
     /// another instance, whatever the record's stamp says.
-    pub live_elsewhere: BTreeSet<TunnelId>,
+    pub unconfigured_tunnels: BTreeSet<TunnelId>,
     /// The result of reading Cloudflare Access.
     pub access: AccessReading,
     /// The zones and tunnels, by id, whose answer is older than a state that was seen, each with the evidence. No
     /// decision relies on such an answer.
-    pub outdated: BTreeMap<Box<str>, Box<str>>,
+    pub old_answers: BTreeMap<Box<str>, Box<str>>,
     /// Cloudflare's time of the reading, in seconds since 1970; `None` if no answer had a date.
     pub date_unix_seconds: Option<i64>,
     /// The indexes over the fields above.
@@ -200,11 +200,11 @@ impl Snapshot {
         Self {
             settings,
             zones: Vec::new(),
-            zones_elsewhere: Vec::new(),
+            excluded_zones: Vec::new(),
             tunnels: BTreeMap::new(),
-            live_elsewhere: BTreeSet::new(),
+            unconfigured_tunnels: BTreeSet::new(),
             access: AccessReading::NotAsked,
-            outdated: BTreeMap::new(),
+            old_answers: BTreeMap::new(),
             date_unix_seconds: None,
             index: Index::default(),
         }
@@ -218,7 +218,7 @@ impl Snapshot {
     /// if that zone was not read, or if NS records delegate the name to other name servers.
     pub fn zone_of(&self, name: &str) -> Option<&ZoneSnapshot> {
         let home = self.answering_zone(name)?;
-        let mut elsewhere = self.zones_elsewhere.iter().filter(|zone| hostname::is_within(name, &zone.name));
+        let mut elsewhere = self.excluded_zones.iter().filter(|zone| hostname::is_within(name, &zone.name));
         let is_elsewhere = elsewhere.any(|zone| precedence(zone) > precedence(&home.zone));
         let is_elsewhere = is_elsewhere || home.delegates(name);
         (!is_elsewhere).then_some(home)
@@ -231,11 +231,11 @@ impl Snapshot {
 
     /// True if a zone that was not read is at or below a domain.
     pub(super) fn has_zone_elsewhere_below(&self, domain: &str) -> bool {
-        self.zones_elsewhere.iter().any(|zone| hostname::is_within(&zone.name, domain))
+        self.excluded_zones.iter().any(|zone| hostname::is_within(&zone.name, domain))
     }
 
     /// True if `name` belongs to this zone, and not to a zone inside or around this zone.
-    pub fn is_home(&self, zone: &ZoneSnapshot, name: &str) -> bool {
+    pub fn is_zone_of(&self, zone: &ZoneSnapshot, name: &str) -> bool {
         self.zone_of(name).is_some_and(|home| home.zone.id == zone.zone.id)
     }
 
@@ -276,7 +276,7 @@ impl Snapshot {
         let records =
             self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
         let own = records.filter_map(|(zone, record)| Some((zone, record, self.own_stamp(record)?)));
-        let at_home = own.filter(|(zone, record, _)| self.is_home(zone, &record.name));
+        let at_home = own.filter(|(zone, record, _)| self.is_zone_of(zone, &record.name));
         at_home.map(|(zone, record, stamp)| OwnRecord { zone, record, stamp })
     }
 
@@ -296,18 +296,18 @@ impl Snapshot {
             return own;
         }
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
-        records.iter().filter(|record| record.is_address()).filter_map(Stamp::of).collect()
+        records.iter().filter(|record| record.is_address_or_cname()).filter_map(Stamp::of).collect()
     }
 
     /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that
     /// another instance may serve. A record that may exist beside a CNAME is never ours, even with our comment.
     pub fn own_stamp(&self, record: &Record) -> Option<Stamp> {
-        if record.read_only || !record.is_address() {
+        if record.read_only || !record.is_address_or_cname() {
             return None;
         }
         let stamp = Stamp::of(record).filter(|stamp| stamp.owner == self.operator().owner)?;
         let tunnel = TunnelId::from_hostname(&record.content);
-        tunnel.is_none_or(|tunnel| !self.live_elsewhere.contains(&tunnel)).then_some(stamp)
+        tunnel.is_none_or(|tunnel| !self.unconfigured_tunnels.contains(&tunnel)).then_some(stamp)
     }
 
     /// The rules of every tunnel, each marked as ours or foreign, for queries about many rules.
@@ -382,7 +382,7 @@ impl Snapshot {
     }
 
     /// All rules that are ours, with their tunnels.
-    pub fn own_rules_placed(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
+    pub fn own_rules(&self) -> impl Iterator<Item = RuleInTunnel<'_>> {
         self.own_positions().iter().zip(&self.tunnels).flat_map(|(own, (id, tunnel))| {
             own.iter().filter_map(move |index| Some((id, tunnel.document.rules().get(*index)?)))
         })
@@ -404,7 +404,7 @@ impl Snapshot {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {
             // Most accounts have no application, and then no rule is looked at.
-            let rules = (!applications.is_empty()).then(|| self.own_rules_placed()).into_iter().flatten();
+            let rules = (!applications.is_empty()).then(|| self.own_rules()).into_iter().flatten();
             let rules = rules.map(|(_, rule)| rule);
             ProtectionIndex::of(applications, rules, &self.operator().owner)
         });

@@ -151,7 +151,7 @@ pub struct Stamp {
     /// The owner's claims on the hostname.
     pub claims: Claims,
     /// The digest of the hostname that the stamp was written for; `None` if the comment had no room for it.
-    hostname: Option<Digest>,
+    hostname_code: Option<Digest>,
     unknown_fields: Vec<Box<str>>,
     remark: Option<Box<str>>,
 }
@@ -163,7 +163,7 @@ impl Stamp {
             owner: owner.into(),
             resource: None,
             claims: Claims::default(),
-            hostname: None,
+            hostname_code: None,
             unknown_fields: Vec::new(),
             remark: None,
         }
@@ -172,7 +172,7 @@ impl Stamp {
     /// The stamp of `record`; `None` if it was evidently copied from a record of another name.
     pub fn of(record: &Record) -> Option<Self> {
         let is_copied =
-            |stamp: &Self| stamp.hostname.is_some_and(|digest| digest != hostname_code(&record.name));
+            |stamp: &Self| stamp.hostname_code.is_some_and(|digest| digest != hostname_code(&record.name));
         Self::parse(&record.comment).filter(|stamp| !is_copied(stamp))
     }
 
@@ -193,7 +193,9 @@ impl Stamp {
                 Some(("resource", value)) => stamp.resource = Some(percent_decoded(value)?.into()),
                 Some(("rules", value)) => claims = Some(Claims::parse(value)?),
                 // An unknown form comes from a later release, and is preserved as an unknown field.
-                Some(("h", value)) if Digest::parse(value).is_some() => stamp.hostname = Digest::parse(value),
+                Some(("h", value)) if Digest::parse(value).is_some() => {
+                    stamp.hostname_code = Digest::parse(value)
+                }
                 _ => stamp.unknown_fields.push(field.into()),
             }
         }
@@ -205,9 +207,9 @@ impl Stamp {
     /// only informs. The hostname's digest is next, because it protects: it shows that a comment was copied. `None` if
     /// the rest does not fit either.
     pub fn render(&self, limit_bytes: usize) -> Option<String> {
-        [(self.resource.as_deref(), self.hostname), (None, self.hostname), (None, None)]
+        [(self.resource.as_deref(), self.hostname_code), (None, self.hostname_code), (None, None)]
             .into_iter()
-            .map(|(resource, hostname)| self.render_with(resource, hostname))
+            .map(|(resource, code)| self.render_with(resource, code))
             .find(|comment| comment.len() <= limit_bytes)
     }
 
@@ -221,7 +223,7 @@ impl Stamp {
     /// The comment without its optional fields, and with the part of the remark that fits: a long remark is no reason
     /// to refuse the takeover of a record.
     pub fn render_cut(&self, limit_bytes: usize) -> Option<String> {
-        let mut stamp = Self { resource: None, hostname: None, remark: None, ..self.clone() };
+        let mut stamp = Self { resource: None, hostname_code: None, remark: None, ..self.clone() };
         let comment = stamp.render(limit_bytes)?;
         let room = limit_bytes.saturating_sub(comment.len() + REMARK_SEPARATOR.len());
         let remark = self.remark.as_deref().unwrap_or_default();
@@ -232,7 +234,7 @@ impl Stamp {
 
     /// Binds the stamp to a hostname.
     pub fn bind_to(&mut self, hostname: &str) {
-        self.hostname = Some(hostname_code(hostname));
+        self.hostname_code = Some(hostname_code(hostname));
     }
 
     /// Sets the text after the bar; surrounding blanks are removed.
@@ -254,15 +256,15 @@ impl Stamp {
         }
     }
 
-    fn render_with(&self, resource: Option<&str>, hostname: Option<Digest>) -> String {
-        let Self { owner, resource: _, claims, hostname: _, unknown_fields, remark } = self;
+    fn render_with(&self, resource: Option<&str>, code: Option<Digest>) -> String {
+        let Self { owner, resource: _, claims, hostname_code: _, unknown_fields, remark } = self;
         let mut comment = format!("{PREFIX}{}", encode(owner));
         if let Some(resource) = resource {
             comment.push_str(" resource=");
             comment.push_str(&encode(resource));
         }
-        if let Some(hostname) = hostname {
-            comment.push_str(&format!(" h={hostname}"));
+        if let Some(code) = code {
+            comment.push_str(&format!(" h={code}"));
         }
         comment.push_str(" rules=");
         comment.push_str(&claims.to_string());
@@ -411,7 +413,7 @@ mod tests {
     fn a_digest_of_the_hostname_in_an_unknown_form_is_kept_and_says_nothing() {
         let comment = "external-dns owner=default rules=- h=0k3zz";
         let stamp = Stamp::parse(comment).expect("it is ours");
-        assert_eq!((stamp.hostname, stamp.render(100).as_deref()), (None, Some(comment)));
+        assert_eq!((stamp.hostname_code, stamp.render(100).as_deref()), (None, Some(comment)));
     }
 
     #[test]

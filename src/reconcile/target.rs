@@ -17,7 +17,7 @@ pub enum TargetKind {
     /// The tunnel with that hostname, configured or not.
     Tunnel(TunnelId),
     /// A malformed hostname of a tunnel.
-    NoTunnel,
+    MalformedTunnel,
     /// The name of a service of the cluster, to which no public CNAME points. If nothing else names a service, the
     /// target is read as a service without its scheme.
     ClusterName,
@@ -33,7 +33,7 @@ pub fn kind_of(target: &str, cluster_domain: &str) -> TargetKind {
     let name = target.trim().to_ascii_lowercase();
     let host = name.split([':', '/']).next().unwrap_or_default();
     if is_near_tunnel_domain(host.trim_end_matches('.')) {
-        return TargetKind::NoTunnel;
+        return TargetKind::MalformedTunnel;
     }
     // No hostname has these characters. An address may, but ExternalDNS makes it an A or AAAA endpoint.
     let is_no_name = target.bytes().any(|byte| b":/".contains(&byte)) && target.parse::<IpAddr>().is_err();
@@ -80,15 +80,15 @@ mod tests {
             ("socks_proxy", TargetKind::Service),
             (&at(".cfargotunnel.com"), tunnel()),
             (&at(".CFargoTunnel.com."), tunnel()),
-            (&at(".cfargotunel.com"), TargetKind::NoTunnel),
-            (&at(".cfargotunnel.con"), TargetKind::NoTunnel),
-            (&at("cfargotunnel.com"), TargetKind::NoTunnel),
-            (&at(".cfargotunnelcom"), TargetKind::NoTunnel),
-            ("x70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com", TargetKind::NoTunnel),
-            ("home.cfargotunnel.com", TargetKind::NoTunnel),
-            ("cfargotunnel.com", TargetKind::NoTunnel),
-            (&at(".cfargotunnel.com:443"), TargetKind::NoTunnel),
-            (&at(".cfargotunel.com/"), TargetKind::NoTunnel),
+            (&at(".cfargotunel.com"), TargetKind::MalformedTunnel),
+            (&at(".cfargotunnel.con"), TargetKind::MalformedTunnel),
+            (&at("cfargotunnel.com"), TargetKind::MalformedTunnel),
+            (&at(".cfargotunnelcom"), TargetKind::MalformedTunnel),
+            ("x70ff985-a4ef-4643-bbbc-4a0ed4fc8415.cfargotunnel.com", TargetKind::MalformedTunnel),
+            ("home.cfargotunnel.com", TargetKind::MalformedTunnel),
+            ("cfargotunnel.com", TargetKind::MalformedTunnel),
+            (&at(".cfargotunnel.com:443"), TargetKind::MalformedTunnel),
+            (&at(".cfargotunel.com/"), TargetKind::MalformedTunnel),
             ("t.svc.cluster.local", TargetKind::ClusterName),
             ("T.ns.SVC.", TargetKind::ClusterName),
             ("t.svc.cluster.test", TargetKind::Other),

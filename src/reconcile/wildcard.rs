@@ -35,7 +35,7 @@ pub struct UnaskedWildcard {
     /// The service that visitors of the wildcard reach, or would reach, and the remedies.
     pub note: Note,
     /// True if the wildcard is published, and stays published.
-    pub is_public: bool,
+    pub is_published: bool,
 }
 
 /// The property with which each published wildcard is shown.
@@ -130,7 +130,7 @@ impl PathClaim {
 }
 
 /// Adds the note on a wildcard, once for all its objects and paths. Wildcards are added in sorted order.
-fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool) {
+fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_published: bool) {
     let is_said = unasked.last().is_some_and(|last| *last.note.hostname == *endpoint.dns_name);
     if is_said || unasked.len() >= limits::NOTES_MAX {
         return;
@@ -141,7 +141,7 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
         Some(RECORD_ONLY) => " through the tunnel".to_owned(),
         Some(service) => format!(" by {service:?}"),
     };
-    let text = if is_public {
+    let text = if is_published {
         format!(
             "the wildcard is public, and its object does not set webhook/tunnel-wildcard: \"true\": every name below {below} is served{by}: {REMEDY}"
         )
@@ -153,7 +153,7 @@ fn add(unasked: &mut Vec<UnaskedWildcard>, endpoint: &Endpoint, is_public: bool)
              would be served{by}{login}: {REMEDY}"
         )
     };
-    unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_public });
+    unasked.push(UnaskedWildcard { note: Note::of(endpoint, text), is_published });
 }
 
 fn names_login(endpoint: &Endpoint) -> bool {

@@ -9,7 +9,7 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::limits;
 use crate::model::Hostname;
 use crate::model::endpoint::{Endpoint, Property};
@@ -136,9 +136,9 @@ impl<'a> Contest<'a> {
             prefer(left, |candidate| is_invalid(&candidate.endpoint));
         } else {
             // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
-            prefer(left, |candidate| candidate.intent.login);
+            prefer(left, |candidate| candidate.intent.asks_for_login);
             prefer(left, |candidate| !is_invalid(&candidate.endpoint));
-            prefer(left, |candidate| !candidate.intent.default_service);
+            prefer(left, |candidate| !candidate.intent.uses_default_service);
         }
     }
 
@@ -205,7 +205,7 @@ fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endp
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);
     let ignored = [
-        ("login", intent.login && (!is_read || differs(&is_of_access))),
+        ("login", intent.asks_for_login && (!is_read || differs(&is_of_access))),
         ("service", is_read && differs(&shows_where_it_leads)),
         ("tunnel", is_read && loser.targets != winner.targets),
         ("options", is_read && differs(&is_option)),

@@ -75,7 +75,7 @@ impl Body {
     ///
     /// # Errors
     /// When the body is not a list of endpoints.
-    pub fn wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
+    pub fn for_each_wanted(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
         read_list(EndpointList::Wanted, &self.0, each).map_err(Failure::malformed)
     }
 
@@ -83,7 +83,7 @@ impl Body {
     ///
     /// # Errors
     /// When the body does not hold changes.
-    pub fn changes(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
+    pub fn for_each_change(&self, each: &mut dyn FnMut(ReceivedEndpoint)) -> Result<(), Failure> {
         let Lists { create, update_old, update_new, delete } =
             serde_json::from_str(&self.0).map_err(Failure::malformed)?;
         for (list, text) in [
@@ -172,7 +172,7 @@ mod tests {
     fn changes(text: &str) -> Changes {
         let mut changes = Changes::default();
         let body = Body::new(text.into()).unwrap();
-        let read = body.changes(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
+        let read = body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
             assert!(is_whole);
             changes.add(list, endpoint);
         });
@@ -182,7 +182,7 @@ mod tests {
 
     fn wanted(text: String) -> Vec<ReceivedEndpoint> {
         let mut all = Vec::new();
-        Body::new(text.into()).unwrap().wanted(&mut |arrived| all.push(arrived)).expect("a list");
+        Body::new(text.into()).unwrap().for_each_wanted(&mut |arrived| all.push(arrived)).expect("a list");
         all
     }
 

@@ -177,7 +177,7 @@ fn with_the_old_tunnel_merely_replaced_its_hostnames_stay_and_the_way_out_is_sai
     let elsewhere = "10000000-a4ef-4643-bbbc-4a0ed4fc8415";
     cloudflare.records[0].content = format!("{elsewhere}.cfargotunnel.com").into();
     let mut snapshot = cloudflare.snapshot();
-    snapshot.live_elsewhere = [tunnel_id(elsewhere)].into();
+    snapshot.unconfigured_tunnels = [tunnel_id(elsewhere)].into();
     let shown = records::records(&snapshot);
     assert_eq!(shown.endpoints, []);
     let [note] = &shown.notes[..] else { panic!("one note in {:?}", shown.notes) };

@@ -303,7 +303,7 @@ fn a_record_of_our_own_owner_at_another_live_tunnel_stays_that_instances() {
     let theirs = "11111111-a4ef-4643-bbbc-4a0ed4fc8415";
     for (mode, is_taken) in [("tunnel", false), ("owner=default", false), ("all", true)] {
         let mut cloudflare = FakeCloudflare::new(&[], &[]).adopting(&[mode]);
-        cloudflare.live_elsewhere.insert(tunnel_id(theirs));
+        cloudflare.unconfigured_tunnels.insert(tunnel_id(theirs));
         cloudflare.add(NAME, "CNAME", &target(theirs), "external-dns owner=default rules=abc");
         let before = cloudflare.clone();
         let plan = settle(&mut cloudflare, &desired());
@@ -332,7 +332,7 @@ fn a_record_at_a_tunnel_that_is_not_said_to_be_deleted_stays() {
         assert_eq!(cloudflare, before, "{said}");
         let [refusal] = &plan.refusals[..] else { panic!("{said}: {plan:?}") };
         assert!(refusal.to_string().contains(said), "{refusal}");
-        assert_eq!(refusal.reason.is_unfinished(), said == "no answer", "{refusal}");
+        assert_eq!(refusal.reason.fails_request(), said == "no answer", "{refusal}");
     }
 }
 

@@ -5,7 +5,9 @@ use external_dns_cloudflare_tunnel_webhook::model::access::PolicyDecision;
 use external_dns_cloudflare_tunnel_webhook::model::domain_filter::DomainFilter;
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::listing::{Entry, listing};
-use external_dns_cloudflare_tunnel_webhook::reconcile::published::{Published, published as published_of};
+use external_dns_cloudflare_tunnel_webhook::reconcile::published::{
+    PublishedPath, published as published_of,
+};
 use external_dns_cloudflare_tunnel_webhook::reconcile::snapshot::Snapshot;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::Digest;
 use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, tunnel_id};
@@ -262,7 +264,7 @@ fn another_instance_with_our_owner_id_is_foreign() {
     let cloudflare = published_then(&[web], |cloudflare| {
         cloudflare.records[0].content = target(ELSEWHERE).into();
         cloudflare.documents = FakeCloudflare::with_config("{}").documents;
-        cloudflare.live_elsewhere.insert(tunnel_id(ELSEWHERE));
+        cloudflare.unconfigured_tunnels.insert(tunnel_id(ELSEWHERE));
     });
     assert_eq!(
         lines(&cloudflare),
@@ -373,7 +375,7 @@ fn what_is_published_with_a_policy_names_the_application_that_protects_it() {
     }
     let hostname = Hostname::parse("a.example.com").expect("a hostname");
     let found = published_of(&hostname, &cloudflare.snapshot());
-    let [Published { what, .. }] = &found[..] else { panic!("{found:?}") };
+    let [PublishedPath { what, .. }] = &found[..] else { panic!("{found:?}") };
     assert!(what.ends_with("; protected by [\"a.example.com (ExternalDNS default)\"]"), "{what}");
 }
 

@@ -10,7 +10,7 @@ use external_dns_cloudflare_tunnel_webhook::model::access::{
 };
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, Property};
 use external_dns_cloudflare_tunnel_webhook::reconcile::access::reading::{
-    AccessReading, AccessSnapshot, Unread,
+    AccessReadError, AccessReading, AccessSnapshot,
 };
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
@@ -273,12 +273,12 @@ fn what_the_namespace_guard_refuses_protects_nothing_and_opens_nothing() {
 /// If only one of check and application were taken off, the hostname would be offline.
 #[test]
 fn nothing_is_opened_while_access_cannot_be_read_and_everything_else_goes_on() {
-    for (protected, is_lasting) in
+    for (protected, is_permanent) in
         [(at(NAME, "", "staff"), false), (at(NAME, "", "staff"), true), (required(NAME), false)]
     {
         let mut cloudflare = cloudflare();
         settle(&mut cloudflare, &[protected]);
-        let unread = Unread { reason: "it hangs".into(), is_lasting };
+        let unread = AccessReadError { reason: "it hangs".into(), is_permanent };
         cloudflare.access = AccessReading::Failed(unread);
         let plan = run(
             &mut cloudflare,

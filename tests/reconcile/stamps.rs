@@ -151,7 +151,7 @@ fn a_second_instance_between_the_stages_of_the_first_disowns_nothing() {
 }
 
 fn is_stamped(plan: &Plan) -> bool {
-    plan.hosts.iter().any(|host| !host.stamp.is_empty())
+    plan.hosts.iter().any(|host| !host.stamp_operations.is_empty())
 }
 
 /// A record with a digest more than rules.
@@ -170,7 +170,7 @@ fn a_digest_without_a_rule_waits_until_the_record_has_not_changed_for_a_minute()
             let mut cloudflare = with_a_digest_without_a_rule(&[path("home", "")]);
             // Each write takes a second of the model's time.
             let plan = cloudflare.plan_after(&cloudflare.changes(&desired), seconds);
-            let waits: Vec<_> = plan.refusals.iter().map(|one| one.reason.is_unfinished()).collect();
+            let waits: Vec<_> = plan.refusals.iter().map(|one| one.reason.fails_request()).collect();
             assert_eq!(waits, vec![true; usize::from(is_young)], "{seconds} s: {plan:?}");
             assert!(cloudflare.apply(&plan, usize::MAX));
             let names_it = cloudflare.records.iter().any(|record| record.comment.contains("zzz"));
@@ -204,7 +204,7 @@ fn a_new_path_waits_where_its_digest_needs_the_room_of_one_without_a_rule() {
         let mut cloudflare = with_a_digest_without_a_rule(&paths(21));
         let plan = cloudflare.plan_after(&cloudflare.changes(&paths(22)), seconds);
         assert!(!plan.refusals.is_empty(), "{plan:?}");
-        assert!(plan.refusals.iter().all(|one| one.reason.is_unfinished()), "{plan:?}");
+        assert!(plan.refusals.iter().all(|one| one.reason.fails_request()), "{plan:?}");
         assert!(cloudflare.apply(&plan, usize::MAX));
         for _ in 1..loops {
             cloudflare.run_loop(&paths(22), usize::MAX);
@@ -265,7 +265,11 @@ fn the_plan_names_the_digests_that_come_off_without_a_rule() {
     let plan = cloudflare.plan(&cloudflare.changes(&[path("home", "")]));
     let [host] = &plan.hosts[..] else { panic!("{plan:?}") };
     assert_eq!(host.dangling.iter().map(ToString::to_string).collect::<Vec<_>>(), ["zzz"]);
-    assert!(matches!(&host.unstamp[..], [RecordOperation::Patch(_)]) && host.stamp.is_empty(), "{plan:?}");
+    assert!(
+        matches!(&host.unstamp_operations[..], [RecordOperation::Patch(_)])
+            && host.stamp_operations.is_empty(),
+        "{plan:?}"
+    );
     let quiet = published(&[path("home", "")]);
     for desired in wishes() {
         let plan = quiet.plan(&quiet.changes(&desired));

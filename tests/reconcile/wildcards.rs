@@ -39,7 +39,7 @@ fn rules(cloudflare: &FakeCloudflare) -> Vec<String> {
 
 /// The texts about wildcards without the word, each with the mark of one that is public.
 fn told(adjusted: &Adjusted) -> Vec<(bool, String)> {
-    adjusted.unasked_wildcards.iter().map(|one| (one.is_public, one.note.to_string())).collect()
+    adjusted.unasked_wildcards.iter().map(|one| (one.is_published, one.note.to_string())).collect()
 }
 
 /// Of an object, or of none where it has no name.

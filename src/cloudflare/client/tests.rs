@@ -218,7 +218,7 @@ fn the_rate_limit_header_lowers_the_budget() {
 #[test]
 fn nothing_is_sent_after_the_deadline_and_no_call_is_given_longer() {
     let fixture = Fixture::new([success("[]"), success("[]")]);
-    let over = fixture.deadline_after(CALL_MINIMUM - Duration::from_nanos(1));
+    let over = fixture.deadline_after(CALL_MIN - Duration::from_nanos(1));
     assert_eq!(fixture.client.records(&zone(), over), Err(Error::OutOfTime));
     assert_eq!(fixture.client.batch(&zone(), &one_delete(), over), Err(Error::OutOfTime));
     assert_eq!(fixture.script.sent(), []);

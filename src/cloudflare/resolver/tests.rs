@@ -83,7 +83,7 @@ fn the_name_is_looked_up_once_a_minute_behind_the_calls_and_its_addresses_are_us
     let next = move |_: &str| answers.lock().unwrap().recv().unwrap();
     let resolver = CachingResolver::with_lookup(clock.clone(), recording(&asked, next));
     let settle =
-        || drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_looking_up));
+        || drop(wait_while(&resolver.cache.1, lock(&resolver.cache.0), WAIT, |name| name.is_looking_up));
     let resolved = || resolve(&resolver, "http://localhost/").map(|found| found[0].ip());
     let lookups = || asked.lock().unwrap().len();
     let other = IpAddr::from([192, 0, 2, 8]);
@@ -182,6 +182,6 @@ fn an_address_that_is_given_up_comes_last_however_many_calls_give_it_up() {
     assert_eq!(resolver.front(), Some(first), "the call did not know any");
     resolver.demote(Some(first));
     resolve(&resolver, "http://a.example/").unwrap();
-    drop(wait_while(&resolver.name.1, lock(&resolver.name.0), WAIT, |name| name.is_looking_up));
+    drop(wait_while(&resolver.cache.1, lock(&resolver.cache.0), WAIT, |name| name.is_looking_up));
     assert_eq!((resolver.front(), asked.lock().unwrap().len()), (Some(second), 2), "it is looked up again");
 }

@@ -11,9 +11,9 @@ use crate::locks::lock;
 use crate::model::access::Application;
 use crate::model::{AccountId, Zone};
 use crate::provider::parallel::in_parallel;
-use crate::provider::reader::SnapshotReader;
+use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::access::place::Place;
-use crate::reconcile::access::reading::{AccessReading, AccessSnapshot, Unread};
+use crate::reconcile::access::reading::{AccessReadError, AccessReading, AccessSnapshot};
 
 pub(crate) const ZONE_APPLICATIONS_READ: &str =
     "give the token the permission Zone: Access: Apps and Policies: Read for all zones that are served";
@@ -103,7 +103,7 @@ impl SnapshotReader {
         account: &AccountId,
         zones: &[&Zone],
         deadline: Deadline,
-    ) -> Result<AccessSnapshot, Unread> {
+    ) -> Result<AccessSnapshot, AccessReadError> {
         let (client, parallel_calls) = (&self.client, self.settings.parallel_calls);
         let (team, policies, of_account) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let calls: [&(dyn Fn() + Sync); 3] = [
@@ -113,7 +113,7 @@ impl SnapshotReader {
         ];
         in_parallel(parallel_calls, &calls, |call| call());
         let team = answer(team)?;
-        let team = team.ok_or_else(|| Unread { reason: SET_UP.into(), is_lasting: true })?;
+        let team = team.ok_or_else(|| AccessReadError { reason: SET_UP.into(), is_permanent: true })?;
         let policies = answer(policies).map(Into::into);
         let mut applications = answer(of_account)?;
         let of_zones = in_parallel(parallel_calls, zones, |zone| {
@@ -126,7 +126,8 @@ impl SnapshotReader {
                 Err(error) => {
                     let unread = unread(&error, ZONE_APPLICATIONS_READ);
                     let reason = format!("the applications of zone {}: {}", zone.name, unread.reason);
-                    unread_zones.push((zone.name.clone(), Unread { reason: reason.into(), ..unread }));
+                    unread_zones
+                        .push((zone.name.clone(), AccessReadError { reason: reason.into(), ..unread }));
                 }
             }
         }
@@ -190,15 +191,17 @@ fn add_new(applications: &mut Vec<Application>, more: Vec<Application>) {
 }
 
 /// The answer of a call that needs a permission for the account.
-fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, Unread> {
-    let answer = answer.into_inner().ok_or_else(|| Unread::from("Access was not read"))?;
+fn answer<T>(answer: OnceLock<Result<T, Error>>) -> Result<T, AccessReadError> {
+    let answer = answer.into_inner().ok_or_else(|| AccessReadError::from("Access was not read"))?;
     answer.map_err(|error| unread(&error, GIVE_ACCESS))
 }
 
 /// The reason why Access could not be read, with the permission to grant if Cloudflare refused the credentials.
-fn unread(error: &Error, permission: &str) -> Unread {
+fn unread(error: &Error, permission: &str) -> AccessReadError {
     match error {
-        Error::Credentials(_) => Unread { reason: format!("{error}; {permission}").into(), is_lasting: true },
+        Error::Credentials(_) => {
+            AccessReadError { reason: format!("{error}; {permission}").into(), is_permanent: true }
+        }
         error => error.to_string().as_str().into(),
     }
 }

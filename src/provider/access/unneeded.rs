@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Deadline;
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::locks::lock;
 use crate::logging;
 use crate::model::LogLine;
@@ -100,7 +100,7 @@ impl Writer {
     /// The removable applications of ours on hostnames without a refusal. The list is empty while the snapshot has an
     /// old answer, because an old answer may lack a rule that needs an application.
     fn unneeded_applications<'s>(&self, snapshot: &'s Snapshot) -> Vec<Unneeded<'s>> {
-        if !snapshot.outdated.is_empty() {
+        if !snapshot.old_answers.is_empty() {
             return Vec::new();
         }
         let mut left = unneeded::removable(snapshot);

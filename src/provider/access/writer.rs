@@ -33,7 +33,7 @@ impl ApplicationWriter<'_> {
             error => reason_of(error),
         });
         let clock = self.writer.clock();
-        let step = limits::STEP_MINIMUM.min(self.deadline.remaining(clock) / 4);
+        let step = limits::STEP_MIN.min(self.deadline.remaining(clock) / 4);
         let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {

@@ -48,7 +48,7 @@ impl<'a> Execution<'a> {
         let zone = self.snapshot.zone(&host.zone);
         let before = zone.map(|zone| zone.records_of(&host.hostname)).unwrap_or_default();
         // The takeover deleted the records of the former owner, so our record is the hostname's only record.
-        let takes_over = host.stamp.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
+        let takes_over = host.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Delete(..)));
         let correction = |id: &RecordId| {
             let patch = |comment: &str| {
                 let (id, comment) = (id.clone(), Some(comment.into()));

@@ -14,7 +14,7 @@ use crate::model::TunnelId;
 use crate::observe::metrics::Family;
 use crate::provider::description::describe_edit;
 use crate::provider::memory::Freshness;
-use crate::provider::reader::ReadConfiguration;
+use crate::provider::snapshot_reader::ReadConfiguration;
 use crate::reconcile::plan::HostPlan;
 use crate::reconcile::reason::Reason;
 

@@ -68,7 +68,7 @@ impl<'a> Halving<'a> {
         self.time_left_at_search.is_some_and(|time| {
             writes >= SEARCH_WRITES_MAX
                 || calls_left < limits::SHARED_CALLS_LEFT_MIN
-                || time_left < limits::STEP_MINIMUM.max(time / 2)
+                || time_left < limits::STEP_MIN.max(time / 2)
         })
     }
 
@@ -111,7 +111,7 @@ impl<'a> Halving<'a> {
 
     /// Notes that Cloudflare or a proxy refused the sent group. Pieces of hostnames that are left out are dropped. A
     /// larger group is divided. A single piece is returned, and the other pieces of its hostname are dropped.
-    pub(super) fn note_refused(
+    pub(super) fn note_rejected(
         &mut self,
         is_interception: bool,
         time_left: Duration,
@@ -253,7 +253,7 @@ mod tests {
         let mut halving = Halving::new(&pieces, GroupSize::SinglePiece, TIME, |_| false);
         for (page, is_intercepted) in [(true, false), (false, false), (true, false), (true, true)] {
             halving.next(9);
-            assert!(halving.note_refused(page, TIME, |_| false).is_some());
+            assert!(halving.note_rejected(page, TIME, |_| false).is_some());
             assert_eq!(halving.is_intercepted(), is_intercepted);
         }
     }
@@ -286,7 +286,7 @@ mod tests {
                     break;
                 }
                 if sent.iter().any(is_bad) {
-                    let bad = halving.note_refused(false, TIME, |_| false);
+                    let bad = halving.note_rejected(false, TIME, |_| false);
                     refused.extend(bad.map(|piece| piece.hostname));
                 } else {
                     halving.note_written(|_| false);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::work::{Piece, Work, steps};
 use crate::cloudflare::{Error, WrittenRecord};
+use crate::collections::inserted;
 use crate::ingress::RuleEdit;
-use crate::lean::inserted;
 use crate::model::{RecordId, TunnelId};
 use crate::reconcile::plan::{HostPlan, Plan, PlannedEdit, RecordOperation, Stage, edit_fingerprint};
 use crate::reconcile::plan_inputs::Unfinished;
@@ -100,7 +100,8 @@ impl<'a> Ledger<'a> {
             });
             let is_first = self.result.given_up.insert(piece.hostname.into());
             let waits = |(_, other): (_, Piece<'_>)| {
-                !self.written.contains(&other.content()) && !refused.iter().any(|(one, _)| *one == other)
+                !self.written.contains(&other.content_fingerprint())
+                    && !refused.iter().any(|(one, _)| *one == other)
             };
             let Some(host) = self.plan.host(piece.hostname).filter(|host| is_first && steps(host).any(waits))
             else {
@@ -125,7 +126,7 @@ impl<'a> Ledger<'a> {
         let reason = Reason::Failed(error.to_string());
         let mut is_begun = false;
         for host in &self.plan.hosts {
-            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content());
+            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content_fingerprint());
             if !self.is_given_up(&host.hostname) && !steps(host).all(is_written) {
                 is_begun |= steps(host).any(is_written);
                 self.give_up(&host.hostname, reason.clone());
@@ -142,7 +143,7 @@ impl<'a> Ledger<'a> {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
                 self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
             }
-            self.written.insert(piece.content());
+            self.written.insert(piece.content_fingerprint());
         }
     }
 
@@ -153,7 +154,7 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
-        self.written.extend(pieces.iter().map(Piece::content));
+        self.written.extend(pieces.iter().map(Piece::content_fingerprint));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),
@@ -201,7 +202,7 @@ impl<'a> Ledger<'a> {
         let given_up = given_up.filter_map(|host| {
             let before = before.get(&host.hostname);
             // Without its stamp, the run left nothing. Another instance may write the same record and rules.
-            let is_begun = host.stamp.is_empty() || self.stamped.contains_key(&host.hostname);
+            let is_begun = host.stamp_operations.is_empty() || self.stamped.contains_key(&host.hostname);
             let unfinished = if is_begun { host.unfinished(before) } else { before?.clone() };
             Some((host.hostname.clone(), unfinished))
         });

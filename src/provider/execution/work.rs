@@ -38,7 +38,8 @@ pub(super) fn steps(host: &HostPlan) -> impl Iterator<Item = (Step<'_>, Piece<'_
     let edits = host.edits.iter().map(move |planned| {
         step(Stage::EditRules, WriteTarget::Tunnel(&planned.tunnel), Work::Edit(planned))
     });
-    let batches = [(Stage::Stamp, &host.stamp), (Stage::Unstamp, &host.unstamp)].into_iter();
+    let batches =
+        [(Stage::Stamp, &host.stamp_operations), (Stage::Unstamp, &host.unstamp_operations)].into_iter();
     let batches = batches.filter(|(_, operations)| !operations.is_empty());
     edits.chain(batches.map(move |(stage, operations)| {
         step(stage, WriteTarget::Zone(&host.zone), Work::Operations(operations))
@@ -85,7 +86,7 @@ impl<'a> Piece<'a> {
     }
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
-    pub(super) fn content(&self) -> u64 {
+    pub(super) fn content_fingerprint(&self) -> u64 {
         match self.work {
             Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
             Work::Operations(operations) => operations_fingerprint(operations),

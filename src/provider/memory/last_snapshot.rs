@@ -31,7 +31,7 @@ impl LastSnapshot {
         self.read = Some((begun, writes, Arc::clone(snapshot)));
     }
 
-    /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
+    /// Marks the snapshot as old_answers: a write is done or about to begin, or the configured tunnels changed.
     pub(crate) fn outdate(&mut self) {
         self.writes += 1;
     }
@@ -50,7 +50,7 @@ impl LastSnapshot {
     pub(crate) fn recent(&self, now: Instant) -> Option<Arc<Snapshot>> {
         let (begun, snapshot) = self.valid()?;
         let is_young = now.saturating_duration_since(begun) < RECENT_MAX_AGE;
-        (is_young && snapshot.outdated.is_empty()).then(|| Arc::clone(snapshot))
+        (is_young && snapshot.old_answers.is_empty()).then(|| Arc::clone(snapshot))
     }
 
     fn valid(&self) -> Option<(Instant, &Arc<Snapshot>)> {
@@ -80,7 +80,7 @@ mod tests {
         last.end_reading(&snapshot, begun, writes);
         assert!(last.unless_outdated().is_none() && last.recent(begun).is_none());
         assert!(last.as_read().is_some(), "it may be shown");
-        let old = Snapshot { outdated: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
+        let old = Snapshot { old_answers: [("z1".into(), "it is old".into())].into(), ..fixture::snapshot() };
         let writes = last.begin_reading();
         last.end_reading(&Arc::new(old), begun, writes);
         assert!(last.recent(begun).is_none(), "it does not show that there is nothing to write");

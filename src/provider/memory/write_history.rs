@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::limits;
 use crate::model::ZoneId;
 use crate::reconcile::plan::Write;
@@ -67,7 +67,7 @@ impl WriteHistory {
     }
 
     /// Pauses content that Cloudflare refused when the content was sent alone.
-    pub(crate) fn refuse(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
+    pub(crate) fn note_rejected(&mut self, content: u64, reason: Reason, quota: Option<Quota>, now: Instant) {
         self.pause(content, content, reason, quota, now);
     }
 
@@ -87,13 +87,13 @@ impl WriteHistory {
     /// Notes a completed write. If the same content was written recently, the next attempt is paused.
     pub(crate) fn note_written(&mut self, write: &Write, now: Instant) {
         let is_repeated = self.0.get(&write.key).is_some_and(|known| match known.state {
-            State::Written { content } => content == write.content && now < known.forget_at,
-            State::Paused { content, .. } => content == write.content,
+            State::Written { content } => content == write.content_fingerprint && now < known.forget_at,
+            State::Paused { content, .. } => content == write.content_fingerprint,
         });
         if is_repeated {
-            return self.pause(write.key, write.content, write.not_kept(), None, now);
+            return self.pause(write.key, write.content_fingerprint, write.not_kept(), None, now);
         }
-        let state = State::Written { content: write.content };
+        let state = State::Written { content: write.content_fingerprint };
         self.0.insert(write.key, Remembered { state, forget_at: now + REPEATED_WRITES_APART_MAX });
     }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn write(key: u64, content: u64) -> Write {
-        Write { key, content, what: "rule".into() }
+        Write { key, content_fingerprint: content, what: "rule".into() }
     }
 
     #[allow(clippy::disallowed_methods, reason = "any instant will do")]
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_waits_ever_longer_and_an_hour_at_most() {
-        let tries = sent(240, |paused, now| paused.refuse(1, no(), None, now));
+        let tries = sent(240, |paused, now| paused.note_rejected(1, no(), None, now));
         assert_eq!(tries, [0, 10, 30, 70, 130, 190]);
     }
 
@@ -226,13 +226,13 @@ mod tests {
     fn what_went_through_waits_no_longer_and_begins_anew_when_it_is_refused_again() {
         let (mut paused, now) = (WriteHistory::default(), now());
         let is_paused = |paused: &WriteHistory, now| paused.reasons(&snapshot(), now).contains_key(&1);
-        paused.refuse(1, no(), None, now);
-        paused.refuse(1, no(), None, now);
+        paused.note_rejected(1, no(), None, now);
+        paused.note_rejected(1, no(), None, now);
         paused.forget(2);
         assert!(is_paused(&paused, now) && paused.has_failed(1));
         paused.forget(1);
         assert!(!is_paused(&paused, now) && !paused.has_failed(1));
-        paused.refuse(1, no(), None, now);
+        paused.note_rejected(1, no(), None, now);
         assert!(!is_paused(&paused, now + limits::REJECTION_PAUSE_MIN));
         assert!(paused.has_failed(1), "it is still tried apart");
     }
@@ -242,7 +242,7 @@ mod tests {
         let (mut paused, now) = (WriteHistory::default(), now());
         paused.note_interception(1, no(), now);
         assert!(paused.has_failed(1) && paused.reasons(&snapshot(), now).is_empty());
-        paused.refuse(2, no(), None, now);
+        paused.note_rejected(2, no(), None, now);
         paused.note_interception(2, no(), now);
         assert_eq!(paused.reasons(&snapshot(), now), [(2, no())].into());
     }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn work_that_was_not_asked_for_in_a_long_time_is_dropped() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.refuse(1, no(), None, now);
+        paused.note_rejected(1, no(), None, now);
         let last = now + limits::REJECTION_PAUSE_MIN + limits::REJECTION_PAUSE_MAX;
         paused.tidy(last - Duration::from_secs(1));
         assert_eq!(paused.0.len(), 1);
@@ -264,7 +264,7 @@ mod tests {
         let (mut paused, start) = (WriteHistory::default(), now());
         for number in 0..36 {
             let now = start + MINUTE * number;
-            (0..640).for_each(|rule| paused.refuse(u64::from(number * 640 + rule), no(), None, now));
+            (0..640).for_each(|rule| paused.note_rejected(u64::from(number * 640 + rule), no(), None, now));
             paused.tidy(now);
             assert!(paused.0.len() <= WRITES_MAX);
         }
@@ -279,7 +279,7 @@ mod tests {
     fn a_year_of_other_work_in_every_loop_leaves_that_of_the_last_hours() {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
-            paused.refuse(3 * number, no(), None, now);
+            paused.note_rejected(3 * number, no(), None, now);
             paused.note_interception(3 * number + 1, no(), now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);

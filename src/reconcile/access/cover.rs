@@ -121,7 +121,7 @@ fn gap(application: &Application) -> Option<Gap> {
         return Some(Gap::NoPolicies { application });
     }
     // The position of the policy does not matter: Access evaluates these policies before all others.
-    if policies.iter().any(|policy| policy.decision.may_let_past()) {
+    if policies.iter().any(|policy| policy.decision.may_bypass()) {
         return Some(Gap::Bypass { application });
     }
     audience.is_empty().then_some(Gap::NoAudience { application })

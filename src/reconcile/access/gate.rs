@@ -9,8 +9,8 @@ use crate::model::text::fingerprint;
 use crate::reconcile::access::guard::{self, Uncovered};
 use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::opening::{self, ClosedBy, Closing};
-use crate::reconcile::access::place::{self, Place, RuleScope};
-use crate::reconcile::access::reading::{AccessReading, Unread};
+use crate::reconcile::access::place::{self, OwnedHostPath, Place};
+use crate::reconcile::access::reading::{AccessReadError, AccessReading};
 use crate::reconcile::access::relying::{AccessRequests, relying};
 use crate::reconcile::access::wanted::{WantedAccess, WantedApplication};
 use crate::reconcile::canonical::Publication;
@@ -166,7 +166,7 @@ impl Gate<'_> {
                 let access_step = self.opened(&publication, resource, protection)?;
                 (publication, access_step)
             }
-            WantedAccess::Silent => (self.silent(publication, protection)?, AccessStep::Nothing),
+            WantedAccess::Unspecified => (self.unspecified(publication, protection)?, AccessStep::Nothing),
         };
         Ok(Gated { publication, resource: resource.map(Into::into), access_step })
     }
@@ -178,7 +178,8 @@ impl Gate<'_> {
         wanted: &WantedApplication,
         protection: HostProtection<'_>,
     ) -> Result<(AccessCheck, AccessStep), Reason> {
-        let access = self.snapshot.access.known().map_err(|unread| self.unknown(publication, &unread))?;
+        let access =
+            self.snapshot.access.snapshot_or_reason().map_err(|unread| self.unknown(publication, &unread))?;
         let owner = &self.snapshot.operator().owner;
         let place = Place::of(&publication.hostname, publication.path())
             .map_err(|problem| Reason::AccessPolicy(problem.into()))?;
@@ -194,7 +195,7 @@ impl Gate<'_> {
         let application = protection.application(publication.path()).or_else(|| other.filter(takes_over));
         if let Some(application) = application.filter(|one| place::is_as_wanted(one, &place, wanted, owner)) {
             // A wanted policy itself lets visitors past. A replacement would remove only unwanted policies.
-            if place::lets_past(application) {
+            if place::may_be_bypassed(application) {
                 return Err(Reason::AccessPolicy(LETS_PAST.into()));
             }
             let required = AccessCheck::required(&access.team, vec![application.audience.clone()]);
@@ -215,7 +216,7 @@ impl Gate<'_> {
             None => ApplicationOperation::Create(wanted.clone()),
         };
         let write = ApplicationWrite { place, operation };
-        self.inputs.not_paused(write.content_fingerprint())?;
+        self.inputs.check_not_paused(write.content_fingerprint())?;
         let audiences = application.map(|one| one.audience.clone()).into_iter().collect();
         Ok((AccessCheck::required(&access.team, audiences), AccessStep::ApplicationFirst(write)))
     }
@@ -255,7 +256,7 @@ impl Gate<'_> {
         // The application made for the path is deleted even if changed by hand: `records` would show it for ever.
         let made_for = protection.application(path);
         over.extend(made_for.filter(|made| !over.iter().any(|one| one.id == made.id)));
-        let asking = RuleScope::of(publication.hostname.as_str(), path);
+        let asking = OwnedHostPath::of(publication.hostname.as_str(), path);
         for application in &over {
             if let Some(relying) = relying(application, Some(&asking), self.requests, self.snapshot) {
                 let application = application.name.clone();
@@ -265,7 +266,7 @@ impl Gate<'_> {
         if over.is_empty() && protection.check(path).is_none() {
             return Ok(AccessStep::Nothing);
         }
-        self.nothing_else_opens(resource, protection, path, &over)?;
+        self.check_nothing_else_opens(resource, protection, path, &over)?;
         let mut all = protection.all_covering(path).into_iter();
         let is_alone = all.all(|one| over.iter().any(|ours| ours.id == one.id));
         let end = if is_alone { OpeningEnd::Open } else { OpeningEnd::Foreign };
@@ -275,14 +276,14 @@ impl Gate<'_> {
         let is_accepted = self.snapshot.protections().is_accepted(first);
         let place = Place::of_application(first, &self.snapshot.operator().owner).filter(|_| !is_accepted);
         let deletion = place.map(|place| ApplicationWrite::delete(place, first));
-        deletion.iter().try_for_each(|write| self.inputs.not_paused(write.content_fingerprint()))?;
+        deletion.iter().try_for_each(|write| self.inputs.check_not_paused(write.content_fingerprint()))?;
         let is_last = deletion.is_some() && over.len() == 1;
         let end = if is_last { end } else { OpeningEnd::Later { application: first.id.clone() } };
         Ok(AccessStep::Opening { deletion, end })
     }
 
     /// Refuses an opening that would open another place too, if the endpoint of that place does not ask to be open.
-    fn nothing_else_opens(
+    fn check_nothing_else_opens(
         self,
         resource: Option<&str>,
         protection: HostProtection<'_>,
@@ -303,9 +304,9 @@ impl Gate<'_> {
             Some(Closing { hostname, set_identifier, resource: _, by }) => {
                 let (hostname, set_identifier) = (hostname.as_str().into(), set_identifier.clone());
                 Err(match by {
-                    ClosedBy::Silence => Reason::WouldOpenToo { hostname, set_identifier },
+                    ClosedBy::Unspecified => Reason::WouldOpenToo { hostname, set_identifier },
                     ClosedBy::Policies | ClosedBy::Mistake => {
-                        Reason::ClosingFirst { hostname, set_identifier }
+                        Reason::WaitsForClosing { hostname, set_identifier }
                     }
                 })
             }
@@ -313,7 +314,11 @@ impl Gate<'_> {
     }
 
     /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
-    fn silent(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
+    fn unspecified(
+        self,
+        publication: Publication,
+        protection: HostProtection<'_>,
+    ) -> Result<Publication, Reason> {
         let path = publication.path();
         let over = protection.own_covering(path);
         let audience = || over.first().map(|one| &one.audience);
@@ -336,7 +341,7 @@ impl Gate<'_> {
                 check.is_some() && over.is_empty() && !protection.is_record_only_in(&publication.tunnel);
             return if is_closed { Err(Reason::WouldOpen { by: None }) } else { Ok(publication) };
         }
-        let team = self.snapshot.access.read().map(|access| &access.team);
+        let team = self.snapshot.access.snapshot().map(|access| &access.team);
         // A check for our application alone is rebuilt, because the team name of the account may have changed.
         let beyond =
             check.clone().and_then(|check| check.without_audience(audience().map(|audience| &**audience)));
@@ -350,11 +355,11 @@ impl Gate<'_> {
 
     /// The reason if Access was not read. A published endpoint is refused, and a lasting failure refuses every
     /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
-    fn unknown(self, publication: &Publication, unread: &Unread) -> Reason {
+    fn unknown(self, publication: &Publication, unread: &AccessReadError) -> Reason {
         let protection = HostProtection::of(&publication.hostname, self.snapshot);
         let is_published = protection.own_rule(publication.path(), None).is_some()
             || protection.is_record_only_in(&publication.tunnel);
-        if unread.is_lasting || is_published {
+        if unread.is_permanent || is_published {
             return Reason::AccessUnknown(unread.reason.clone());
         }
         Reason::Waiting(format!("the webhook does not know what Access protects: {}", unread.reason))

@@ -6,7 +6,7 @@
 use crate::ingress::access::AccessCheck;
 use crate::model::Hostname;
 use crate::reconcile::access::cover::{self, Cover, Gap};
-use crate::reconcile::access::reading::{AccessSnapshot, Unread};
+use crate::reconcile::access::reading::{AccessReadError, AccessSnapshot};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The reason why visitors may need no login.
@@ -14,7 +14,7 @@ use crate::reconcile::snapshot::Snapshot;
 pub enum Uncovered {
     Open(Gap),
     /// The protection is not known.
-    Unknown(Unread),
+    Unknown(AccessReadError),
 }
 
 /// The Access check that the rule for a hostname and a path expression needs: a token of the applications that its
@@ -36,8 +36,8 @@ pub fn required(
 }
 
 /// The snapshot of Access if every zone around the hostname was read; else the reason why a zone was not read.
-fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, Unread> {
-    let access = snapshot.access.known()?;
+fn read_for<'s>(hostname: &Hostname, snapshot: &'s Snapshot) -> Result<&'s AccessSnapshot, AccessReadError> {
+    let access = snapshot.access.snapshot_or_reason()?;
     let mut zones = snapshot.zones_around(hostname.as_str());
     match zones.find_map(|zone| access.unread_zones.iter().find(|(name, _)| *name == zone.zone.name)) {
         Some((_, unread)) => Err(unread.clone()),

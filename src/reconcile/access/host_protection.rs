@@ -22,7 +22,7 @@ impl<'a> HostProtection<'a> {
     }
 
     pub(super) fn access(self) -> Option<&'a AccessSnapshot> {
-        self.snapshot.access.read()
+        self.snapshot.access.snapshot()
     }
 
     fn protections(self) -> Protections<'a> {
@@ -133,7 +133,7 @@ pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    let own = snapshot.own_rules_placed().map(|(_, rule)| rule);
+    let own = snapshot.own_rules().map(|(_, rule)| rule);
     own.filter(|rule| rule.access_check().is_some_and(|access| accepts(access, application)))
 }
 

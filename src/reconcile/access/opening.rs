@@ -26,7 +26,7 @@ pub(in crate::reconcile) enum ClosedBy {
     /// The endpoint names policies.
     Policies,
     /// The endpoint names no policies, and so preserves the protection of its place.
-    Silence,
+    Unspecified,
     /// The endpoint has a mistake, so its path and the login that it asks for are not known.
     Mistake,
 }
@@ -59,7 +59,7 @@ impl Closing {
     /// rule closes no endpoint with a mistake, because that endpoint's path may be the opening one.
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(&self.hostname, snapshot), self.path());
-        if self.by == ClosedBy::Silence {
+        if self.by == ClosedBy::Unspecified {
             return protection.own_rule(path, None).is_some()
                 || path.is_none() && protection.is_record_only();
         }

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::collections::inserted;
 use crate::ingress::PathPattern;
-use crate::lean::inserted;
 use crate::model::Hostname;
 use crate::model::access::{Application, ApplicationKind, Destination, SessionDuration};
 use crate::reconcile::access::wanted::{NamedPolicy, WantedApplication};
@@ -106,12 +106,12 @@ impl Place {
 
 /// A hostname, and the path expression of a rule there; `None` for the rule without a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::reconcile) struct RuleScope {
+pub(in crate::reconcile) struct OwnedHostPath {
     hostname: Box<str>,
     path: Option<Box<str>>,
 }
 
-impl RuleScope {
+impl OwnedHostPath {
     pub(in crate::reconcile) fn of(hostname: &str, path: Option<&str>) -> Self {
         Self { hostname: hostname.into(), path: path.map(Into::into) }
     }
@@ -155,8 +155,8 @@ pub fn has_destinations_of(application: &Application, place: &Place) -> bool {
 }
 
 /// True if a policy of the application lets, or may let, visitors past without a login.
-pub fn lets_past(application: &Application) -> bool {
-    application.policies.iter().flatten().any(|policy| policy.decision.may_let_past())
+pub fn may_be_bypassed(application: &Application) -> bool {
+    application.policies.iter().flatten().any(|policy| policy.decision.may_bypass())
 }
 
 /// True if the application is ours and has the destinations, policies and session duration that are wanted.

@@ -162,7 +162,7 @@ impl<'a> Protections<'a> {
     pub(super) fn own_covering(self, hostname: &str, path: Option<&str>) -> Vec<&'a Application> {
         let mut over = self.partly_covering(hostname, prefix_of(path).as_deref());
         let is_closed = |one: &&Application| {
-            let asks = one.kind == ApplicationKind::SelfHosted && !place::lets_past(one);
+            let asks = one.kind == ApplicationKind::SelfHosted && !place::may_be_bypassed(one);
             asks && self.index.place_of(one).is_some()
         };
         over.truncate(over.iter().position(|one| !is_closed(one)).unwrap_or(over.len()));

@@ -1,4 +1,4 @@
-//! The data read from Cloudflare Access, or the reason why it was not read. Unread data never counts as absent.
+//! The data read from Cloudflare Access, or the reason why it was not read. AccessReadError data never counts as absent.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ pub enum AccessReading {
     /// Access was not read, because nothing depends on it.
     #[default]
     NotAsked,
-    Failed(Unread),
+    Failed(AccessReadError),
     Read(AccessSnapshot),
 }
 
 /// The reason why a part of Access was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct AccessReadError {
     pub reason: Box<str>,
     /// True if an operator has to fix the cause: the account has no Access, or the credentials lack a permission.
-    pub is_lasting: bool,
+    pub is_permanent: bool,
 }
 
-impl From<&str> for Unread {
+impl From<&str> for AccessReadError {
     /// A temporary reason.
     fn from(reason: &str) -> Self {
-        Self { reason: reason.into(), is_lasting: false }
+        Self { reason: reason.into(), is_permanent: false }
     }
 }
 
@@ -36,16 +36,16 @@ pub struct AccessSnapshot {
     /// The applications of the account and of the zones.
     pub applications: Vec<Application>,
     /// The zones whose own applications could not be read, with the reasons.
-    pub unread_zones: Vec<(Box<str>, Unread)>,
+    pub unread_zones: Vec<(Box<str>, AccessReadError)>,
     /// The account's reusable policies.
-    pub policies: Result<Arc<[ReusablePolicy]>, Unread>,
+    pub policies: Result<Arc<[ReusablePolicy]>, AccessReadError>,
     /// The places with a recent write in doubt: no answer shows whether the application was created, or the list shows
     /// the application differently and no read by its id succeeded.
     pub pending: Vec<Box<str>>,
 }
 
 impl AccessReading {
-    pub fn read(&self) -> Option<&AccessSnapshot> {
+    pub fn snapshot(&self) -> Option<&AccessSnapshot> {
         match self {
             Self::Read(access) => Some(access),
             Self::NotAsked | Self::Failed(_) => None,
@@ -53,7 +53,7 @@ impl AccessReading {
     }
 
     /// The snapshot of Access, or the reason why there is none.
-    pub(super) fn known(&self) -> Result<&AccessSnapshot, Unread> {
+    pub(super) fn snapshot_or_reason(&self) -> Result<&AccessSnapshot, AccessReadError> {
         match self {
             Self::Read(access) => Ok(access),
             Self::Failed(unread) => Err(unread.clone()),
@@ -63,7 +63,7 @@ impl AccessReading {
 
     /// The applications that were read.
     pub fn applications(&self) -> &[Application] {
-        self.read().map(|access| access.applications.as_slice()).unwrap_or_default()
+        self.snapshot().map(|access| access.applications.as_slice()).unwrap_or_default()
     }
 
     /// The reason why Access, or the applications of a zone, could not be read.

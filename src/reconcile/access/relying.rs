@@ -8,16 +8,16 @@ use crate::model::{Hostname, TunnelId};
 use crate::reconcile::access::answering::{first_answer, names_under, record_text};
 use crate::reconcile::access::host_protection::{self, HostProtection};
 use crate::reconcile::access::opening::Closing;
-use crate::reconcile::access::place::{Place, RuleScope};
+use crate::reconcile::access::place::{OwnedHostPath, Place};
 use crate::reconcile::snapshot::Snapshot;
 
 /// The requests of all endpoints about Access.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AccessRequests {
     /// The hostnames and paths to be opened.
-    pub(in crate::reconcile) open: BTreeSet<RuleScope>,
+    pub(in crate::reconcile) open: BTreeSet<OwnedHostPath>,
     /// The hostnames and paths that are withdrawn.
-    pub(in crate::reconcile) withdrawn: BTreeSet<RuleScope>,
+    pub(in crate::reconcile) withdrawn: BTreeSet<OwnedHostPath>,
     /// The places to be closed.
     pub(in crate::reconcile) closing: Vec<Closing>,
 }
@@ -28,7 +28,7 @@ pub(in crate::reconcile) struct AccessRequests {
 /// names.
 pub(super) fn relying(
     application: &Application,
-    asking: Option<&RuleScope>,
+    asking: Option<&OwnedHostPath>,
     requests: &AccessRequests,
     snapshot: &Snapshot,
 ) -> Option<String> {
@@ -41,7 +41,7 @@ pub(super) fn relying(
     if let Some(outside) = outside_place(application, &place, snapshot) {
         return Some(outside);
     }
-    let at_place = RuleScope::of(place.hostname(), path);
+    let at_place = OwnedHostPath::of(place.hostname(), path);
     let is_published = || {
         Hostname::parse(place.hostname()).is_ok_and(|hostname| {
             let protection = HostProtection::of(&hostname, snapshot);
@@ -61,7 +61,7 @@ pub(super) fn relying(
 struct NameUnder<'a> {
     protection: HostProtection<'a>,
     application: &'a Application,
-    asking: Option<&'a RuleScope>,
+    asking: Option<&'a OwnedHostPath>,
     place: &'a Place,
     /// The path of the place.
     path: Option<&'a str>,
@@ -82,7 +82,7 @@ impl NameUnder<'_> {
         let is_last = |rule: &Rule| self.is_last(rule);
         let relies = |tunnel: &TunnelId, rule: &Rule| self.relies(tunnel, rule);
         first_answer(self.place, self.name(), records, snapshot, &is_last, &relies).or_else(|| {
-            let place = RuleScope::of(self.name(), None);
+            let place = OwnedHostPath::of(self.name(), None);
             let goes = self.requests.open.contains(&place) || self.requests.withdrawn.contains(&place);
             let mut own = snapshot.own_records_of(self.name()).into_iter();
             own.find(|own| own.stamp.claims.record_only && !goes).map(|own| record_text(own.record))
@@ -102,7 +102,7 @@ impl NameUnder<'_> {
     /// True if the requests open the path in the tunnel. Another endpoint than the asking one may be refused, so its request
     /// counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
-        let place = RuleScope::of(self.name(), path);
+        let place = OwnedHostPath::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();
         self.requests.open.contains(&place) && (self.asking == Some(&place) || is_ours())
     }
@@ -122,7 +122,7 @@ impl NameUnder<'_> {
     /// True if the rule would be open without the application, although no endpoint asks for an open rule.
     fn relies(&self, tunnel: &TunnelId, rule: &Rule) -> bool {
         // A withdrawn rule with an Access check opens nothing: the application stays until the rule is deleted.
-        let place = || RuleScope::of(self.name(), rule.path());
+        let place = || OwnedHostPath::of(self.name(), rule.path());
         let goes = || rule.requires_access() && self.requests.withdrawn.contains(&place());
         !self.requires_another(rule)
             && !self.may_be_open(tunnel, rule)
@@ -152,6 +152,6 @@ fn outside_place(application: &Application, place: &Place, snapshot: &Snapshot) 
     let is_within =
         |one: &Destination| own.contains(one) || place.path().is_none() && place.is_over(&one.host);
     let destination = application.destinations.iter().find(|one| !is_within(one)).map(ToString::to_string);
-    let mut zones = snapshot.zones_elsewhere.iter().map(|zone| &*zone.name);
+    let mut zones = snapshot.excluded_zones.iter().map(|zone| &*zone.name);
     destination.or_else(|| zones.find(|zone| place.is_over(zone)).map(str::to_owned))
 }

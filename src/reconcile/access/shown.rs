@@ -36,7 +36,7 @@ fn of_rule(rule: &Rule, protection: HostProtection<'_>) -> (Vec<Property>, bool)
         let is_whole = Place::of(protection.hostname, path)
             .is_ok_and(|place| place::has_destinations_of(application, &place));
         let required = AccessCheck::required(&read.team, vec![application.audience.clone()]);
-        let protects = duration.is_some() && !place::lets_past(application);
+        let protects = duration.is_some() && !place::may_be_bypassed(application);
         let mut properties = protection_properties(policies, duration.unwrap_or_default());
         if application.policies.as_deref().is_none_or(<[_]>::is_empty) {
             // No endpoint can ask for an application without a policy, which refuses every visitor.

@@ -24,7 +24,7 @@ const POLICIES_MAX: usize = 20;
 pub enum WantedAccess {
     /// No request. A protected place stays protected.
     #[default]
-    Silent,
+    Unspecified,
     /// Every visitor may reach the place.
     Open,
     /// The place is to have an application of its own.
@@ -101,7 +101,7 @@ impl WantedApplication {
 
 impl NamedPolicy {
     fn find(text: &str, access: &AccessReading, operator: &OperatorSettings) -> Self {
-        let found = match access.read().map(|access| &access.policies) {
+        let found = match access.snapshot().map(|access| &access.policies) {
             Some(Ok(policies)) => usable_policy(text, policies, operator),
             Some(Err(unread)) => Err(format!(
                 "names {text:?}, and the account's Access policies were not read: {}",
@@ -150,7 +150,7 @@ pub(crate) fn usable_policy<'p>(
             ));
         }
     };
-    if policy.decision.may_let_past() {
+    if policy.decision.may_bypass() {
         return Err(format!(
             "names the Access policy {text:?}, which lets visitors past without a login, or has an action that is not \
              known: name another one"
@@ -180,7 +180,7 @@ fn may_be_named(policy: &ReusablePolicy, settings: &OperatorSettings) -> bool {
 /// The canonical properties of the wanted access.
 pub fn properties(wanted: &WantedAccess) -> Vec<Property> {
     match wanted {
-        WantedAccess::Silent => Vec::new(),
+        WantedAccess::Unspecified => Vec::new(),
         WantedAccess::Open => vec![Property::new(ACCESS_POLICY, OPEN)],
         WantedAccess::Protected(WantedApplication { policies, session_duration }) => {
             let policies = policies.iter().map(NamedPolicy::text);

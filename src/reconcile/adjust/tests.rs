@@ -46,9 +46,9 @@ fn endpoint(name: &str, kind: &str, target: &str, properties: &[(&str, &str)]) -
 }
 
 /// The one rule that is asked for.
-fn read_one(endpoint: &Endpoint, settings: &Settings) -> Canonical {
+fn read_one(endpoint: &Endpoint, settings: &Settings) -> CanonicalEndpoint {
     let mut reader = EndpointReader::new(settings, &AccessReading::NotAsked);
-    let [read] = <[Canonical; 1]>::try_from(reader.read(endpoint)).expect("one rule");
+    let [read] = <[CanonicalEndpoint; 1]>::try_from(reader.read(endpoint)).expect("one rule");
     read
 }
 

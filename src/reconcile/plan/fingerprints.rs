@@ -16,7 +16,7 @@ use crate::reconcile::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) key: u64,
-    pub(crate) content: u64,
+    pub(crate) content_fingerprint: u64,
     /// The log text of the write.
     pub(crate) what: Box<str>,
 }
@@ -51,11 +51,13 @@ pub(crate) fn operations_fingerprint(operations: &[RecordOperation]) -> u64 {
 
 /// The fingerprints by which refusals of a hostname's writes are remembered, each with the path of its rule; `None` for
 /// records.
-pub fn contents(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
+pub fn content_fingerprints(host: &HostPlan) -> impl Iterator<Item = (Option<&str>, u64)> {
     let edits = host.edits.iter();
     let edits = edits
         .map(|one| (Some(one.edit.path().unwrap_or_default()), edit_fingerprint(&one.tunnel, &one.edit)));
-    let batches = [&host.stamp, &host.unstamp].into_iter().filter(|operations| !operations.is_empty());
+    let batches = [&host.stamp_operations, &host.unstamp_operations]
+        .into_iter()
+        .filter(|operations| !operations.is_empty());
     edits.chain(batches.map(|operations| (None, operations_fingerprint(operations))))
 }
 
@@ -68,7 +70,7 @@ pub(crate) fn writes_of(host: &HostPlan, snapshot: &Snapshot) -> Vec<Write> {
         let content = format!("{} {}", edit_fingerprint(tunnel, edit), covering.collect::<String>());
         Write {
             key: fingerprint([&*host.hostname, tunnel.as_str(), edit.path().unwrap_or_default()]),
-            content: fingerprint([&*content]),
+            content_fingerprint: fingerprint([&*content]),
             what: edit.log_text().into(),
         }
     });
@@ -84,7 +86,7 @@ fn records_write(host: &HostPlan, snapshot: &Snapshot) -> Option<Write> {
         let Record { record_type, content: target, proxied, comment, .. } = record;
         let _ = writeln!(content, "{record_type} {target} {proxied} {comment}");
     }
-    Some(Write { key: fingerprint([&*host.hostname]), content: fingerprint([&*content]), what })
+    Some(Write { key: fingerprint([&*host.hostname]), content_fingerprint: fingerprint([&*content]), what })
 }
 
 /// The refusals of a hostname with a write that Cloudflare refused before. Reverted writes are refused if the hostname
@@ -93,11 +95,13 @@ pub(super) fn paused(host: &HostPlan, snapshot: &Snapshot, refused: &BTreeMap<u6
     if refused.is_empty() {
         return Vec::new();
     }
-    let of_host = contents(host).filter_map(|(path, content)| Some((path, refused.get(&content)?)));
+    let of_host =
+        content_fingerprints(host).filter_map(|(path, content)| Some((path, refused.get(&content)?)));
     let mut held: Vec<(Option<&str>, &Reason)> = of_host.collect();
     if held.is_empty() {
         let writes = writes_of(host, snapshot);
-        let not_kept: Vec<_> = writes.iter().filter_map(|write| refused.get(&write.content)).collect();
+        let not_kept: Vec<_> =
+            writes.iter().filter_map(|write| refused.get(&write.content_fingerprint)).collect();
         if not_kept.len() == writes.len() {
             held.extend(not_kept.into_iter().map(|reason| (None, reason)));
         }

@@ -10,8 +10,8 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::collections::inserted;
 use crate::ingress::{MarkedRules, Rule};
-use crate::lean::inserted;
 use crate::limits::DIGEST_WITHOUT_RULE_MIN_AGE;
 use crate::model::{Hostname, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
@@ -126,7 +126,7 @@ impl<'a> Host<'a> {
     /// have a rule of the hostname. No decision is made by such an answer.
     fn old_answer(&self, request: &HostRequest<Gated>) -> Option<&'a str> {
         let snapshot = self.snapshot();
-        if snapshot.outdated.is_empty() {
+        if snapshot.old_answers.is_empty() {
             return None;
         }
         let may_hide_rule = !comment::dangling(self, &[]).is_empty();
@@ -137,7 +137,7 @@ impl<'a> Host<'a> {
         let tunnels = rules.chain(requests).chain(&visited).map(TunnelId::as_str);
         let zones = snapshot.zones_around(self.name()).map(|zone| zone.zone.id.as_str());
         let ids: Vec<&str> = tunnels.chain(zones).collect();
-        let mut old = snapshot.outdated.iter();
+        let mut old = snapshot.old_answers.iter();
         old.find(|(id, _)| may_hide_rule || ids.contains(&&***id)).map(|(_, problem)| &**problem)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Host<'a> {
 
     /// True if an unconfigured tunnel was deleted, or the reason why that is unknown; `None` if it was not looked up.
     fn was_deleted(&self, tunnel: &TunnelId) -> Option<&'a Result<bool, String>> {
-        self.context.inputs.deleted.get(tunnel)
+        self.context.inputs.deletion_by_tunnel.get(tunnel)
     }
 
     /// Our rules, and rules that become ours with the stamp.
@@ -317,5 +317,5 @@ fn rules_of<'a>(hostname: &Hostname, snapshot: &'a Snapshot) -> Vec<HostRule<'a>
 
 /// A, AAAA and CNAME records exclude a CNAME. NS records below the zone's own name exclude all other records.
 fn excludes_cname(record: &Record, is_apex: bool) -> bool {
-    record.is_address() || &*record.record_type == "NS" && !is_apex
+    record.is_address_or_cname() || &*record.record_type == "NS" && !is_apex
 }

@@ -60,10 +60,10 @@ pub struct HostPlan {
     /// The zone of its records.
     pub zone: ZoneId,
     /// Operations on records in [`Stage::Stamp`], which belong in one batch.
-    pub stamp: Vec<RecordOperation>,
+    pub stamp_operations: Vec<RecordOperation>,
     pub edits: Vec<PlannedEdit>,
     /// Operations on records in [`Stage::Unstamp`], which belong in one batch.
-    pub unstamp: Vec<RecordOperation>,
+    pub unstamp_operations: Vec<RecordOperation>,
     /// Operations on records that replace all other operations if a tunnel cannot be written.
     pub if_unwritable: Vec<RecordOperation>,
     /// Rules and records that are taken over. The operations of [`Stage::Stamp`] make them ours.
@@ -97,7 +97,7 @@ impl HostPlan {
         let mut unfinished = before.cloned().unwrap_or_default();
         let digests = self.edits.iter().map(PlannedEdit::digest);
         unfinished.digests.extend(digests);
-        unfinished.is_new |= self.stamp.iter().any(|one| matches!(one, RecordOperation::Post(_)));
+        unfinished.is_new |= self.stamp_operations.iter().any(|one| matches!(one, RecordOperation::Post(_)));
         unfinished
     }
 
@@ -114,7 +114,7 @@ impl HostPlan {
 
     /// The operations on records of both stages.
     pub fn operations(&self) -> impl Iterator<Item = &RecordOperation> {
-        self.stamp.iter().chain(&self.unstamp)
+        self.stamp_operations.iter().chain(&self.unstamp_operations)
     }
 }
 

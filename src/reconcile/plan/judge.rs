@@ -9,7 +9,7 @@ use super::{PlanInputs, Reason, rule_fingerprint};
 use crate::model::{Hostname, Record};
 use crate::reconcile::access::gate::{AccessStep, Gate, Gated};
 use crate::reconcile::access::opening::{ClosedBy, Closing};
-use crate::reconcile::access::place::RuleScope;
+use crate::reconcile::access::place::OwnedHostPath;
 use crate::reconcile::access::relying::AccessRequests;
 use crate::reconcile::access::wanted::WantedAccess;
 use crate::reconcile::adopt::Adopt;
@@ -58,12 +58,12 @@ impl Judge<'_> {
     ) -> Wanted<Gated> {
         let Wanted { set_identifier, resource, publication } = wanted;
         let publication = publication.and_then(|publication| {
-            self.may_have(entitled, resource.as_deref())?;
+            self.check_entitled(entitled, resource.as_deref())?;
             let gated = gate.pass(publication, resource.as_deref())?;
-            self.not_refused(gated.publication())?;
+            self.check_not_refused(gated.publication())?;
             // An old answer may hide a rule that relies on the application that the opening deletes.
             if let (AccessStep::Opening { .. }, Some(problem)) =
-                (gated.access_step(), self.snapshot.outdated.values().next())
+                (gated.access_step(), self.snapshot.old_answers.values().next())
             {
                 return Err(Reason::Undecided(problem.to_string()));
             }
@@ -78,23 +78,27 @@ impl Judge<'_> {
         let mut access_requests = AccessRequests::default();
         for ((name, request), entitled) in requests.iter().zip(entitled) {
             let withdrawn = request.withdrawn.keys().map(|path| path_of(path));
-            access_requests.withdrawn.extend(withdrawn.map(|path| RuleScope::of(name, path)));
+            access_requests.withdrawn.extend(withdrawn.map(|path| OwnedHostPath::of(name, path)));
             let hostname =
                 LazyCell::new(|| Hostname::parse(name).ok().filter(|_| self.may_be_published(name)));
             for wanted in &request.wanted {
-                let may_have = self.may_have(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
+                let may_have = self.check_entitled(entitled.as_ref(), wanted.resource.as_deref()).is_ok();
                 if entitled.is_some() && !may_have {
                     continue;
                 }
                 let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
                     Ok(WantedAccess::Open) => {
                         if may_have {
-                            access_requests.open.insert(RuleScope::of(name, path_of(&wanted.set_identifier)));
+                            access_requests
+                                .open
+                                .insert(OwnedHostPath::of(name, path_of(&wanted.set_identifier)));
                         }
                         continue;
                     }
-                    Ok(WantedAccess::Silent) if self.snapshot.access.applications().is_empty() => continue,
-                    Ok(WantedAccess::Silent) => ClosedBy::Silence,
+                    Ok(WantedAccess::Unspecified) if self.snapshot.access.applications().is_empty() => {
+                        continue;
+                    }
+                    Ok(WantedAccess::Unspecified) => ClosedBy::Unspecified,
                     Ok(WantedAccess::Protected(_)) => ClosedBy::Policies,
                     Err(_) => ClosedBy::Mistake,
                 };
@@ -110,7 +114,7 @@ impl Judge<'_> {
     /// True if the hostname is within the filter and a zone, and has no foreign record unless `ADOPT` is set.
     fn may_be_published(self, name: &str) -> bool {
         let snapshot = self.snapshot;
-        let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address);
+        let has_record = |zone: &ZoneSnapshot| zone.records_of(name).iter().any(Record::is_address_or_cname);
         let is_held = |zone| has_record(zone) && snapshot.own_records_of(name).is_empty();
         let is_free = |zone| snapshot.operator().adopt != Adopt::default() || !is_held(zone);
         snapshot.operator().filter.matches(name) && snapshot.zone_of(name).is_some_and(is_free)
@@ -118,7 +122,7 @@ impl Judge<'_> {
 
     /// Refuses an endpoint whose namespace may not have the hostname. If no namespace is known to have it, a refused
     /// endpoint still closes its place.
-    fn may_have(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
+    fn check_entitled(self, entitled: Option<&NamespaceCode>, resource: Option<&str>) -> Result<(), Reason> {
         let asking = resource.and_then(namespace::code_of);
         if !self.snapshot.operator().namespace_guard || asking.is_some() && asking.as_ref() == entitled {
             return Ok(());
@@ -127,8 +131,8 @@ impl Judge<'_> {
     }
 
     /// Refuses a publication whose rule Cloudflare refused and would refuse again.
-    fn not_refused(self, publication: &Publication) -> Result<(), Reason> {
+    fn check_not_refused(self, publication: &Publication) -> Result<(), Reason> {
         let rule = publication.rule.as_ref().filter(|_| !self.inputs.paused.is_empty());
-        rule.map_or(Ok(()), |rule| self.inputs.not_paused(rule_fingerprint(&publication.tunnel, rule)))
+        rule.map_or(Ok(()), |rule| self.inputs.check_not_paused(rule_fingerprint(&publication.tunnel, rule)))
     }
 }

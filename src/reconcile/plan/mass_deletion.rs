@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::{HostPlan, host_of};
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::reconcile::namespace;
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Reason;
-use crate::lean::{inserted, push_lean};
+use crate::collections::{inserted, push_lean};
 use crate::model::endpoint::{Changes, Endpoint};
 use crate::model::{TunnelId, hostname};
-use crate::reconcile::canonical::{Canonical, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL};
-use crate::reconcile::reading::EndpointReader;
+use crate::reconcile::canonical::{
+    CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
+};
+use crate::reconcile::endpoint_reader::EndpointReader;
 use crate::reconcile::snapshot::Snapshot;
 use crate::reconcile::stamp::Stamp;
 use crate::reconcile::{Note, Settings};
@@ -63,8 +65,8 @@ impl fmt::Display for WrongOwner {
 
 impl std::error::Error for WrongOwner {}
 
-impl From<Canonical> for Wanted<Publication> {
-    fn from(canonical: Canonical) -> Self {
+impl From<CanonicalEndpoint> for Wanted<Publication> {
+    fn from(canonical: CanonicalEndpoint) -> Self {
         Self {
             resource: canonical.endpoint.labels.value(RESOURCE_LABEL).map(Into::into),
             set_identifier: canonical.endpoint.set_identifier.into(),
@@ -98,8 +100,8 @@ impl Requests {
         let mut requests = Self::default();
         let wanted = create.iter().chain(update_new);
         let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
-        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address()), reader);
-        requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address()));
+        requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()), reader);
+        requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
             if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {
                 request.registry_names.push(txt_name);
@@ -149,7 +151,7 @@ pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> 
     if is_ours && is_old {
         return None;
     }
-    if endpoint.is_address() {
+    if endpoint.is_address_or_cname() {
         return Some(endpoint);
     }
     let concerns = !is_ours || is_registry_txt(&endpoint);
@@ -161,7 +163,8 @@ pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> 
 /// these tunnels were deleted, unless `ADOPT` takes over everything.
 pub fn tunnels_in_the_way(changes: &Changes, snapshot: &Snapshot) -> BTreeSet<TunnelId> {
     let wanted = changes.create.iter().chain(&changes.update_new);
-    let wanted = wanted.filter(|endpoint| endpoint.is_address() && !snapshot.settings.operator.adopt.all);
+    let wanted =
+        wanted.filter(|endpoint| endpoint.is_address_or_cname() && !snapshot.settings.operator.adopt.all);
     let names = wanted.map(|endpoint| hostname::normalize(&endpoint.dns_name));
     let records = names.flat_map(|name| snapshot.zone_of(&name).map(|zone| zone.records_of(&name))).flatten();
     let unstamped = records.filter(|record| record.is_cname() && Stamp::of(record).is_none());

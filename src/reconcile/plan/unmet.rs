@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 
 use super::{HostPlan, Plan, host_of};
+use crate::collections::inserted;
 use crate::ingress::Rule;
-use crate::lean::inserted;
 use crate::reconcile::access::answering::rule_text;
 use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// Replaces [`Reason::ClosingFirst`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal of
+/// Replaces [`Reason::WaitsForClosing`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal of
 /// that place is unfinished, and its hostname is not postponed.
 pub(super) fn replace_closings(plan: &mut Plan) {
-    let is_opening = |reason: &Reason| matches!(reason, Reason::ClosingFirst { .. });
-    let waiting = plan.refusals.iter().filter(|one| one.reason.is_unfinished() && !is_opening(&one.reason));
+    let is_opening = |reason: &Reason| matches!(reason, Reason::WaitsForClosing { .. });
+    let waiting = plan.refusals.iter().filter(|one| one.reason.fails_request() && !is_opening(&one.reason));
     let waiting: BTreeSet<(Box<str>, Option<Box<str>>)> =
         inserted(waiting.map(|one| (one.hostname.clone(), one.set_identifier.clone())));
     for refusal in &mut plan.refusals {
-        let Reason::ClosingFirst { hostname, set_identifier } = &refusal.reason else { continue };
+        let Reason::WaitsForClosing { hostname, set_identifier } = &refusal.reason else { continue };
         let waits = |path: Option<&str>| waiting.contains(&(hostname.clone(), path.map(Into::into)));
         if !plan.postponed.contains(hostname) && !waits(None) && !waits(Some(set_identifier)) {
             let (hostname, set_identifier) = (hostname.clone(), set_identifier.clone());
@@ -27,12 +27,12 @@ pub(super) fn replace_closings(plan: &mut Plan) {
     }
 }
 
-/// Replaces [`Reason::AccessCheckFirst`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
+/// Replaces [`Reason::WaitsForAccessCheck`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
 /// as it is.
 pub(super) fn replace_openings(plan: &mut Plan, snapshot: &Snapshot) {
     let Plan { refusals, hosts, postponed, .. } = plan;
     for refusal in refusals {
-        let Reason::AccessCheckFirst(id) = &refusal.reason else { continue };
+        let Reason::WaitsForAccessCheck(id) = &refusal.reason else { continue };
         let mut applications = snapshot.access.applications().iter();
         let Some(application) = applications.find(|one| one.id == *id) else { continue };
         if let Some(rule) =

@@ -56,7 +56,7 @@ fn a_name_is_in_the_innermost_zone_and_in_none_if_that_is_not_served() {
     ] {
         let snapshot = Snapshot {
             zones: served.iter().map(|name| zone(name, Vec::new())).collect(),
-            zones_elsewhere: elsewhere.iter().map(|name| zone(name, Vec::new()).zone).collect(),
+            excluded_zones: elsewhere.iter().map(|name| zone(name, Vec::new()).zone).collect(),
             ..fixture::snapshot()
         };
         let found = snapshot.zone_of("a.shop.example.com").map(|zone| &*zone.zone.name);
@@ -82,7 +82,7 @@ fn a_pending_zone_takes_no_name_from_an_active_one_whichever_of_the_two_is_serve
         };
         let snapshot = Snapshot {
             zones: vec![of_status(served)],
-            zones_elsewhere: vec![of_status(elsewhere).zone],
+            excluded_zones: vec![of_status(elsewhere).zone],
             ..fixture::snapshot()
         };
         assert_eq!(snapshot.zone_of("a.shop.example.com").is_some(), is_home, "{served:?} {elsewhere:?}");

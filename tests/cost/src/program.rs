@@ -67,7 +67,7 @@ impl Handler for Program {
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.changes(&mut |ReceivedEndpoint { list, endpoint, .. }| {
+        body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, .. }| {
             if let Some(endpoint) =
                 plan::needed_by_plan(endpoint, list == EndpointList::UpdateOld, &self.settings)
             {

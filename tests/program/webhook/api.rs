@@ -43,13 +43,13 @@ impl Handler for Fake {
 
     fn adjust_endpoints(&self, wanted: &Body, _: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let mut endpoints = Vec::new();
-        wanted.wanted(&mut |arrived| endpoints.push(arrived.endpoint))?;
+        wanted.for_each_wanted(&mut |arrived| endpoints.push(arrived.endpoint))?;
         Ok(endpoints)
     }
 
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
-        body.changes(&mut |arrived| changes.add(arrived.list, arrived.endpoint))?;
+        body.for_each_change(&mut |arrived| changes.add(arrived.list, arrived.endpoint))?;
         self.applied.lock().unwrap().push(changes);
         Ok(())
     }

@@ -18,7 +18,7 @@ fn the_application_comes_before_its_rule_and_the_word_that_opens_takes_it_after_
     let desired = [at(NAME, "", "staff")];
     let first = run(&mut cloudflare, &desired);
     assert_eq!((labels(&first), names(&cloudflare)), (vec!["waiting"], vec![NAME]));
-    assert!(first.refusals[0].reason.is_unfinished() && first.hosts.is_empty());
+    assert!(first.refusals[0].reason.fails_request() && first.hosts.is_empty());
     cloudflare.sweep();
     assert_eq!(names(&cloudflare), [NAME], "it was just made");
     let second = run(&mut cloudflare, &desired);
@@ -158,7 +158,7 @@ fn an_application_goes_by_itself_after_its_rule_where_everything_is_known_of_it(
     let mut snapshot = cloudflare.snapshot();
     snapshot.date_unix_seconds = Some(i64::from(u32::MAX));
     let elsewhere = Zone { name: "a.example.com".into(), ..snapshot.zones[0].zone.clone() };
-    snapshot.zones_elsewhere.push(elsewhere);
+    snapshot.excluded_zones.push(elsewhere);
     let left = removable(&snapshot);
     assert_eq!(left.iter().map(|one| one.place.hostname()).collect::<Vec<_>>(), [NAME]);
 }

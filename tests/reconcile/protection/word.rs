@@ -153,7 +153,7 @@ fn nothing_opens_beside_a_place_that_asks_for_a_login_which_it_cannot_get() {
         let plan = run(&mut cloudflare, &[at(wildcard, "", OPEN), closing.clone()]);
         let of_wildcard = plan.refusals.iter().find(|refusal| *refusal.hostname == *wildcard);
         let reason = &of_wildcard.expect("it is refused").reason;
-        assert_eq!((reason.label(), reason.is_unfinished()), ("still_protected", false), "{closing:?}");
+        assert_eq!((reason.label(), reason.fails_request()), ("still_protected", false), "{closing:?}");
         assert!(reason.to_string().contains(NAME) && cloudflare == before, "{reason}");
     }
 }

@@ -130,7 +130,7 @@ pub struct FakeCloudflare {
     /// The domain filter is this name with all below it; empty, there is none.
     pub served: &'static str,
     /// Tunnels of the account that are not configured.
-    pub live_elsewhere: BTreeSet<TunnelId>,
+    pub unconfigured_tunnels: BTreeSet<TunnelId>,
     /// Whether other tunnels were deleted, or why Cloudflare does not tell.
     pub deleted: BTreeMap<TunnelId, Result<bool, String>>,
     /// Tunnels whose connectors do not serve what stands, with the reasons.
@@ -244,7 +244,7 @@ impl FakeCloudflare {
             requests: Requests::default(),
             mass_deletion_limit: MASS_DELETION_LIMIT_DEFAULT,
             served: "",
-            live_elsewhere: BTreeSet::new(),
+            unconfigured_tunnels: BTreeSet::new(),
             deleted: BTreeMap::new(),
             unready: BTreeMap::new(),
             unfinished: BTreeMap::new(),
@@ -357,9 +357,9 @@ impl FakeCloudflare {
                 .iter()
                 .map(|(id, document)| (id.clone(), TunnelSnapshot::new(document.clone(), true, 1)))
                 .collect(),
-            live_elsewhere: self.live_elsewhere.clone(),
+            unconfigured_tunnels: self.unconfigured_tunnels.clone(),
             access: self.access.clone(),
-            outdated: self.old.clone(),
+            old_answers: self.old.clone(),
             // Long after all that was written.
             date_unix_seconds: Some(u32::MAX.into()),
             ..Snapshot::new(self.settings().into())
@@ -398,9 +398,9 @@ impl FakeCloudflare {
             let hosts = plan.hosts.iter().filter(|host| host.zone == ZoneId::new(zone) && !is_kept(host));
             let operations: Vec<RecordOperation> = hosts
                 .flat_map(|host| match stage {
-                    Stage::Stamp => &*host.stamp,
+                    Stage::Stamp => &*host.stamp_operations,
                     Stage::EditRules => &[],
-                    Stage::Unstamp => &*host.unstamp,
+                    Stage::Unstamp => &*host.unstamp_operations,
                 })
                 .cloned()
                 .collect();
@@ -513,8 +513,13 @@ impl FakeCloudflare {
     }
 
     fn earlier(&self) -> PlanInputs {
-        let (unready, deleted) = (self.unready.clone(), self.deleted.clone());
-        PlanInputs { unready, deleted, unfinished: self.unfinished.clone(), ..PlanInputs::default() }
+        let (unready, deletion_by_tunnel) = (self.unready.clone(), self.deleted.clone());
+        PlanInputs {
+            unready,
+            deletion_by_tunnel,
+            unfinished: self.unfinished.clone(),
+            ..PlanInputs::default()
+        }
     }
 
     /// Lets time pass, of which each write takes a second.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Host, HostRule, Ownership};
+use crate::collections::inserted;
 use crate::ingress::{Document, WantedRule};
-use crate::lean::inserted;
-use crate::model::json::shown;
+use crate::model::json::masked_json;
 use crate::model::{NewRecord, Record, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::adopt::{Adopt, Need, smallest};
@@ -170,7 +170,7 @@ fn record_adoption(record: &Record) -> Adoption {
     let Record { name, record_type, content, proxied, ttl, comment, .. } = record.clone();
     let whole = NewRecord { name, record_type: record_type.into(), content, proxied, ttl, comment };
     let json = serde_json::to_string(&whole).expect("texts, numbers and booleans are always JSON");
-    Adoption { path: None, was: format!("record {}", shown(&json)), options: Vec::new() }
+    Adoption { path: None, was: format!("record {}", masked_json(&json)), options: Vec::new() }
 }
 
 fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> Adoption {
@@ -186,7 +186,7 @@ fn rule_adoption(host: &Host<'_>, taken: &HostRule<'_>, accepted: &[&Gated]) -> 
     let number = rules.take_while(|other| !std::ptr::eq(*other, rule)).count() + 1;
     Adoption {
         path: Some(path.unwrap_or_default().into()),
-        was: format!("rule {number} of tunnel {tunnel} {}", shown(rule.raw().get())),
+        was: format!("rule {number} of tunnel {tunnel} {}", masked_json(rule.raw().get())),
         options: options.unwrap_or_default(),
     }
 }

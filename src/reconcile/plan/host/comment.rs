@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Host;
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::namespace;
 use crate::reconcile::reason::Reason;

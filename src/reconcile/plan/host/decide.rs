@@ -108,7 +108,7 @@ impl Decision<'_, '_> {
         match end {
             OpeningEnd::Foreign => {}
             OpeningEnd::Later { application } => {
-                self.refusals.push(one.refusal(&self.host, Reason::AccessCheckFirst(application.clone())));
+                self.refusals.push(one.refusal(&self.host, Reason::WaitsForAccessCheck(application.clone())));
             }
             OpeningEnd::Open => self.opened.push(Opened {
                 note: self.host.opening_note(&one.wanted.set_identifier, one.resource()),
@@ -164,7 +164,7 @@ fn first_writes(judged: &[Verdict<'_>]) -> Vec<ApplicationWrite> {
 fn waiting_for_applications(mut judged: Vec<Verdict<'_>>) -> Vec<Verdict<'_>> {
     for one in judged.iter_mut().filter(|one| one.outcome.is_ok()) {
         if let Some(write) = one.first_write() {
-            one.outcome = Err(Reason::ApplicationFirst(write.place.clone()));
+            one.outcome = Err(Reason::WaitsForApplication(write.place.clone()));
         }
     }
     judged
@@ -244,7 +244,7 @@ fn refused_by_object<'r, 'w>(judged: &'r [Verdict<'w>]) -> Vec<&'r Verdict<'w>> 
 fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason> {
     // An endpoint does not wait for an opening that itself waits for the endpoint's application.
     let is_waited_for = |reason: &Reason| {
-        let is_opening = matches!(reason, Reason::ClosingFirst { .. } | Reason::WouldOpenToo { .. });
+        let is_opening = matches!(reason, Reason::WaitsForClosing { .. } | Reason::WouldOpenToo { .. });
         is_opening && one.first_write().is_some()
     };
     let start = refused.partition_point(|other| other.resource() < one.resource());
@@ -252,7 +252,7 @@ fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason>
     let mut beside =
         beside.filter_map(|other| Some((&other.wanted.set_identifier, other.outcome.as_ref().err()?)));
     let (path, reason) = beside.find(|(_, reason)| !is_waited_for(reason))?;
-    if reason.is_unfinished() {
+    if reason.fails_request() {
         return Some(reason.clone());
     }
     Some(Reason::Beside { path: (*path).clone(), refused: reason.label() })

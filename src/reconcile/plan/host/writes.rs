@@ -6,8 +6,8 @@ use super::adoption;
 use super::comment::{self, Comments};
 use super::decide::Decision;
 use super::{Host, HostRule};
+use crate::collections::inserted;
 use crate::ingress::RuleEdit;
-use crate::lean::inserted;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
 use crate::reconcile::access::gate::Gated;
 use crate::reconcile::plan::host_plan::{HostPlan, PlannedEdit, RecordOperation};
@@ -106,9 +106,9 @@ pub(super) fn host_plan(
         claims.digests.remove(&rule.digest);
     }
     let comments = comment::comments(host, accepted);
-    let takes_from_another = takes_from_another(host);
-    let is_deletion = is_withdrawal || takes_from_another && accepted.is_empty();
-    let (stamp, unstamp) = if is_deletion && !is_early {
+    let hides_wildcard = hides_wildcard(host);
+    let is_deletion = is_withdrawal || hides_wildcard && accepted.is_empty();
+    let (stamp_operations, unstamp_operations) = if is_deletion && !is_early {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
@@ -120,13 +120,13 @@ pub(super) fn host_plan(
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_record(),
         zone: host.zone.zone.id.clone(),
-        stamp,
+        stamp_operations,
         edits,
-        unstamp,
+        unstamp_operations,
         adoptions: adoption::adoptions(host, accepted),
         adopted_rules: inserted(host.adopted_rules().map(|rule| rule.digest)),
         moves_to: moving.target.filter(|_| moving.repoint == Repoint::InStamp).cloned(),
-        if_unwritable: if takes_from_another { deletions(host) } else { Vec::new() },
+        if_unwritable: if hides_wildcard { deletions(host) } else { Vec::new() },
         claims,
         dangling,
         comments,
@@ -220,7 +220,7 @@ fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
 }
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
-fn takes_from_another(host: &Host<'_>) -> bool {
+fn hides_wildcard(host: &Host<'_>) -> bool {
     let is_bare = host.own_rules().next().is_none()
         && !host.claims_record_only()
         && host.unfinished().is_some_and(|unfinished| unfinished.is_new);

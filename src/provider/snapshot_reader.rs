@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::cloudflare::{Client, Configuration, Error};
+use crate::collections::inserted;
 use crate::ingress::Document;
-use crate::lean::inserted;
 use crate::locks::lock;
 use crate::model::{AccountId, TunnelId, Zone};
 use crate::provider::access::reader::AccessMemory;
@@ -68,7 +68,7 @@ pub(crate) struct SnapshotReader {
     zones: Mutex<Option<(Arc<[Zone]>, Instant)>>,
     pub(super) access: AccessMemory,
     newest: Mutex<Newest>,
-    unlisted_tunnels: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
+    existence_by_tunnel: Mutex<BTreeMap<TunnelId, (Existence, Instant)>>,
 }
 
 impl SnapshotReader {
@@ -80,7 +80,7 @@ impl SnapshotReader {
             zones: Mutex::default(),
             access: AccessMemory::default(),
             newest: Mutex::default(),
-            unlisted_tunnels: Mutex::default(),
+            existence_by_tunnel: Mutex::default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl SnapshotReader {
             }
         })?;
         let mut snapshot = Snapshot {
-            zones_elsewhere: others.into_iter().cloned().collect(),
+            excluded_zones: others.into_iter().cloned().collect(),
             ..Snapshot::new(Arc::clone(settings))
         };
         for PartReading { content, old } in parts {
@@ -152,9 +152,9 @@ impl SnapshotReader {
                 Content::Tunnel(id, tunnel) => _ = snapshot.tunnels.insert(id, tunnel),
                 Content::DeletedTunnel => {}
             }
-            snapshot.outdated.extend(old);
+            snapshot.old_answers.extend(old);
         }
-        snapshot.live_elsewhere = self.live_elsewhere(account, &snapshot, deadline)?;
+        snapshot.unconfigured_tunnels = self.unconfigured_tunnels(account, &snapshot, deadline)?;
         let (operator, had_ours) = (&settings.operator, self.access.has_ours.load(Ordering::Relaxed));
         if is_access_wished || had_ours || operator.needs_access() || snapshot.claims_protection() {
             let zones = if operator.access_guard { served } else { Vec::new() };
@@ -218,7 +218,7 @@ impl SnapshotReader {
     }
 
     /// The existing tunnels that are not configured, but that records with a stamp of our owner point to.
-    fn live_elsewhere(
+    fn unconfigured_tunnels(
         &self,
         account: &AccountId,
         snapshot: &Snapshot,
@@ -248,9 +248,9 @@ impl SnapshotReader {
     ) -> Vec<(TunnelId, Result<Existence, Error>)> {
         let (now, tunnels) = (self.clock.now(), Vec::from_iter(tunnels));
         let is_young = |asked_at: Instant| now.saturating_duration_since(asked_at) < LOOKUP_MAX_AGE;
-        lock(&self.unlisted_tunnels).retain(|_, (_, asked_at)| is_young(*asked_at));
+        lock(&self.existence_by_tunnel).retain(|_, (_, asked_at)| is_young(*asked_at));
         let answers = in_parallel(self.settings.parallel_calls, &tunnels, |tunnel| {
-            let known = lock(&self.unlisted_tunnels).get(tunnel).copied();
+            let known = lock(&self.existence_by_tunnel).get(tunnel).copied();
             if let Some((existence, _)) = known {
                 return Ok(existence);
             }
@@ -262,7 +262,7 @@ impl SnapshotReader {
                 }
                 Err(error) => return Err(error),
             };
-            lock(&self.unlisted_tunnels).insert(tunnel.clone(), (existence, now));
+            lock(&self.existence_by_tunnel).insert(tunnel.clone(), (existence, now));
             Ok(existence)
         });
         tunnels.into_iter().zip(answers).collect()
@@ -314,6 +314,6 @@ mod tests {
         let page = Duration::from_millis(900);
         let rounds = u32::try_from((100_usize + 1).div_ceil(limits::PARALLEL_READS)).unwrap();
         let list = 100_u32.div_ceil(limits::ZONES_PER_PAGE);
-        assert!(page * (list + rounds) + limits::STEP_MINIMUM <= limits::REQUEST_TIMEOUT_DEFAULT);
+        assert!(page * (list + rounds) + limits::STEP_MIN <= limits::REQUEST_TIMEOUT_DEFAULT);
     }
 }

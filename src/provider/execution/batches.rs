@@ -7,7 +7,7 @@ use log::Level;
 use super::Execution;
 use super::work::{Piece, WriteTarget, batch_of};
 use crate::cloudflare::{Error, ErrorResponse};
-use crate::lean::inserted;
+use crate::collections::inserted;
 use crate::logging;
 use crate::model::{ZoneId, ZonePlan};
 use crate::observe::metrics::Family;

@@ -13,13 +13,13 @@ use crate::model::hostname::Hostname;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::wanted::{self, OPEN, WantedAccess, WantedApplication};
 use crate::reconcile::canonical::{self, Mistake, RECORD_ONLY, RESOURCE_LABEL};
+use crate::reconcile::gateway_route;
 use crate::reconcile::groups::RuleProperties;
 use crate::reconcile::permitted;
 use crate::reconcile::property_name::{
     self, ACCESS_POLICY, ACCESS_SESSION_DURATION, Meaning, TUNNEL, TUNNEL_PATH, TUNNEL_PATH_PREFIX,
     TUNNEL_SERVICE, TUNNEL_WILDCARD,
 };
-use crate::reconcile::route;
 use crate::reconcile::target::TargetKind;
 use crate::reconcile::wildcard::{self, ASKED};
 
@@ -63,7 +63,7 @@ impl PartReader<'_, '_> {
         for (text, meaning) in self.endpoint.targets.iter().zip(self.targets) {
             match meaning {
                 TargetKind::Tunnel(tunnel) => tunnels.push(tunnel),
-                TargetKind::NoTunnel => {
+                TargetKind::MalformedTunnel => {
                     let example = default.hostname();
                     let problem = format!("is {text:?}: a tunnel's hostname looks like {example}");
                     return Err(self.mistake("the target", problem));
@@ -137,7 +137,7 @@ impl PartReader<'_, '_> {
         let rule = WantedRule { hostname, path, service, origin_request };
         let kind = canonical::resource_of(self.endpoint).split('/').next().unwrap_or_default();
         self.mistakes.extend(permitted::mistakes(&rule, subject, settings));
-        self.mistakes.extend(route::mistake(&rule, subject, kind));
+        self.mistakes.extend(gateway_route::mistake(&rule, subject, kind));
         Ok(Some(rule))
     }
 
@@ -156,7 +156,7 @@ impl PartReader<'_, '_> {
             if let Some(setting) = settings.operator.asks_for_access(requires) {
                 self.mistake(property, format!("is set, but {setting} asks for Access by itself: remove it"));
             }
-            return Ok(WantedAccess::Silent);
+            return Ok(WantedAccess::Unspecified);
         }
         let default = settings.operator.default_access_policy.iter().map(|name| &**name);
         let names = match text {
@@ -173,7 +173,7 @@ impl PartReader<'_, '_> {
                 let problem = format!("is {OPEN}, and ACCESS_OPT_OUT=false lets no object open a hostname");
                 self.mistake(ACCESS_POLICY, problem);
             }
-            return Ok(if text.is_some() { WantedAccess::Open } else { WantedAccess::Silent });
+            return Ok(if text.is_some() { WantedAccess::Open } else { WantedAccess::Unspecified });
         };
         let duration = match duration {
             None => SessionDuration::default(),

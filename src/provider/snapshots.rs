@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::clock::Deadline;
 use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
-use crate::provider::reader::ReadError;
 use crate::provider::resolution::Resolved;
+use crate::provider::snapshot_reader::ReadError;
 use crate::provider::writer::Writer;
 use crate::reconcile::snapshot::Snapshot;
 
@@ -36,7 +36,7 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
         let name = snapshot.settings.name_of(id);
         values.set(Family::ConfigurationVersion, &[name], tunnel.version);
         let rules = tunnel.document.rules().len();
-        let owned = snapshot.own_rules_placed().filter(|(tunnel, _)| *tunnel == id).count();
+        let owned = snapshot.own_rules().filter(|(tunnel, _)| *tunnel == id).count();
         for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
             values.set(Family::Rules, &[name, ownership], count as i64);
         }

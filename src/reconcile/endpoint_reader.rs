@@ -19,7 +19,8 @@ use crate::reconcile::Settings;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{
-    self, Canonical, Intent, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL, UNREAD_PREFIX,
+    self, CanonicalEndpoint, Intent, OWNER_LABEL, Problem, Publication, RECORD_ONLY, RESOURCE_LABEL,
+    UNREAD_PREFIX,
 };
 use crate::reconcile::groups::{self, RuleProperties};
 use crate::reconcile::namespace;
@@ -58,8 +59,8 @@ impl<'s> EndpointReader<'s> {
     }
 
     /// Every rule that an endpoint asks for, in canonical form. Empty if the endpoint is not meant for a tunnel.
-    pub fn read(&mut self, endpoint: &Endpoint) -> Vec<Canonical> {
-        if !endpoint.is_address() {
+    pub fn read(&mut self, endpoint: &Endpoint) -> Vec<CanonicalEndpoint> {
+        if !endpoint.is_address_or_cname() {
             return Vec::new();
         }
         if let Some(problem) = oversize(endpoint) {
@@ -91,7 +92,7 @@ impl<'s> EndpointReader<'s> {
     }
 
     /// The invalid form of an endpoint that is not read. The published rules at Cloudflare stay.
-    pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> Canonical {
+    pub fn unread(&self, endpoint: &Endpoint, problem: &str) -> CanonicalEndpoint {
         let resource = endpoint.labels.value(RESOURCE_LABEL).map(|label| cut(label, RESOURCE_MAX_BYTES));
         let set_identifier = set_identifier_apart(resource.unwrap_or_default());
         // A cut name is longer than any hostname, so it cannot become another hostname.
@@ -101,12 +102,12 @@ impl<'s> EndpointReader<'s> {
             self.settings.default_tunnel().hostname(),
             set_identifier,
             resource.map(|resource| (RESOURCE_LABEL, resource)).into_iter().collect(),
-            Problem::read(problem),
+            Problem::new(problem),
         )
     }
 
     /// An endpoint that already has the property [`INVALID`]. The cause may no longer be in the endpoint.
-    fn still_invalid(&self, endpoint: &Endpoint, text: &str) -> Canonical {
+    fn still_invalid(&self, endpoint: &Endpoint, text: &str) -> CanonicalEndpoint {
         let is_tunnels = |target: &&String| TunnelId::from_hostname(target).is_some();
         let target = endpoint.targets.iter().find(is_tunnels).cloned();
         let target = target.unwrap_or_else(|| self.settings.default_tunnel().hostname());
@@ -115,7 +116,7 @@ impl<'s> EndpointReader<'s> {
             target,
             endpoint.set_identifier.clone(),
             endpoint.labels.without(OWNER_LABEL),
-            Problem::read(text),
+            Problem::new(text),
         )
     }
 
@@ -127,16 +128,21 @@ impl<'s> EndpointReader<'s> {
         targets: &[TargetKind],
         part: &RuleProperties<'_>,
         stray_path: Option<&str>,
-    ) -> Option<Canonical> {
+    ) -> Option<CanonicalEndpoint> {
         let service = self.service_text(endpoint, targets, part)?;
-        let (login, default_service) = (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
+        let (asks_for_login, uses_default_service) =
+            (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
         let mut reader = PartReader { reader: self, endpoint, targets, part, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
         let wanted_access = reader.access(&rule);
         reader.check_names();
-        let intent = Intent { login, default_service, unasked_wildcard: reader.unasked_wildcard(&hostname) };
+        let intent = Intent {
+            asks_for_login,
+            uses_default_service,
+            unasked_wildcard: reader.unasked_wildcard(&hostname),
+        };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
             reader.mistake(property, problem);
@@ -161,12 +167,15 @@ impl<'s> EndpointReader<'s> {
                 let mut properties = canonical::properties_of(&publication);
                 properties.extend(wildcard::property(&name).filter(|_| !intent.unasked_wildcard));
                 let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-                Canonical { endpoint, publication: Ok(publication), intent }
+                CanonicalEndpoint { endpoint, publication: Ok(publication), intent }
             }
             Err(mistakes) => {
                 let name = hostname::normalize(&endpoint.dns_name);
                 let set_identifier = self.set_identifier_as_meant(endpoint, part);
-                Canonical { intent, ..invalid(name, target, set_identifier, labels, Problem::of(&mistakes)) }
+                CanonicalEndpoint {
+                    intent,
+                    ..invalid(name, target, set_identifier, labels, Problem::of(&mistakes))
+                }
             }
         })
     }
@@ -231,7 +240,7 @@ impl<'s> EndpointReader<'s> {
             match meaning {
                 TargetKind::Service => services.push(text),
                 TargetKind::Tunnel(tunnel) => is_record |= self.settings.is_configured(tunnel),
-                TargetKind::NoTunnel => is_record = true,
+                TargetKind::MalformedTunnel => is_record = true,
                 TargetKind::ClusterName | TargetKind::Other => {}
             }
         }
@@ -291,10 +300,10 @@ fn invalid(
     set_identifier: String,
     labels: Labels,
     problem: Problem,
-) -> Canonical {
+) -> CanonicalEndpoint {
     let properties = vec![Property::new(INVALID, problem.to_string())];
     let endpoint = canonical::render(name, target, set_identifier, properties, labels);
-    Canonical { endpoint, publication: Err(problem), intent: Intent::default() }
+    CanonicalEndpoint { endpoint, publication: Err(problem), intent: Intent::default() }
 }
 
 /// The problem of an endpoint that is too large to be read.
