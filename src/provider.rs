@@ -16,9 +16,9 @@ mod resolution;
 mod settings;
 mod snapshot_reader;
 mod snapshots;
+mod state;
 mod status;
 mod watch;
-mod writer;
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ pub(crate) use crate::provider::resolution::{
 };
 pub use crate::provider::settings::ProviderSettings;
 pub(crate) use crate::provider::snapshot_reader::{SnapshotReader, is_of_account};
-use crate::provider::writer::Writer;
+use crate::provider::state::ProviderState;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::property_name::INVALID;
 use crate::reconcile::{Settings, plan, records};
@@ -50,7 +50,7 @@ pub struct Provider {
     health: Arc<Health>,
     /// `None` until the account and every tunnel are known.
     resolved: Mutex<Option<Arc<Resolved>>>,
-    writer: Writer,
+    state: ProviderState,
 }
 
 impl Provider {
@@ -72,25 +72,25 @@ impl Provider {
             is_dry_run: settings.dry_run,
             last_loop: Mutex::default(),
         };
-        let writer = Writer {
+        let state = ProviderState {
             reader: SnapshotReader::new(Arc::new(client), clock, settings),
             reporter,
             last_snapshot: Mutex::default(),
             memory: Mutex::default(),
             unneeded_places: Mutex::default(),
         };
-        Self { health, resolved: Mutex::default(), writer }
+        Self { health, resolved: Mutex::default(), state }
     }
 
     /// The metrics in the text of a scrape. Readiness and the calls that are left are read at the scrape; all other
     /// metrics are updated when an event happens.
     pub fn scrape(&self) -> String {
-        let calls_left = self.writer.client().calls_left();
-        let mut values = self.writer.reporter.metrics.update();
+        let calls_left = self.state.client().calls_left();
+        let mut values = self.state.reporter.metrics.update();
         values.set(Family::Ready, &[], i64::from(self.health.is_ready()));
         values.set(Family::CallsLeft, &[], i64::from(calls_left));
         drop(values);
-        self.writer.reporter.metrics.text()
+        self.state.reporter.metrics.text()
     }
 
     fn resolved(&self) -> Result<Arc<Resolved>, Failure> {
@@ -100,32 +100,32 @@ impl Provider {
 
 impl Handler for Provider {
     fn domain_filter(&self) -> Box<str> {
-        self.writer.reader.settings.operator.filter.to_json()
+        self.state.reader.settings.operator.filter.to_json()
     }
 
     fn records(&self, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let resolved = self.resolved()?;
-        let snapshot = self.writer.read(&resolved, false, deadline).map_err(failure::unread)?;
+        let snapshot = self.state.read(&resolved, false, deadline).map_err(failure::unread)?;
         let shown = records::records(&snapshot);
         if !matches!(snapshot.access, AccessReading::NotAsked) {
-            let mut values = self.writer.reporter.metrics.update();
+            let mut values = self.state.reporter.metrics.update();
             values.set(Family::Unprotected, &[], shown.unprotected as i64);
             values.set(Family::UnneededApplications, &[], shown.unneeded_applications as i64);
         }
-        self.writer.reporter.begin_loop(&shown);
+        self.state.reporter.begin_loop(&shown);
         Ok(shown.endpoints)
     }
 
     fn adjust_endpoints(&self, wanted: &Body, deadline: Deadline) -> Result<Vec<Endpoint>, Failure> {
         let settings = &self.resolved()?.settings;
-        let Writer { reporter, last_snapshot, .. } = &self.writer;
+        let ProviderState { reporter, last_snapshot, .. } = &self.state;
         let last = lock(last_snapshot).unless_outdated();
-        let clock = self.writer.clock();
+        let clock = self.state.clock();
         let (adjusted, without_service) = adjust(wanted, settings, last.as_deref(), clock, deadline)?;
         lock(&reporter.last_loop).adjust(&adjusted, without_service, clock.unix_seconds());
         // Only after the adjustment, because the deletion of applications replaces this snapshot by a new reading.
         if let Some(last) = &last {
-            self.writer.look_for_unneeded_applications(last);
+            self.state.look_for_unneeded_applications(last);
         }
         reporter.metrics.update().set(Family::UnaskedProtections, &[], adjusted.unasked_protections as i64);
         Ok(adjusted.endpoints)
@@ -133,11 +133,11 @@ impl Handler for Provider {
 
     fn apply_changes(&self, changes: Body, deadline: Deadline) -> Result<(), Failure> {
         let resolved = self.resolved()?;
-        lock(&self.writer.reporter.last_loop).request.begin();
+        lock(&self.state.reporter.last_loop).request.begin();
         let outcome = planned_changes(changes, &resolved.settings)
-            .and_then(|changes| self.writer.apply(&changes, &resolved, deadline));
+            .and_then(|changes| self.state.apply(&changes, &resolved, deadline));
         if let Err(failure) = &outcome {
-            let last = &mut lock(&self.writer.reporter.last_loop).request;
+            let last = &mut lock(&self.state.reporter.last_loop).request;
             if !last.is_reported {
                 last.failure = Some(format!("the last request failed: {failure}"));
             }

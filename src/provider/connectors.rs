@@ -14,7 +14,7 @@ use crate::model::{AccountId, LogLine, TunnelId};
 use crate::observe::metrics::Family;
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::Writer;
+use crate::provider::state::ProviderState;
 use crate::reconcile::ConfiguredTunnel;
 
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl ConnectorWatch {
 
     /// If a look is due, reads the connectors of each tunnel and updates the metrics. Warns if a tunnel has no
     /// connector, or if a connector has not applied a version from one look to the next. Holds no lock during a call.
-    pub(super) fn look(&mut self, writer: &Writer, Resolved { account, settings }: &Resolved) {
-        let clock = writer.clock();
+    pub(super) fn look(&mut self, state: &ProviderState, Resolved { account, settings }: &Resolved) {
+        let clock = state.clock();
         if clock.now() < self.next_at {
             return;
         }
         self.next_at = clock.now() + limits::CONNECTORS_PERIOD;
-        if writer.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
+        if state.client().calls_left() < limits::CONNECTORS_CALLS_LEFT_MIN {
             logging::debug(module_path!(), || {
                 LogLine::default().text("the connectors are not checked, because few calls are left")
             });
@@ -48,7 +48,7 @@ impl ConnectorWatch {
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
-        let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), writer, account);
+        let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), state, account);
         let lines: Vec<LogLine> = made.filter_map(look_at).collect();
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
@@ -58,14 +58,14 @@ impl ConnectorWatch {
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
         awaited: Option<&i64>,
-        writer: &Writer,
+        state: &ProviderState,
         account: &AccountId,
     ) -> Option<LogLine> {
-        let metrics = &writer.reporter.metrics;
+        let metrics = &state.reporter.metrics;
         // Read before the look, because a connector cannot yet have applied a version that is written during the look.
-        let version = writer.reader.newest().version(id);
-        let deadline = Deadline::after(writer.clock(), limits::CONNECTORS_TIMEOUT);
-        let connectors = writer.client().connectors(account, id, deadline);
+        let version = state.reader.newest().version(id);
+        let deadline = Deadline::after(state.clock(), limits::CONNECTORS_TIMEOUT);
+        let connectors = state.client().connectors(account, id, deadline);
         let mut values = metrics.update();
         values.clear(Family::Connectors, &[name]);
         values.clear(Family::ConnectorVersion, &[name]);

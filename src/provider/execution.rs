@@ -24,7 +24,7 @@ use crate::limits;
 use crate::logging;
 use crate::model::{LogLine, TunnelId};
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::{WriteMemory, Writer};
+use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::plan::{HostPlan, Plan, Stage};
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
@@ -35,7 +35,7 @@ const ZONE_IS_FULL: &str =
 
 /// One run over a plan. It sends the writes; `Halving` selects the next pieces, and `Ledger` records the results.
 struct Execution<'a> {
-    writer: &'a Writer,
+    state: &'a ProviderState,
     memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     deadline: Deadline,
@@ -72,7 +72,7 @@ enum Stop {
 /// Carries out every stage of a plan. Hostnames with work at a target whose last write failed come after all other
 /// hostnames, because a target that does not answer can use up a request's time.
 pub(super) fn run<'a>(
-    writer: &'a Writer,
+    state: &'a ProviderState,
     memory: &'a mut WriteMemory,
     resolved: &'a Resolved,
     plan: &'a Plan,
@@ -83,7 +83,7 @@ pub(super) fn run<'a>(
         |host: &&HostPlan| steps(host).any(|(step, _)| memory.targets.is_failing(step.target.id()));
     let (failing, others): (Vec<&HostPlan>, Vec<&HostPlan>) = plan.hosts.iter().partition(is_failing);
     let mut execution = Execution {
-        writer,
+        state,
         memory,
         resolved,
         deadline,
@@ -130,7 +130,7 @@ impl<'a> Execution<'a> {
             if of_tunnel.is_empty() {
                 continue;
             }
-            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.writer.clock().now());
+            let paused = self.memory.targets.paused_edits(tunnel.as_str(), self.state.clock().now());
             let reason = match paused.map_or_else(|| self.probe(tunnel), |reason| Err(Stop::Target(reason))) {
                 Ok(()) => {
                     self.decided.insert(WriteTarget::Tunnel(tunnel), true);
@@ -190,7 +190,7 @@ impl<'a> Execution<'a> {
             let line = LogLine::default().word(kind, &name).word("hostnames", &hostnames).text(&**text);
             logging::log(Level::Warn, module_path!(), &line);
         }
-        self.memory.targets.set_failing(target.id(), self.writer.clock().now());
+        self.memory.targets.set_failing(target.id(), self.state.clock().now());
     }
 
     /// Writes all pieces with as few calls as possible. Each request sends at least one group. If the group is refused,
@@ -209,8 +209,8 @@ impl<'a> Execution<'a> {
             }
             self.search_writes += usize::from(halving.is_searching());
             let group = self.write_group(step, &mut halving, &sent);
-            self.memory.targets.set_group_size(target.id(), halving.size, self.writer.clock().now());
-            let calls_left = self.writer.client().calls_left();
+            self.memory.targets.set_group_size(target.id(), halving.size, self.state.clock().now());
+            let calls_left = self.state.client().calls_left();
             let has_failed = matches!(group, Err(Stop::Target(Reason::Failed(_))));
             let reason = match group {
                 Err(Stop::Run(error)) => return Err(error),
@@ -224,7 +224,7 @@ impl<'a> Execution<'a> {
             if has_failed {
                 // A tunnel that failed before has just accepted its unchanged document, or has no rules.
                 if self.memory.targets.is_failing(target.id()) {
-                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.writer.clock().now());
+                    self.memory.targets.pause_edits(target.id(), reason.clone(), self.state.clock().now());
                 }
                 let hostnames = rest.chunk_by(|one, other| one.hostname == other.hostname).count();
                 self.set_failing(target, hostnames, &reason);
@@ -302,7 +302,7 @@ impl<'a> Execution<'a> {
 
     /// Notes that each piece was refused.
     fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
-        let now = self.writer.clock().now();
+        let now = self.state.clock().now();
         if !answer.is_of_cloudflare() {
             // The next request begins with the other pieces, because a server in between may let these pass.
             let reason = in_between(answer.clone());
@@ -351,7 +351,7 @@ impl<'a> Execution<'a> {
     }
 
     fn time_left(&self) -> Duration {
-        self.deadline.remaining(self.writer.clock())
+        self.deadline.remaining(self.state.clock())
     }
 
     fn check_time(&self) -> Result<(), Stop> {

@@ -23,7 +23,7 @@ use crate::provider::failure;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::Existence;
-use crate::provider::writer::{WriteMemory, Writer};
+use crate::provider::state::{ProviderState, WriteMemory};
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
 use crate::reconcile::access::unneeded::Unneeded;
@@ -39,7 +39,7 @@ const APPLY_ATTEMPTS_MAX: usize = 3;
 
 /// One request that writes. Only one such request runs at a time.
 struct ApplyRequest<'a> {
-    writer: &'a Writer,
+    state: &'a ProviderState,
     memory: MutexGuard<'a, WriteMemory>,
     resolved: &'a Resolved,
     changes: &'a Changes,
@@ -48,7 +48,7 @@ struct ApplyRequest<'a> {
     places_of_deleted_rules: Vec<Place>,
 }
 
-impl Writer {
+impl ProviderState {
     /// Carries out the changes. Unfinished work is an error, so that ExternalDNS asks for it again.
     pub(super) fn apply(
         &self,
@@ -59,7 +59,7 @@ impl Writer {
         let memory = lock(&self.memory);
         let places_of_deleted_rules = Vec::new();
         let mut request =
-            ApplyRequest { writer: self, memory, resolved, changes, deadline, places_of_deleted_rules };
+            ApplyRequest { state: self, memory, resolved, changes, deadline, places_of_deleted_rules };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -81,10 +81,10 @@ impl ApplyRequest<'_> {
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
         loop {
             attempts_left -= 1;
-            let snapshot = self.writer.read(self.resolved, self.asks_for_access(), self.deadline);
+            let snapshot = self.state.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
             let mut plan = self.plan(&snapshot)?;
-            if plan.is_empty() || self.writer.is_dry_run() {
+            if plan.is_empty() || self.state.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
             self.note_places_of_deleted_rules(&plan, &snapshot);
@@ -92,12 +92,12 @@ impl ApplyRequest<'_> {
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
             self.remember(&plan, &result, &snapshot);
-            let has_time = self.deadline.remaining(self.writer.clock()) >= limits::STEP_MIN;
+            let has_time = self.deadline.remaining(self.state.clock()) >= limits::STEP_MIN;
             if !matches!(result.ending, Ending::LostAnswer) || attempts_left == 0 || !has_time {
                 return self.finish(&plan, &result);
             }
             // The next plan has no notes on the writes of this run.
-            self.writer.reporter.log_notes(&plan, &result);
+            self.state.reporter.log_notes(&plan, &result);
         }
     }
 
@@ -109,7 +109,7 @@ impl ApplyRequest<'_> {
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
             return Ok(None);
         }
-        let recent = lock(&self.writer.last_snapshot).recent(self.writer.clock().now());
+        let recent = lock(&self.state.last_snapshot).recent(self.state.clock().now());
         let is_enough =
             |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
         let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
@@ -158,7 +158,7 @@ impl ApplyRequest<'_> {
 
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
-        self.writer.reporter.report(self.changes, plan, result);
+        self.state.reporter.report(self.changes, plan, result);
         self.places_of_deleted_rules.retain(|place| !result.given_up.contains(place.hostname()));
         if let Ending::Early { error, .. } = &result.ending {
             return Err(failure::ended_early(error));
@@ -174,11 +174,11 @@ impl ApplyRequest<'_> {
     /// Deletes our applications whose rules this request deleted, if another application protects the place: otherwise
     /// visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        let Self { writer, resolved, places_of_deleted_rules: places, .. } = self;
+        let Self { state, resolved, places_of_deleted_rules: places, .. } = self;
         if !places.is_empty() {
-            let time = self.deadline.remaining(writer.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
+            let time = self.deadline.remaining(state.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
             let is_selected = |one: &Unneeded<'_>| one.is_replaced && places.contains(one.place);
-            writer.delete_unneeded(resolved, &is_selected, Deadline::after(writer.clock(), time));
+            state.delete_unneeded(resolved, &is_selected, Deadline::after(state.clock(), time));
         }
     }
 
@@ -198,7 +198,7 @@ impl ApplyRequest<'_> {
     /// The plan of a turn; in a dry run, of all hostnames.
     fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Result<Plan, Failure> {
         let turns = &self.memory.turns;
-        let hostnames_max = if self.writer.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
+        let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
         let turn = Turn { previous_end: turns.end.as_ref(), hostnames_max };
         plan::plan(self.changes, snapshot, inputs, &turn).map_err(failure::wrong_owner)
     }
@@ -206,7 +206,7 @@ impl ApplyRequest<'_> {
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
     /// version that was read. Until then, another hostname may use its place in the turn.
     fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
-        let Self { writer, resolved, .. } = self;
+        let Self { state, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
@@ -214,9 +214,9 @@ impl ApplyRequest<'_> {
             let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             let deadline = self.look_deadline();
-            let looks = in_parallel(writer.reader.settings.parallel_calls, &targets, |tunnel| {
+            let looks = in_parallel(state.reader.settings.parallel_calls, &targets, |tunnel| {
                 let version = snapshot.tunnels.get(tunnel)?.version;
-                check_applied(writer.client(), &resolved.account, tunnel, version, deadline).err()
+                check_applied(state.client(), &resolved.account, tunnel, version, deadline).err()
             });
             let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
@@ -228,9 +228,9 @@ impl ApplyRequest<'_> {
     }
 
     fn inputs(&self, snapshot: &Snapshot) -> PlanInputs {
-        let Self { writer, resolved, .. } = self;
+        let Self { state, resolved, .. } = self;
         let tunnels = plan::tunnels_in_the_way(self.changes, snapshot);
-        let existences = writer.reader.existences(&resolved.account, tunnels, self.look_deadline());
+        let existences = state.reader.existences(&resolved.account, tunnels, self.look_deadline());
         let is_deleted = |(tunnel, existence): (TunnelId, Result<Existence, Error>)| {
             let deleted = existence.map(|existence| existence == Existence::Deleted).map_err(|error| {
                 format!("the record points to tunnel {tunnel}, which may have been deleted: {error}")
@@ -238,17 +238,17 @@ impl ApplyRequest<'_> {
             (tunnel, deleted)
         };
         PlanInputs {
-            paused: self.memory.write_history.reasons(snapshot, writer.clock().now()),
+            paused: self.memory.write_history.reasons(snapshot, state.clock().now()),
             deletion_by_tunnel: inserted(existences.into_iter().map(is_deleted)),
             unfinished: self.memory.unfinished.clone(),
-            is_dry_run: writer.is_dry_run(),
+            is_dry_run: state.is_dry_run(),
             ..PlanInputs::default()
         }
     }
 
     /// The end of a look at other tunnels, so that slow answers leave time for the rest of the request.
     fn look_deadline(&self) -> Deadline {
-        let clock = self.writer.clock();
+        let clock = self.state.clock();
         let left = self.deadline.remaining(clock).saturating_sub(limits::STEP_MIN);
         Deadline::after(clock, limits::MOVE_LOOK_TIMEOUT.min(left))
     }
@@ -259,13 +259,13 @@ impl ApplyRequest<'_> {
         if plan.application_writes.is_empty() {
             return;
         }
-        let &mut Self { writer, resolved, mut deadline, .. } = self;
+        let &mut Self { state, resolved, mut deadline, .. } = self;
         if !plan.hosts.is_empty() {
-            let half = deadline.remaining(writer.clock()) / 2;
-            deadline = Deadline::after(writer.clock(), half);
+            let half = deadline.remaining(state.clock()) / 2;
+            deadline = Deadline::after(state.clock(), half);
         }
-        let results = ApplicationWriter { writer, resolved, deadline }.carry_out(&plan.application_writes);
-        let (now, history) = (self.writer.clock().now(), &mut self.memory.write_history);
+        let results = ApplicationWriter { state, resolved, deadline }.carry_out(&plan.application_writes);
+        let (now, history) = (self.state.clock().now(), &mut self.memory.write_history);
         let mut failed = Vec::new();
         for (write, outcome) in plan.application_writes.iter().zip(results) {
             let content = write.content_fingerprint();
@@ -291,13 +291,13 @@ impl ApplyRequest<'_> {
     }
 
     fn execute(&mut self, plan: &Plan, snapshot: &Snapshot) -> RunResult {
-        let Self { writer, memory, resolved, deadline, .. } = self;
-        writer.outdating(|| execution::run(writer, memory, resolved, plan, snapshot, *deadline))
+        let Self { state, memory, resolved, deadline, .. } = self;
+        state.outdating(|| execution::run(state, memory, resolved, plan, snapshot, *deadline))
     }
 
     /// Forgets earlier refusals of completed writes, and notes these writes.
     fn remember(&mut self, plan: &Plan, result: &RunResult, snapshot: &Snapshot) {
-        let now = self.writer.clock().now();
+        let now = self.state.clock().now();
         let memory = &mut *self.memory;
         for host in plan.hosts.iter().filter(|host| !result.given_up.contains(&host.hostname)) {
             content_fingerprints(host).for_each(|(_, write)| memory.write_history.forget(write));

@@ -7,10 +7,10 @@ use crate::locks::lock;
 use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::ReadError;
-use crate::provider::writer::Writer;
+use crate::provider::state::ProviderState;
 use crate::reconcile::snapshot::Snapshot;
 
-impl Writer {
+impl ProviderState {
     /// Reads a snapshot of the present state, always with Access if `is_access_wished`.
     pub(super) fn read(
         &self,

@@ -159,7 +159,7 @@ impl LastLoop {
 impl Provider {
     /// The status of `hostname`, or else an overview of unfinished work.
     pub fn status(&self, hostname: Option<&str>) -> Status {
-        let last = lock(&self.writer.reporter.last_loop);
+        let last = lock(&self.state.reporter.last_loop);
         match hostname {
             Some(hostname) => self.status_of(&hostname::normalize(hostname), &last),
             None => self.overview(&last),
@@ -218,7 +218,7 @@ impl Provider {
                 return Some(row("", NOT_READY, format!("{why}; {remedy}")));
             }
             None if last.without_service.is_none() => NO_LOOP,
-            None if lock(&self.writer.last_snapshot).as_read().is_none() => NOT_READ,
+            None if lock(&self.state.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,
         };
         Some(row("", WAITING, what.to_owned()))
@@ -226,7 +226,7 @@ impl Provider {
 
     /// The records and rules of ours for a hostname in the last snapshot; `None` without a snapshot.
     fn standing(&self, hostname: &str) -> Option<Vec<PublishedPath>> {
-        let read = lock(&self.writer.last_snapshot).as_read()?;
+        let read = lock(&self.state.last_snapshot).as_read()?;
         let parsed = Hostname::parse(hostname).ok();
         Some(parsed.map(|parsed| published(&parsed, &read)).unwrap_or_default())
     }
@@ -236,7 +236,7 @@ impl Provider {
         if let Err(problem) = Hostname::parse(hostname) {
             return row(hostname, MISTAKE, problem);
         }
-        if !self.writer.reader.settings.operator.filter.matches(hostname) {
+        if !self.state.reader.settings.operator.filter.matches(hostname) {
             return row(hostname, MISTAKE, Reason::OutsideFilter.to_string());
         }
         let is_without = without_service

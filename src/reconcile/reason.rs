@@ -56,7 +56,7 @@ pub enum Reason {
         /// The kind of the record, on which the remedy depends.
         kind: RecordKind,
         /// The comment that would make the record ours, if only the stamp is missing.
-        remedy: Option<Box<str>>,
+        restoring_comment: Option<Box<str>>,
         /// The smallest value of `ADOPT` that would take the record over, if any would.
         adopt: Option<Box<str>>,
     },
@@ -289,17 +289,17 @@ impl fmt::Display for Reason {
                 "no zone contains the name: add the zone to the account and give the token access to it, or widen \
                  the filters",
             ),
-            Self::RecordHeld { record_type, content, comment, kind, remedy, adopt } => {
+            Self::RecordHeld { record_type, content, comment, kind, restoring_comment, adopt } => {
                 write!(formatter, "the name has the {record_type} record {content:?}")?;
                 if !comment.is_empty() {
                     write!(formatter, " with the comment {comment:?}")?;
                 }
-                formatter.write_str(match (remedy, kind) {
+                formatter.write_str(match (restoring_comment, kind) {
                     (Some(_), _) => " that points to our tunnel without our stamp: ",
                     (None, RecordKind::Dead) => " that points to a deleted tunnel: ",
                     (None, _) => " that is not ours: ",
                 })?;
-                let give_back = remedy.as_ref().map(|stamp| format!("set its comment to {stamp:?} to make it ours again"));
+                let give_back = restoring_comment.as_ref().map(|stamp| format!("set its comment to {stamp:?} to make it ours again"));
                 let ways = match &give_back {
                     Some(give_back) => [give_back, "delete the record"],
                     None if *kind == RecordKind::CustomDomain => {
@@ -490,7 +490,7 @@ mod tests {
             content: "192.0.2.1".into(),
             comment: "".into(),
             kind: RecordKind::Plain,
-            remedy: remedy.map(Into::into),
+            restoring_comment: remedy.map(Into::into),
             adopt: adopt.map(Into::into),
         };
         let (delete, leave) = (DELETE, REMOVE_HOSTNAME);
@@ -537,12 +537,12 @@ mod tests {
     #[test]
     fn a_reason_has_two_hundred_characters_at_most_besides_names() {
         let none = Box::<str>::default;
-        let held = |kind, remedy, adopt: &str| Reason::RecordHeld {
+        let held = |kind, restoring_comment, adopt: &str| Reason::RecordHeld {
             record_type: none(),
             content: none(),
             comment: none(),
             kind,
-            remedy,
+            restoring_comment,
             adopt: Some(adopt.into()),
         };
         for reason in [

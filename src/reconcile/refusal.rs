@@ -154,7 +154,7 @@ mod tests {
                     content: "192.0.2.1".into(),
                     comment: comment.into(),
                     kind: RecordKind::Plain,
-                    remedy: None,
+                    restoring_comment: None,
                     adopt: None,
                 },
             };

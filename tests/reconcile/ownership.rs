@@ -253,7 +253,7 @@ fn the_stamp_to_paste_back_names_no_rule_that_is_not_asked_for() {
     cloudflare.run_loop(&desired, usize::MAX);
     let stamp = std::mem::take(&mut cloudflare.records[0].comment);
     let plan = cloudflare.run_loop(&desired, usize::MAX);
-    let Reason::RecordHeld { remedy: Some(remedy), .. } = &plan.refusals[0].reason else {
+    let Reason::RecordHeld { restoring_comment: Some(remedy), .. } = &plan.refusals[0].reason else {
         panic!("{plan:?}");
     };
     let claims = |comment: &str| Stamp::parse(comment).expect("a stamp").claims;
@@ -268,7 +268,9 @@ fn no_stamp_is_to_be_pasted_over_the_comment_of_a_record_that_was_never_ours() {
         cloudflare.add("a.example.com", "CNAME", &format!("{HOME}.cfargotunnel.com"), comment);
         let plan = cloudflare.run_loop(&[endpoint(&[("tunnel-service", "http://web:80")])], usize::MAX);
         let [refusal] = &plan.refusals[..] else { panic!("{comment:?}: {plan:?}") };
-        let Reason::RecordHeld { remedy, .. } = &refusal.reason else { panic!("{refusal:?}") };
+        let Reason::RecordHeld { restoring_comment: remedy, .. } = &refusal.reason else {
+            panic!("{refusal:?}")
+        };
         assert_eq!(remedy.is_some(), is_pasted, "{comment:?}: {refusal}");
         assert_eq!(&*cloudflare.records[0].comment, comment);
     }

@@ -10,7 +10,7 @@ use crate::logging;
 use crate::model::LogLine;
 use crate::provider::access::writer::ApplicationWriter;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::Writer;
+use crate::provider::state::ProviderState;
 use crate::reconcile::access::gate::ApplicationWrite;
 use crate::reconcile::access::place::Place;
 use crate::reconcile::access::unneeded::{self, Unneeded};
@@ -51,7 +51,7 @@ impl UnneededPlaces {
     }
 }
 
-impl Writer {
+impl ProviderState {
     /// Notes the applications of ours that may be deleted. It runs once in each loop.
     pub(in crate::provider) fn look_for_unneeded_applications(&self, snapshot: &Snapshot) {
         let left = if self.is_dry_run() { Vec::new() } else { self.unneeded_applications(snapshot) };
@@ -87,7 +87,7 @@ impl Writer {
         }
         let deletions = left.iter().map(|one| ApplicationWrite::delete(one.place.clone(), one.application));
         let deletions: Vec<ApplicationWrite> = deletions.collect();
-        let results = ApplicationWriter { writer: self, resolved, deadline }.carry_out(&deletions);
+        let results = ApplicationWriter { state: self, resolved, deadline }.carry_out(&deletions);
         for (write, result) in deletions.into_iter().zip(results) {
             let Err(reason) = result else { continue };
             lock(&self.unneeded_places).note_failed(write.place);

@@ -9,13 +9,13 @@ use crate::provider::access::reader::ApplicationWriteOutcome;
 use crate::provider::description::describe_application;
 use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
-use crate::provider::writer::Writer;
+use crate::provider::state::ProviderState;
 use crate::reconcile::access::gate::{ApplicationOperation, ApplicationWrite};
 use crate::reconcile::access::place::{self, Place};
 use crate::reconcile::reason::Reason;
 
 pub(in crate::provider) struct ApplicationWriter<'a> {
-    pub(in crate::provider) writer: &'a Writer,
+    pub(in crate::provider) state: &'a ProviderState,
     pub(in crate::provider) resolved: &'a Resolved,
     /// The deadline for all applications together.
     pub(in crate::provider) deadline: Deadline,
@@ -32,23 +32,23 @@ impl ApplicationWriter<'_> {
             Error::Rejected(_) => Reason::Waiting(format!("the tag of Access applications: {error}")),
             error => reason_of(error),
         });
-        let clock = self.writer.clock();
+        let clock = self.state.clock();
         let step = limits::STEP_MIN.min(self.deadline.remaining(clock) / 4);
-        let (now, later) = writes.split_at(fitting(writes, self.writer.client().calls_left()));
+        let (now, later) = writes.split_at(fitting(writes, self.state.client().calls_left()));
         let waiting = || Reason::Waiting("no time or calls were left for the Access application".to_owned());
         let do_one = |write: &ApplicationWrite| match &tag {
             Err(reason) if is_written(write) => Err(reason.clone()),
             _ if self.deadline.remaining(clock) < step => Err(waiting()),
             _ => self.do_one(write),
         };
-        let parallel_writes = self.writer.reader.settings.parallel_calls;
-        let results = self.writer.outdating(|| in_parallel(parallel_writes, now, do_one));
+        let parallel_writes = self.state.reader.settings.parallel_calls;
+        let results = self.state.outdating(|| in_parallel(parallel_writes, now, do_one));
         results.into_iter().chain(later.iter().map(|_| Err(waiting()))).collect()
     }
 
     fn do_one(&self, write: &ApplicationWrite) -> Result<(), Reason> {
         let note = |outcome| {
-            self.writer.reader.access.note(&write.place, outcome, self.writer.clock().now());
+            self.state.reader.access.note(&write.place, outcome, self.state.clock().now());
         };
         match self.write(write) {
             Ok(outcome) => {
@@ -58,7 +58,7 @@ impl ApplicationWriter<'_> {
                 if has_gone {
                     return Err(Reason::Waiting("the Access application was deleted meanwhile".to_owned()));
                 }
-                self.writer.reporter.log_change(write.operation.label(), &describe_application(write));
+                self.state.reporter.log_change(write.operation.label(), &describe_application(write));
                 Ok(())
             }
             Err(error) => {
@@ -71,7 +71,7 @@ impl ApplicationWriter<'_> {
     }
 
     fn write(&self, write: &ApplicationWrite) -> Result<ApplicationWriteOutcome, Error> {
-        let (client, account) = (self.writer.client(), &self.resolved.account);
+        let (client, account) = (self.state.client(), &self.resolved.account);
         let owner = &self.resolved.settings.operator.owner;
         match &write.operation {
             ApplicationOperation::Create(wanted) => {
@@ -99,7 +99,7 @@ impl ApplicationWriter<'_> {
 
     /// Creates the tag of our applications, unless the tag exists.
     fn ensure_tag(&self) -> Result<(), Error> {
-        let (client, account) = (self.writer.client(), &self.resolved.account);
+        let (client, account) = (self.state.client(), &self.resolved.account);
         let tag = place::tag(&self.resolved.settings.operator.owner);
         let tags = client.access_tags(account, self.deadline)?;
         if tags.iter().any(|one| **one == *tag) {

@@ -38,7 +38,7 @@ impl<'a> Execution<'a> {
                 let changed = edited.changed.iter().filter_map(|index| sent.get(*index));
                 for (piece, edit) in changed.filter_map(|piece| Some((piece, piece.edit()?))) {
                     let line = describe_edit(piece.hostname, tunnel, edit);
-                    self.writer.reporter.log_change(edit.label(), &line);
+                    self.state.reporter.log_change(edit.label(), &line);
                 }
                 Ok(WriteOutcome::Done)
             }
@@ -92,7 +92,7 @@ impl<'a> Execution<'a> {
         self.check_time()?;
         // The other half of the time is for records.
         let time = self.time_left() / 2;
-        match self.put(tunnel, &document, version, Deadline::after(self.writer.clock(), time)) {
+        match self.put(tunnel, &document, version, Deadline::after(self.state.clock(), time)) {
             // A refusal of the content is handled when the edits are sent.
             Ok(()) | Err(Error::Rejected(_)) => Ok(()),
             Err(error) => Err(self.stop(WriteTarget::Tunnel(tunnel), error)),
@@ -137,7 +137,7 @@ impl<'a> Execution<'a> {
     fn read_document(&mut self, tunnel: &TunnelId) -> Result<(Document, i64), Stop> {
         let mut problem = String::new();
         for _ in 0..2 {
-            let read = self.writer.reader.configuration(&self.resolved.account, tunnel, self.deadline);
+            let read = self.state.reader.configuration(&self.resolved.account, tunnel, self.deadline);
             match read {
                 Ok(ReadConfiguration { freshness: Freshness::Old(evidence), .. }) => problem = evidence,
                 Ok(ReadConfiguration { document, version, freshness, .. }) => {
@@ -163,10 +163,10 @@ impl<'a> Execution<'a> {
         version_before: i64,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let Self { writer, resolved, .. } = self;
-        let metrics = &writer.reporter.metrics;
+        let Self { state, resolved, .. } = self;
+        let metrics = &state.reporter.metrics;
         let written =
-            writer.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
+            state.client().put_configuration(&resolved.account, tunnel, &document.to_raw(), deadline)?;
         let name = resolved.settings.name_of(tunnel);
         metrics.update().set(Family::ConfigurationVersion, &[name], written.version);
         if version_before >= 0 && written.version > version_before + 1 {
@@ -179,7 +179,7 @@ impl<'a> Execution<'a> {
             metrics.update().add(Family::LostUpdates, &[], 1);
         }
         // The write succeeded, so a lower version in its answer is not an error.
-        let _ = writer.reader.newest().see(tunnel, &written, None, writer.clock().now());
+        let _ = state.reader.newest().see(tunnel, &written, None, state.clock().now());
         Ok(())
     }
 }

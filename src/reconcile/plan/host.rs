@@ -84,7 +84,7 @@ impl<'a> HostRule<'a> {
     }
 
     /// True if the rule is ours, or becomes ours with the stamp.
-    fn is_ours(&self) -> bool {
+    fn is_claimed(&self) -> bool {
         !matches!(self.ownership, Ownership::Foreign | Ownership::Ambiguous)
     }
 }
@@ -154,17 +154,17 @@ impl<'a> Host<'a> {
     }
 
     /// Our records, and records that become ours with the stamp.
-    fn records(&self) -> impl Iterator<Item = &'a Record> {
+    fn claimed_records(&self) -> impl Iterator<Item = &'a Record> {
         self.own_records.iter().chain(&self.adopted_records).copied()
     }
 
-    fn has_record(&self) -> bool {
-        self.records().next().is_some()
+    fn has_claimed_record(&self) -> bool {
+        self.claimed_records().next().is_some()
     }
 
     /// True if the hostname has neither a record of ours nor a foreign one that excludes a CNAME.
     fn has_no_record(&self) -> bool {
-        !self.has_record() && self.foreign_records.is_empty()
+        !self.has_claimed_record() && self.foreign_records.is_empty()
     }
 
     /// The tunnel other than `wanted` that visitors reach by a wildcard's record, if the hostname has no record.
@@ -175,7 +175,7 @@ impl<'a> Host<'a> {
 
     /// The tunnel that our record points to.
     fn record_tunnel(&self) -> Option<TunnelId> {
-        TunnelId::from_hostname(&self.records().next()?.content)
+        TunnelId::from_hostname(&self.claimed_records().next()?.content)
     }
 
     /// True in a dry run: nothing is written, so no step waits for an earlier step.
@@ -189,8 +189,8 @@ impl<'a> Host<'a> {
     }
 
     /// Our rules, and rules that become ours with the stamp.
-    fn own_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(|rule| rule.is_ours())
+    fn claimed_rules(&self) -> impl Iterator<Item = &HostRule<'a>> {
+        self.rules.iter().filter(|rule| rule.is_claimed())
     }
 
     /// The rules that `ADOPT` takes over.
@@ -200,7 +200,7 @@ impl<'a> Host<'a> {
 
     /// The hostname's foreign rules in one tunnel.
     fn foreign_rules(&self, tunnel: &TunnelId) -> impl Iterator<Item = &HostRule<'a>> {
-        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_ours())
+        self.rules.iter().filter(move |rule| rule.tunnel == tunnel && !rule.is_claimed())
     }
 
     /// The rule of a path, ours or foreign.
@@ -209,8 +209,8 @@ impl<'a> Host<'a> {
     }
 
     /// The rule of a path, if it is ours or becomes ours with the stamp.
-    fn own_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
-        self.rule_at(tunnel, path).filter(|rule| rule.is_ours())
+    fn claimed_rule_at(&self, tunnel: &TunnelId, path: Option<&str>) -> Option<&HostRule<'a>> {
+        self.rule_at(tunnel, path).filter(|rule| rule.is_claimed())
     }
 
     /// True if the comment has to mark the hostname as protected by an Access application of ours.
@@ -226,7 +226,7 @@ impl<'a> Host<'a> {
 
     /// True if we have a rule for the path, in any tunnel.
     fn has_path(&self, path: Option<&str>) -> bool {
-        self.own_rules().any(|rule| rule.path() == path)
+        self.claimed_rules().any(|rule| rule.path() == path)
     }
 
     /// True if the stamp claims the record without a rule.
@@ -247,7 +247,7 @@ impl<'a> Host<'a> {
 
     /// True if no record was modified for `duration`, or if Cloudflare gave no times.
     fn is_older_than(&self, duration: Duration) -> bool {
-        let changed = self.records().filter_map(|record| record.modified).max();
+        let changed = self.claimed_records().filter_map(|record| record.modified).max();
         let now = self.snapshot().date_unix_seconds.and_then(|now| u64::try_from(now).ok());
         let now = now.map(Duration::from_secs);
         now.zip(changed).is_none_or(|(now, changed)| now.saturating_sub(changed) >= duration)

@@ -138,7 +138,7 @@ pub(super) fn smallest_value(host: &Host<'_>, gated: &Gated) -> Option<Box<str>>
     let mut is_claimed =
         |rule: &HostRule<'_>| stamps.any(|stamp| stamp.claims.digests.contains(&rule.digest));
     let present = gated.digest().and_then(|_| host.rule_at(gated.tunnel(), gated.path()));
-    if present.is_some_and(|rule| !rule.is_ours() && !is_claimed(rule)) {
+    if present.is_some_and(|rule| !rule.is_claimed() && !is_claimed(rule)) {
         needs.push(need_of_rule(host));
     }
     Some(smallest(&needs))

@@ -24,7 +24,7 @@ pub(super) fn comments(host: &Host<'_>, accepted: &[&Gated]) -> Comments {
 fn resource<'r>(host: &Host<'_>, accepted: &[&'r Gated], stamp: &'r Stamp) -> Option<&'r str> {
     let Some(first) = accepted.first() else { return stamp.resource.as_deref() };
     let is_wanted = |path| accepted.iter().any(|gated| gated.path() == path);
-    let is_all = host.own_rules().all(|rule| is_wanted(rule.path()));
+    let is_all = host.claimed_rules().all(|rule| is_wanted(rule.path()));
     let is_one = accepted.iter().all(|gated| gated.resource() == first.resource());
     let was_one = stamp.resource.as_deref() == first.resource();
     first.resource().filter(|_| is_one && (is_all || was_one))
@@ -40,7 +40,7 @@ pub(super) fn claims_with(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Opt
     for gated in accepted.iter().filter(|gated| gated.path().is_none()) {
         claims.record_only = gated.publication().rule.is_none();
     }
-    claims.digests.extend(host.own_rules().map(|rule| rule.digest));
+    claims.digests.extend(host.claimed_rules().map(|rule| rule.digest));
     claims.digests.extend(accepted.iter().filter_map(|one| one.digest()));
     claims
 }

@@ -269,7 +269,7 @@ fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) 
     let goes =
         |path: Option<&str>| withdrawn.contains(&path) || accepted.iter().any(|gated| gated.path() == path);
     let stays = host.claims_record_only() && !goes(None)
-        || host.own_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
+        || host.claimed_rules().any(|rule| *rule.tunnel == visited && !goes(rule.path()));
     let is_asked_for = || accepted.iter().any(|gated| *gated.tunnel() == visited);
     let is_kept = stays || is_asked_for() || obstacle::left_behind(host, &visited).is_some();
     Some(if is_kept { visited } else { first.clone() })

@@ -22,20 +22,20 @@ pub(super) struct Obstacles<'h, 'a> {
     all: &'h [&'h Gated],
     /// The foreign rule that would answer, without a login, visitors that need a login now.
     opened_by: OnceCell<Option<String>>,
-    remedy: OnceCell<Option<Box<str>>>,
+    restoring_comment: OnceCell<Option<Box<str>>>,
 }
 
 impl<'h, 'a> Obstacles<'h, 'a> {
     pub(super) fn of(host: &'h Host<'a>, tunnel: &'h TunnelId, all: &'h [&'h Gated]) -> Self {
-        Self { host, tunnel, all, opened_by: OnceCell::new(), remedy: OnceCell::new() }
+        Self { host, tunnel, all, opened_by: OnceCell::new(), restoring_comment: OnceCell::new() }
     }
 
     /// The obstacle to an endpoint, apart from the other endpoints of the request.
     pub(super) fn to(&self, gated: &Gated) -> Option<Reason> {
         let Self { host, tunnel, .. } = self;
         if let Some(record) = host.foreign_records.first() {
-            let remedy = self.remedy.get_or_init(|| remedy(host, record, self.all));
-            return Some(record_held(host, record, gated, remedy.clone()));
+            let comment = self.restoring_comment.get_or_init(|| restoring_comment(host, record, self.all));
+            return Some(record_held(host, record, gated, comment.clone()));
         }
         if let Some(reason) = held_elsewhere(host, gated) {
             return Some(reason);
@@ -50,7 +50,7 @@ impl<'h, 'a> Obstacles<'h, 'a> {
             return Some(Reason::WouldOpen { by: Some(rule.as_str().into()) });
         }
         let rule = gated.publication().rule.as_ref()?;
-        if !host.is_writable(tunnel) && host.own_rule_at(tunnel, rule.path_text()).is_none() {
+        if !host.is_writable(tunnel) && host.claimed_rule_at(tunnel, rule.path_text()).is_none() {
             return Some(Reason::LocalTunnel { tunnel: (*tunnel).clone() });
         }
         of_rule(host, tunnel, rule)
@@ -69,7 +69,7 @@ fn of_rule(host: &Host<'_>, tunnel: &TunnelId, wanted: &WantedRule) -> Option<Re
     if let Some(reason) = ambiguity(host, tunnel, path) {
         return Some(reason);
     }
-    let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_ours())?;
+    let rule = host.rule_at(tunnel, path).filter(|rule| !rule.is_claimed())?;
     Some(rule_held(host, rule))
 }
 
@@ -131,7 +131,12 @@ fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
-fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, remedy: Option<Box<str>>) -> Reason {
+fn record_held(
+    host: &Host<'_>,
+    record: &Record,
+    gated: &Gated,
+    restoring_comment: Option<Box<str>>,
+) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -145,7 +150,7 @@ fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, remedy: Option<B
         content: record.content.clone(),
         comment: record.comment.clone(),
         kind,
-        remedy,
+        restoring_comment,
         adopt: adoption::smallest_value(host, gated),
     }
 }
@@ -153,7 +158,7 @@ fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, remedy: Option<B
 /// The stamp that makes a record ours again if the record points to a configured tunnel and may have lost its stamp.
 /// The stamp names only rules that endpoints ask for, because other rules may be foreign. A person's comment becomes
 /// the stamp's remark. `None` if the record has a person's comment and no such rule, or if the stamp does not fit.
-fn remedy(host: &Host<'_>, record: &Record, all: &[&Gated]) -> Option<Box<str>> {
+fn restoring_comment(host: &Host<'_>, record: &Record, all: &[&Gated]) -> Option<Box<str>> {
     if record.read_only || Stamp::of(record).is_some() || !record.is_cname() {
         return None;
     }

@@ -81,7 +81,7 @@ fn mistakes(name: &str, request: &HostRequest<Gated>) -> Vec<Refusal> {
 fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     let name = host.name();
     let mut operations = plan.operations();
-    let is_new = !host.has_record()
+    let is_new = !host.has_claimed_record()
         && operations
             .any(|operation| matches!(operation, RecordOperation::Post(record) if *record.name == *name));
     let wildcard = host.zone.wildcard_over(name).first().filter(|_| is_new)?;

@@ -51,7 +51,7 @@ impl<'a, 'w> Move<'a, 'w> {
         let Decision { host, accepted, withdrawn, .. } = decision;
         let (target, puts) = (accepted.first().map(|first| first.tunnel()), puts(host, accepted));
         let goes = |rule: &HostRule<'_>| Some(rule.tunnel) == target && withdrawn.contains(&rule.path());
-        let is_in_place = puts.is_empty() && !host.own_rules().any(goes);
+        let is_in_place = puts.is_empty() && !host.claimed_rules().any(goes);
         let repoint = repoint(host, target, is_in_place);
         let (going, staying) = leaving(decision, is_withdrawal, repoint);
         Self { target, repoint, puts, going, staying, is_in_place }
@@ -118,7 +118,7 @@ pub(super) fn host_plan(
     let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
-        is_withdrawn: is_withdrawal && host.has_record(),
+        is_withdrawn: is_withdrawal && host.has_claimed_record(),
         zone: host.zone.zone.id.clone(),
         stamp_operations,
         edits,
@@ -144,7 +144,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
     });
     let put = moving.puts.iter().filter_map(|gated| {
         let rule = gated.publication().rule.clone()?;
-        let replaces = host.own_rule_at(gated.tunnel(), gated.path()).is_some();
+        let replaces = host.claimed_rule_at(gated.tunnel(), gated.path()).is_some();
         let (tunnel, resource) = (gated.tunnel().clone(), gated.resource().map(Into::into));
         Some(PlannedEdit { tunnel, edit: RuleEdit::Put { rule, replaces }, resource })
     });
@@ -154,7 +154,7 @@ fn edits(host: &Host<'_>, moving: &Move<'_, '_>, resource: Option<&str>) -> Vec<
 /// The time at which the records are pointed to the wanted tunnel. Their present target serves visitors until the
 /// wanted tunnel has all wanted rules and its connectors serve them.
 fn repoint(host: &Host<'_>, target: Option<&TunnelId>, is_in_place: bool) -> Repoint {
-    let is_past = |target| host.records().any(|record| leads_past(record, target));
+    let is_past = |target| host.claimed_records().any(|record| leads_past(record, target));
     match target.filter(|target| is_past(target) || served_elsewhere(host, target).is_some()) {
         None => Repoint::NotNeeded,
         Some(_) if host.is_dry_run() => Repoint::InUnstamp,
@@ -176,7 +176,7 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     let is_put = |gated: &&&Gated| {
         let (tunnel, path) = (gated.tunnel(), gated.path());
         gated.publication().rule.as_ref().is_some_and(|wanted| {
-            let present = host.own_rule_at(tunnel, path);
+            let present = host.claimed_rule_at(tunnel, path);
             !present.is_some_and(|present| present.rule.equals(wanted)) || host.needs_reordering(tunnel, path)
         })
     };
@@ -187,7 +187,7 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
 fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
     let Decision { host, accepted, withdrawn, .. } = decision;
     let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
-    for rule in host.own_rules().filter(|rule| withdrawn.contains(&rule.path())) {
+    for rule in host.claimed_rules().filter(|rule| withdrawn.contains(&rule.path())) {
         claims.digests.remove(&rule.digest);
     }
     accepted.is_empty() && !withdrawn.is_empty() && claims.is_empty()
@@ -212,16 +212,16 @@ fn leaving<'a>(
         let is_left = if is_visited { repoint == Repoint::NotNeeded } else { host.is_past_grace() };
         is_withdrawal || host.is_dry_run() || is_left
     };
-    host.own_rules().copied().filter(leaves).partition(goes)
+    host.claimed_rules().copied().filter(leaves).partition(goes)
 }
 
 fn deletions(host: &Host<'_>) -> Vec<RecordOperation> {
-    host.records().map(RecordOperation::delete).collect()
+    host.claimed_records().map(RecordOperation::delete).collect()
 }
 
 /// True if the record was created for a rule that was not written, and hides a wildcard's record with another target.
 fn hides_wildcard(host: &Host<'_>) -> bool {
-    let is_bare = host.own_rules().next().is_none()
+    let is_bare = host.claimed_rules().next().is_none()
         && !host.claims_record_only()
         && host.unfinished().is_some_and(|unfinished| unfinished.is_new);
     let behind = || host.zone.wildcard_behind(host.name()).first();
@@ -236,7 +236,7 @@ fn leads_past(record: &Record, target: &TunnelId) -> bool {
 
 /// False if one of our records points to a tunnel that is not configured.
 fn may_stay(host: &Host<'_>) -> bool {
-    let mut tunnels = host.records().filter_map(|record| TunnelId::from_hostname(&record.content));
+    let mut tunnels = host.claimed_records().filter_map(|record| TunnelId::from_hostname(&record.content));
     tunnels.all(|tunnel| host.snapshot().settings.is_configured(&tunnel))
 }
 
@@ -256,7 +256,7 @@ impl RecordWrites<'_, '_> {
         let mut stamp: Vec<_> = replaced.into_iter().map(RecordOperation::delete).collect();
         let mut unstamp = Vec::new();
         let comment = |claims: &Claims| self.comments.with(claims);
-        match host.records().find(|record| record.is_cname()) {
+        match host.claimed_records().find(|record| record.is_cname()) {
             Some(record) => {
                 let stamped = comment(before).filter(|text| self.changes_stamp(record, text));
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
@@ -276,10 +276,10 @@ impl RecordWrites<'_, '_> {
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
-        let records = host.records();
+        let records = host.claimed_records();
         let served_elsewhere =
             served_elsewhere(host, target).filter(|_| self.moving.repoint == Repoint::Later);
-        if self.moving.repoint == Repoint::Later && host.has_record() {
+        if self.moving.repoint == Repoint::Later && host.has_claimed_record() {
             let stamped = records.filter(|record| self.changes_stamp(record, &comment));
             return stamped.filter_map(|record| patch(record, None, None, Some(comment.clone()))).collect();
         }

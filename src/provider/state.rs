@@ -1,4 +1,4 @@
-//! The writer: the state that requests share. Its other methods are in `readings.rs`, `request.rs` and
+//! The state that requests share. Its other methods are in `snapshots.rs`, `request.rs` and
 //! `access/unneeded.rs`.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::provider::snapshot_reader::SnapshotReader;
 use crate::reconcile::plan_inputs::Unfinished;
 
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct ProviderState {
     pub(super) reader: SnapshotReader,
     pub(super) reporter: Reporter,
     pub(super) last_snapshot: Mutex<LastSnapshot>,
@@ -42,7 +42,7 @@ impl WriteMemory {
     }
 }
 
-impl Writer {
+impl ProviderState {
     pub(super) fn client(&self) -> &Client {
         &self.reader.client
     }
