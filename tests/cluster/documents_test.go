@@ -152,45 +152,60 @@ func TestTheExamplesOfTheDocumentsDoWhatTheySay(t *testing.T) {
 		}
 	}
 
+	// Examples share hostnames, so each is tried alone in its cluster.
+	const clusters = 2
+	for part := range clusters {
+		t.Run(fmt.Sprintf("cluster %d", part), func(t *testing.T) {
+			t.Parallel()
+			pod := ofDocuments(t)
+			for number := part; number < len(blocks); number += clusters {
+				t.Run(blocks[number].name, func(t *testing.T) { pod.triesBlock(t, blocks[number]) })
+			}
+		})
+	}
+}
+
+// ofDocuments runs the sources as the documents say for their kinds.
+func ofDocuments(t *testing.T) *pod {
+	t.Helper()
 	cluster := startCluster(t)
 	cluster.cloudflare.SetUpAccess(t)
 	cluster.letsPast(t, publicPathHost+"/hook")
 	cluster.apply(t, "", traefikDefinitions(t)...)
-	// The sources as the documents say for these kinds.
 	objects := helm(t, map[string]any{"sources": []string{"ingress", "service", "gateway-httproute", "crd", "traefik-proxy"}})
 	cluster.install(t, objects)
-	pod := cluster.run(t, objects, soon...)
-	for _, block := range blocks {
-		t.Run(block.name, func(t *testing.T) {
-			switch block.kind {
-			case someValues:
-				var values map[string]any
-				if err := yaml.UnmarshalStrict([]byte(block.text), &values); err != nil {
-					t.Fatal(err)
-				}
-				if _, official := values["provider"]; official {
-					text, err := yaml.YAMLToJSON([]byte(block.text))
-					if err != nil {
-						t.Fatal(err)
-					}
-					manifests(t, "helm", filepath.Join(deployFolder, "chart", "charts", "external-dns"), string(text))
-				} else {
-					helmOf(t, values)
-				}
-			case someAnnotations:
-				annotated := objectsOf(t, []byte(block.text))[0]
-				made := ingress(t, "annotated", `{}`)
-				annotations := map[string]string{}
-				for key, value := range annotated.Object {
-					annotations[key] = fmt.Sprint(value)
-				}
-				made.SetAnnotations(annotations)
-				pod.tries(t, []*object{made}, []string{exampleHost})
-			case aManifest:
-				made := objectsOf(t, []byte(block.text))
-				pod.tries(t, made, hostnamesOf(block.text))
+	return cluster.run(t, objects, soon...)
+}
+
+func (p *pod) triesBlock(t *testing.T, block block) {
+	t.Helper()
+	switch block.kind {
+	case someValues:
+		var values map[string]any
+		if err := yaml.UnmarshalStrict([]byte(block.text), &values); err != nil {
+			t.Fatal(err)
+		}
+		if _, official := values["provider"]; official {
+			text, err := yaml.YAMLToJSON([]byte(block.text))
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			manifests(t, "helm", filepath.Join(deployFolder, "chart", "charts", "external-dns"), string(text))
+		} else {
+			helmOf(t, values)
+		}
+	case someAnnotations:
+		annotated := objectsOf(t, []byte(block.text))[0]
+		made := ingress(t, "annotated", `{}`)
+		annotations := map[string]string{}
+		for key, value := range annotated.Object {
+			annotations[key] = fmt.Sprint(value)
+		}
+		made.SetAnnotations(annotations)
+		p.tries(t, []*object{made}, []string{exampleHost})
+	case aManifest:
+		made := objectsOf(t, []byte(block.text))
+		p.tries(t, made, hostnamesOf(block.text))
 	}
 }
 

@@ -69,7 +69,7 @@ func (p *pod) looks(t *testing.T) {
 	})
 }
 
-// TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther: each tries eight things against the other.
+// TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther: each tries nine things against the other, all at once.
 func TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t)
@@ -104,10 +104,9 @@ func TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther(t *testing.T) {
 
 	for index, own := range tenants {
 		other := tenants[1-index]
-		var attempts []*object
 		gateway := webhook("tunnel-service", sharedGateway)
 		service := webhook("tunnel-service", "http://web."+string(own)+".svc:80")
-		for _, attempt := range []struct {
+		attempts := []struct {
 			what  string
 			by    *object
 			tells []string // with the object
@@ -137,17 +136,21 @@ func TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther(t *testing.T) {
 			{"the other's default service",
 				own.ingress(t, "proxy", own.host("proxy"), webhook("tunnel-service", "http://proxy-"+string(other)+".infra.svc:8000")),
 				[]string{"refused=invalid", "NAMESPACE_GUARD"}},
-		} {
+		}
+		var made []*object
+		for _, attempt := range attempts {
+			made = append(made, attempt.by)
+		}
+		cluster.apply(t, "", made...)
+		for _, attempt := range attempts {
 			t.Run(string(own)+" tries "+attempt.what, func(t *testing.T) {
-				cluster.apply(t, "", attempt.by)
-				attempts = append(attempts, attempt.by)
 				resource := strings.ToLower(attempt.by.GetKind()) + "/" + string(own) + "/" + attempt.by.GetName()
 				awaitLine(t, pod, append(attempt.tells, fmt.Sprintf("resource=%q", resource))...)
-				pod.looks(t)
-				if err := cluster.shows(t, published); err != nil {
-					t.Error(err)
-				}
 			})
+		}
+		pod.looks(t)
+		if err := cluster.shows(t, published); err != nil {
+			t.Error(err)
 		}
 		// What is refused holds up no change of the other.
 		web := other.route(t, "web", other.host("web"))
@@ -156,7 +159,7 @@ func TestTwoTenantsBelowOneGatewayTakeNothingFromEachOther(t *testing.T) {
 		harness.EventuallyWithin(t, patience, "the other changes its route", func() error {
 			return cluster.cloudflare.IsPublished(t, cluster.home, other.host("web"), sharedGateway, `{"connectTimeout":5}`)
 		})
-		cluster.delete(t, attempts...)
+		cluster.delete(t, made...)
 		pod.publishes(t, published)
 
 		t.Run(string(own)+" asks for a hostname as the other deletes it and changes another", func(t *testing.T) {
