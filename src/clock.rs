@@ -10,7 +10,8 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Blocks the calling thread for `duration`.
     fn sleep(&self, duration: Duration);
 
-    /// The time of day, in whole seconds since 1970. The time may jump, so it affects only texts and log lines; no write depends on it.
+    /// The time of day, in whole seconds since 1970. The time may jump, so it affects only texts and log lines; no
+    /// write depends on it.
     fn unix_seconds(&self) -> i64;
 }
 

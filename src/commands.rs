@@ -99,8 +99,9 @@ pub fn list(config: Config, clock: Arc<dyn Clock>, arguments: &Arguments) -> Res
 }
 
 /// Finds the first tunnel of `CF_TUNNEL_ID`, or creates a tunnel of that name if the account has none. If a file is
-/// given, the command writes the tunnel token into the file. A dry run creates no tunnel: without a file, the command ends
-/// with an error; with a file, the command says once a minute that the tunnel is missing, until the tunnel is there.
+/// given, the command writes the tunnel token into the file. A dry run creates no tunnel: without a file, the command
+/// ends with an error; with a file, the command says once a minute that the tunnel is missing, until the tunnel is
+/// there.
 ///
 /// # Errors
 /// When the client cannot be made, or when anything about the tunnel, its token or the file is in doubt.

@@ -93,7 +93,8 @@ pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Addresses tried for one connection: two of the family that begins, and between them one of the second family.
 pub const ADDRESSES_MAX: usize = 3;
 
-/// After a slower connection, later connections begin with another address. A round trip around the world takes a third of this.
+/// After a slower connection, later connections begin with another address. A round trip around the world takes a third
+/// of this.
 pub const SLOW_CONNECTION_MIN: Duration = Duration::from_secs(1);
 
 /// TCP, a proxy's CONNECT and the TLS handshake together, for all addresses that are tried.

@@ -98,8 +98,8 @@ impl Client {
         Self { metrics, ..self }
     }
 
-    /// Reads the file of the credentials, and uses a changed secret once two consecutive reads have found it. Returns true
-    /// if a new secret is used. After Cloudflare refuses the secret in use, one look is enough.
+    /// Reads the file of the credentials, and uses a changed secret once two consecutive reads have found it. Returns
+    /// true if a new secret is used. After Cloudflare refuses the secret in use, one look is enough.
     pub fn look_at_credential_file(&self) -> bool {
         self.look(SecretProof::Routine)
     }

@@ -28,9 +28,9 @@ pub enum Error {
     Unanswered(TransportError),
     /// Cloudflare failed on the request. A write may have been done, so read again before the next write.
     Failed(ErrorResponse),
-    /// Another server on the way answered in place of Cloudflare, such as a proxy, a login page or a firewall. Its answer
-    /// says nothing about the request. Usually the request was not passed on. But a proxy that holds back Cloudflare's
-    /// answer looks the same, so a write may have been done.
+    /// Another server on the way answered in place of Cloudflare, such as a proxy, a login page or a firewall. Its
+    /// answer says nothing about the request. Usually the request was not passed on. But a proxy that holds back
+    /// Cloudflare's answer looks the same, so a write may have been done.
     Intercepted(ErrorResponse),
     /// Too little of the deadline was left, so nothing was sent.
     OutOfTime,

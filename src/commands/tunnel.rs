@@ -197,7 +197,8 @@ impl Search<'_> {
             .map_err(|problem| format!("CF_TUNNEL_ID: {problem} (account {})", self.account))
     }
 
-    /// Reads the tunnel token. If the tunnel is unknown, it looks again, because the tunnel may have been made just now.
+    /// Reads the tunnel token. If the tunnel is unknown, it looks again, because the tunnel may have been made just
+    /// now.
     fn tunnel_token(&self, tunnel: &Tunnel) -> Result<TunnelToken, String> {
         let Tunnel { id, name, .. } = tunnel;
         let mut last = None;

@@ -126,7 +126,8 @@ mod tests {
         assert!(text.len() < 500 && !text.contains("nearest"), "{text}");
     }
 
-    /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its namespace.
+    /// A Service called `cf`, `origin`, `cf-tunnel`, `server` or `dryrun` puts all of these into every pod of its
+    /// namespace.
     #[test]
     fn what_kubernetes_and_cloudflared_put_there_is_not_told_of() {
         for (name, value) in [

@@ -1,7 +1,7 @@
 //! The `config` of a tunnel, and the edits of its rules.
 //!
-//! Cloudflare accepts a configuration only as a whole, and other programs write it too. So an edit changes the JSON that was
-//! read: everything that the edit does not name keeps its order and its bytes, at every level.
+//! Cloudflare accepts a configuration only as a whole, and other programs write it too. So an edit changes the JSON
+//! that was read: everything that the edit does not name keeps its order and its bytes, at every level.
 
 use std::collections::BTreeSet;
 

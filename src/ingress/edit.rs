@@ -82,8 +82,9 @@ type Applied = (Option<Vec<Rule>>, BTreeSet<usize>, Vec<(usize, String)>);
 /// Applies edits to `rules`. `own` is true for our rules. There is at most one edit for a hostname and path.
 ///
 /// The given list decides which edits are refused. Puts come next, in the order of the list, and then removals. A put
-/// that would have made a rule with a login lose requests is tried again after the removals. Because removals are last, a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The
-/// order of the edits has no effect.
+/// that would have made a rule with a login lose requests is tried again after the removals. Because removals are last,
+/// a rule that replaces a wider rule is placed in front of the foreign rules that the wider rule hid. The order of the
+/// edits has no effect.
 pub(super) fn apply(rules: &[Rule], edits: &[RuleEdit], own: &dyn Fn(&Rule) -> bool) -> Applied {
     let MarkedRules { mut list, mut hosts } = MarkedRules::new(rules, own);
     let mut sorted: Vec<(usize, &RuleEdit)> = edits.iter().enumerate().collect();
@@ -192,7 +193,8 @@ impl<'a> MarkedRules<'a> {
                 .is_ok()
     }
 
-    /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is false.
+    /// What putting our rule for this hostname and path again would change; `None` if [`Self::needs_reordering`] is
+    /// false.
     pub fn reordered(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope).ok()?.filter(|_| self.needs_reordering(hostname, path))?;
@@ -206,8 +208,8 @@ impl<'a> MarkedRules<'a> {
         Some(format!("move it before the rule for {named} and give it some of that rule's requests"))
     }
 
-    /// The reason to refuse a put for this hostname and path: several rules have this hostname and path, a foreign rule matches exactly
-    /// the same requests, or a rule that requires a login would lose requests.
+    /// The reason to refuse a put for this hostname and path: several rules have this hostname and path, a foreign rule
+    /// matches exactly the same requests, or a rule that requires a login would lose requests.
     pub fn conflict(&self, hostname: &Hostname, path: Option<&str>) -> Option<String> {
         let (scope, near) = (HostPath::new(hostname, path), self.near(hostname));
         let present = position_of(&near, scope);
@@ -287,7 +289,8 @@ fn check_logins(near: &NearbyRules<'_, '_>, scope: HostPath<'_>) -> Result<(), S
     }
 }
 
-/// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes anything.
+/// Writes the rule at its present position, or at the position where it has to be. Returns true if that changes
+/// anything.
 /// `hosts` is the index of `list`.
 fn put(list: &mut Vec<MarkedRule<'_>>, hosts: &mut HostIndex, wanted: &WantedRule) -> Result<bool, String> {
     let (hostname, scope) = (&wanted.hostname, HostPath::wanted(wanted));

@@ -26,7 +26,8 @@ impl HostIndex {
         hosts
     }
 
-    /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a wildcard.
+    /// The positions, ascending, of all rules that may have a host in common with `hostname`; all positions for a
+    /// wildcard.
     pub fn near(&self, hostname: &str) -> Vec<usize> {
         let HostPattern::Exact(hostname) = HostPattern::of(hostname) else {
             return (0..self.positions.iter().flatten().count()).collect();

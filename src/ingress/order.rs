@@ -11,11 +11,11 @@
 //! Rules that share no request have no order; a new one is only sorted among our rules around it. A present rule is
 //! moved only if it breaks 1 or 2. Moving it for 3 could give its requests to a foreign rule that was put behind it.
 //!
-//! A foreign rule may be in front of the new rule's position and behind a wider rule of ours. Then the foreign rule keeps
-//! its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign rule. So
-//! the new rule is refused if the wider rule has another hostname and requires a login. Points 1 and 2 together outrank
-//! point 3: if a foreign rule covers our wider rule, the wider rule is in front of the foreign rule (1) and the new rule
-//! in front of the wider rule (2), even if the foreign rule covers the new rule only in part.
+//! A foreign rule may be in front of the new rule's position and behind a wider rule of ours. Then the foreign rule
+//! keeps its requests, and the wider rule moves behind the new rule. The wider rule may lose requests to the foreign
+//! rule. So the new rule is refused if the wider rule has another hostname and requires a login. Points 1 and 2
+//! together outrank point 3: if a foreign rule covers our wider rule, the wider rule is in front of the foreign rule
+//! (1) and the new rule in front of the wider rule (2), even if the foreign rule covers the new rule only in part.
 //!
 //! So the order of creation does not decide which of our rules answers a request. A foreign rule loses requests only to
 //! rules of ours that it covers, and to narrower rules that point 2 puts in front of those.
@@ -141,8 +141,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
         is_hidden || !self.ours(index, scope, Ordering::Greater).is_empty()
     }
 
-    /// The last position, at `end` or in front of it, that is allowed for a rule for `scope`, and the positions of our rules
-    /// that have to move there.
+    /// The last position, at `end` or in front of it, that is allowed for a rule for `scope`, and the positions of our
+    /// rules that have to move there.
     pub(super) fn position(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let covers = |rule: &Rule| scope.is_covered_by(rule);
         let end = self.foreign(end, covers).unwrap_or(end);
@@ -187,8 +187,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
             .map(|slot| &*slot.rule)
     }
 
-    /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for `scope`.
-    /// If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
+    /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for
+    /// `scope`. If a foreign rule covers a rule that has to move there, the position is in front of that foreign rule.
     fn position_behind_foreign(&self, end: usize, scope: HostPath<'_>) -> (usize, Vec<usize>) {
         let key = scope.key();
         let is_wider = |slot: &MarkedRule<'_>| HostPath::of(&slot.rule).key() > key;

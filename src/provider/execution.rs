@@ -113,7 +113,8 @@ pub(super) fn run<'a>(
 }
 
 impl<'a> Execution<'a> {
-    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
+    /// Leaves out the hostnames of tunnels whose last write failed and that cannot be written now either. Otherwise
+    /// [`Stage::Stamp`] would create a record without a rule, and this record would only hide the wildcard's record.
     ///
     /// # Errors
     /// When no time or no calls are left to try a tunnel.
@@ -181,7 +182,8 @@ impl<'a> Execution<'a> {
         Ok(())
     }
 
-    /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of hostnames that are left out.
+    /// Notes that nothing can be written to the target, and logs a failed write once. `hostnames` is the number of
+    /// hostnames that are left out.
     fn set_failing(&mut self, target: WriteTarget<'a>, hostnames: usize, reason: &Reason) {
         if let Reason::Failed(text) = reason
             && !self.memory.targets.is_failing(target.id())

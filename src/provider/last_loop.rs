@@ -63,7 +63,8 @@ struct LoggedWildcard {
 /// The result of the last request of changes. Hostnames are fingerprints.
 #[derive(Debug, Default)]
 pub(super) struct LastRequest {
-    /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused work in every loop.
+    /// ExternalDNS has asked for changes since its last read. Except under --registry=crd, ExternalDNS asks for refused
+    /// work in every loop.
     was_asked: bool,
     /// The results of the last request are in the fields below.
     pub(super) is_reported: bool,

@@ -65,8 +65,8 @@ impl ProviderState {
         let outcome = request.carry_out();
         request.delete_replaced_applications();
         if outcome.is_err() {
-            // A rule that this request could not write may need the applications, so no check counts any more. The watch
-            // waits for the lock before it deletes an application.
+            // A rule that this request could not write may need the applications, so no check counts any more. The
+            // watch waits for the lock before it deletes an application.
             lock(&self.unneeded_places).forget();
         }
         outcome

@@ -143,7 +143,8 @@ pub(crate) fn missing_tunnel_message(present: &[Tunnel], wanted: &str) -> String
     }
 }
 
-/// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, and this program never deletes a tunnel, so a tunnel with a mistaken name would stay.
+/// Refuses to create a tunnel if the name seems to be a mistake. Cloudflare allows any name, and this program never
+/// deletes a tunnel, so a tunnel with a mistaken name would stay.
 pub(crate) fn check_may_be_created(present: &[Tunnel], name: &str) -> Result<(), String> {
     let folded = |name: &str| name.trim().to_lowercase();
     let mut present = present.iter().filter(|tunnel| !tunnel.deleted);

@@ -39,8 +39,8 @@ const CHECK_PAUSE: Duration = Duration::from_secs(1);
 const CHECK_PERIOD: Duration = Duration::from_secs(10);
 
 impl Provider {
-    /// Starts the thread of the watch, which runs until `is_stopping` is true. The end of the program does not wait for the
-    /// thread, because each of its writes is a single call.
+    /// Starts the thread of the watch, which runs until `is_stopping` is true. The end of the program does not wait for
+    /// the thread, because each of its writes is a single call.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Reads the TXT records of ExternalDNS's registry: their names, Cloudflare's quoting, and the owner and the object that
-//! they name.
+//! Reads the TXT records of ExternalDNS's registry: their names, Cloudflare's quoting, and the owner and the object
+//! that they name.
 
 use std::iter::Peekable;
 use std::str::Chars;

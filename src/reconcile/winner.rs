@@ -33,8 +33,8 @@ pub(super) struct Choice {
     pub(super) kept: Vec<Note>,
 }
 
-/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. The notes
-/// end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
+/// Leaves out all but one candidate of each hostname and path. `candidates` are sorted like those of `adjust`. The
+/// notes end after the path that exceeds `NOTES_MAX`, so the caller sees that there are more.
 pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choice {
     let Choice { mut lost, mut kept } = Choice::default();
     for on_host in candidates.chunk_by_mut(|one, other| one.endpoint.dns_name == other.endpoint.dns_name) {

@@ -48,7 +48,7 @@ const ODD_HOSTNAMES: [&str; 16] = [
 ];
 
 /// Path expressions that we write; an empty one is none.
-const PATHS: [&str; 19] = [
+const PATHS: [&str; 23] = [
     "",
     "",
     "",
@@ -67,13 +67,17 @@ const PATHS: [&str; 19] = [
     "(?i)^/API",
     "^/api|^/b/",
     "^/v[0-9]+/",
+    "^/v",
+    "^/api",
+    "^/api$",
+    r"^/api/.*\.png$",
     r"\z",
 ];
 
 /// Path expressions that we would not write.
 const ODD_PATHS: [&str; 3] = [r"\Q/a.c\E", "(?P<n>a)(?P<n>b)", r"^/\pL+$"];
 
-/// HostIndex of requests.
+/// Hosts of requests.
 pub(crate) const HOSTS: [&str; 17] = [
     "app.example.com",
     "APP.example.com",

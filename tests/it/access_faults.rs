@@ -1,5 +1,5 @@
-//! What the program does with Access, swept: at every single call something goes wrong, in every way. A visitor without a
-//! login is never served what is protected, and in the end each protected place has one application.
+//! What the program does with Access, swept: at every single call something goes wrong, in every way. A visitor without
+//! a login is never served what is protected, and in the end each protected place has one application.
 
 use std::time::Duration;
 

@@ -1,14 +1,17 @@
-//! The law of what is asked to be protected, over random histories: a place whose object asks for a login is never reached
-//! without one once an application or a check of ours covers it, whatever other objects say, whatever fails, wherever the
-//! program ends, however old everything is, and whatever is edited by hand. At rest a visitor with the login is served.
+//! The law of what is asked to be protected, over random histories: a place whose object asks for a login is never
+//! reached without one once an application or a check of ours covers it, whatever other objects say, whatever fails,
+//! wherever the program ends, however old everything is, and whatever is edited by hand. At rest a visitor with the
+//! login is served.
 //!
 //! Its preconditions:
 //!
 //! - ExternalDNS sends the endpoint in the request: there is one endpoint for a hostname and path.
 //! - With the namespace guard the opening endpoint is of the namespace of the place.
-//! - An edit by hand that takes a lock off (the check of a rule, or an application or its policy), where no other one is
+//! - An edit by hand that takes a lock off (the check of a rule, or an application or its policy), where no other one
+//!   is
 //!   left, begins the promise anew.
-//! - A name that an application of a wildcard does not reach and that has none of its own is closed by a rule's check alone,
+//! - A name that an application of a wildcard does not reach and that has none of its own is closed by a rule's check
+//!   alone,
 //!   which goes with the rule when its endpoint is deleted. A warning says so.
 
 use std::sync::Arc;
@@ -90,7 +93,8 @@ enum Trouble {
     Fails(&'static str, usize, &'static str),
     /// The program ends right after its n-th write.
     EndsAfter(usize),
-    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes ago.
+    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes
+    /// ago.
     Old(&'static str, usize, usize),
 }
 
@@ -383,7 +387,8 @@ impl Playing {
         let visits = URLS.iter().enumerate().filter_map(|(number, (url, places))| {
             let place = self.deciding(places)?;
             let (host, path) = url.trim_start_matches("https://").split_once('/')?;
-            // The application of a withdrawn name may stay in front of a wildcard's path, because something else is open.
+            // The application of a withdrawn name may stay in front of a wildcard's path, because something else is
+            // open.
             let is_reached = PLACES[place].0 == host || (host == "z.w.example.com" && place > 0);
             let visit = self.stage().cloudflare().visit_as(Visitor::WithLogin, host, &format!("/{path}"));
             // A silent rule may rely on the application of a withdrawn path, which then stays in front of wider ones.

@@ -262,8 +262,8 @@ fn with_theirs(stage: &Stage) -> String {
     alone.replace(last, &format!("{THEIRS},{last}"))
 }
 
-/// The hostname would stand behind a rule of theirs, and take the wildcard's rule along: its visitors would be led to them,
-/// past the check. It is found before anything is written, and again in a document that has changed since.
+/// The hostname would stand behind a rule of theirs, and take the wildcard's rule along: its visitors would be led to
+/// them, past the check. It is found before anything is written, and again in a document that has changed since.
 #[test]
 fn a_new_hostname_leads_no_visitor_of_a_rule_with_a_login_to_a_foreign_rule() {
     let checked = [("access-required", "true"), ("access-team-name", "my-team"), ("access-aud-tag", "own")];

@@ -102,7 +102,8 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
     assert_eq!(dry.len(), 4, "and what would be written: {dry:#?}");
 }
 
-/// A takeover is undone by hand from its lines: by the bytes of the rule, but for the password, which cloudflared ignores.
+/// A takeover is undone by hand from its lines: by the bytes of the rule, but for the password, which cloudflared
+/// ignores.
 #[test]
 fn a_rule_is_restored_from_its_lines_and_the_annotations_in_them_keep_its_options() {
     let name = "whole.example.com";

@@ -218,7 +218,8 @@ fn of_more_rivals_than_the_log_names_it_says_that_there_are_more() {
     }
 }
 
-/// Its old rule hides a foreign one, in front of which the new rule does not stand, and a wider rule with a login is between.
+/// Its old rule hides a foreign one, in front of which the new rule does not stand, and a wider rule with a login is
+/// between.
 #[test]
 fn a_path_that_is_reworded_keeps_its_rule_while_its_new_rule_is_refused() {
     let harness = Harness::new();

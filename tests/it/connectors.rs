@@ -71,7 +71,8 @@ fn a_file_that_the_operator_listed_is_taken() {
     }
 }
 
-/// Another spelling may lead to another file, and a file that is left out takes a site off whose certificate it vouched for.
+/// Another spelling may lead to another file, and a file that is left out takes a site off whose certificate it vouched
+/// for.
 #[test]
 fn another_spelling_of_a_listed_file_is_refused() {
     let harness = harness();

@@ -135,8 +135,9 @@ fn rules_of_a(harness: &Harness) -> Vec<(String, bool)> {
     })
 }
 
-/// The request plans by an answer of before the last change, or by one without rules; a process that began a moment ago has
-/// seen no other. Behind a wildcard record a rule without a record would stay public. Invariant 2 of docs/how-it-works.md.
+/// The request plans by an answer of before the last change, or by one without rules; a process that began a moment ago
+/// has seen no other. Behind a wildcard record a rule without a record would stay public. Invariant 2 of
+/// docs/how-it-works.md.
 #[test]
 fn a_rule_that_the_planning_reading_does_not_show_stays_ours_until_it_is_gone() {
     let before = paths(&[("^/a$", WEB)]);

@@ -1,4 +1,5 @@
-//! The program at work in this process, against the emulator of Cloudflare, with ExternalDNS's conversation played to it.
+//! The program at work in this process, against the emulator of Cloudflare, with ExternalDNS's conversation played to
+//! it.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,

@@ -262,8 +262,8 @@ fn from_the_cluster_template() {
     assert_eq!(left.collect::<Vec<_>>(), [OTHER_TUNNEL, text], "the old tunnel's name is not asked for");
 }
 
-/// A tunnel that a file beside its `cloudflared` configures, as `cloudflared`'s own and that of adyanth's operator: listed
-/// behind a new one, its hostnames move to that one.
+/// A tunnel that a file beside its `cloudflared` configures, as `cloudflared`'s own and that of adyanth's operator:
+/// listed behind a new one, its hostnames move to that one.
 #[test]
 fn from_a_tunnel_that_a_file_configures() {
     const SERVICE: &str = "http://file.shop.svc:80";

@@ -1,5 +1,5 @@
-//! Answers that show a state from before what this process saw or wrote, or that contradict themselves: nothing is decided
-//! by them, and everything else goes on.
+//! Answers that show a state from before what this process saw or wrote, or that contradict themselves: nothing is
+//! decided by them, and everything else goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,8 +260,8 @@ fn adjust_chooses_by_the_reading_that_is_shown_though_it_is_old() {
     assert_eq!(adjusted(), 1);
 }
 
-/// `app.example.com` with a login, and what is published in `example.org`; the list of records there, whose old answers the
-/// process knows.
+/// `app.example.com` with a login, and what is published in `example.org`; the list of records there, whose old answers
+/// the process knows.
 fn protected_beside_another_zone() -> (Stage, [Endpoint; 3], Matcher) {
     let stage = Stage::protected(&[]);
     let organisation = stage.cloudflare().add_zone("example.org", Plan::Free);
@@ -314,8 +314,8 @@ fn an_application_stays_where_the_last_look_before_its_deletion_has_an_old_answe
     assert_eq!(stage.applications().len(), 0);
 }
 
-/// Two objects ask for one place: the holder with a login, the other one open. The hostname has rules of several objects, so
-/// its stamp names none. Between the two answers of one loop the list of another zone is old.
+/// Two objects ask for one place: the holder with a login, the other one open. The hostname has rules of several
+/// objects, so its stamp names none. Between the two answers of one loop the list of another zone is old.
 #[test]
 fn an_old_answer_about_another_zone_does_not_give_a_protected_place_to_the_object_that_opens_it() {
     use crate::access_strangers::{AGE_MIN, NAME, SECRET, Stage};

@@ -1,5 +1,5 @@
-//! `/readyz` says whether the token is good and the tunnels are there, from the start and later; `/healthz` and the start
-//! itself do not depend on Cloudflare.
+//! `/readyz` says whether the token is good and the tunnels are there, from the start and later; `/healthz` and the
+//! start itself do not depend on Cloudflare.
 
 use std::fs;
 use std::net::TcpListener;

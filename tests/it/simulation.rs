@@ -22,7 +22,8 @@ const LOOPS_MAX: usize = 16;
 /// So many in a row that write nothing are at rest. While a move's time of grace lasts there is none to write.
 const LOOPS_IDLE_MAX: usize = 3;
 
-/// How old records are when a change begins, in seconds: within the patience of a move, after it, and as old as most are.
+/// How old records are when a change begins, in seconds: within the patience of a move, after it, and as old as most
+/// are.
 pub(crate) const AGES: [u64; 3] = [60, 660, 31_536_000];
 
 /// Longer than anything takes.
@@ -85,8 +86,8 @@ pub(crate) enum Trouble {
     Fails(Kind, usize),
     /// The program ends right after its n-th write, and is started again.
     EndsAfter(usize),
-    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes ago;
-    /// or all of them from that one on, for 90 s.
+    /// The n-th answer of this kind of which the program can tell that it is old shows what was there so many writes
+    /// ago; or all of them from that one on, for 90 s.
     Old { kind: Kind, nth: usize, writes: usize, is_lasting: bool },
 }
 
@@ -209,8 +210,8 @@ impl Simulation {
         }
     }
 
-    /// Plays loops of ExternalDNS until one asks for nothing and writes nothing, or some in a row write nothing: what is
-    /// refused is asked for again and again. Says how many writes there were.
+    /// Plays loops of ExternalDNS until one asks for nothing and writes nothing, or some in a row write nothing: what
+    /// is refused is asked for again and again. Says how many writes there were.
     pub(crate) fn run_to_rest(&mut self, desired: &[Endpoint]) -> Result<Writes, String> {
         let (mut writes, mut idle, mut last) = (Writes::default(), 0, None);
         for _ in 0..LOOPS_MAX {

@@ -28,8 +28,8 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The deadline of all others.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
 
-/// What may pass above a deadline. Time passes in pauses of the program and where Cloudflare hangs, so that a busy machine
-/// costs none; in real time ExternalDNS's own 15 s hold.
+/// What may pass above a deadline. Time passes in pauses of the program and where Cloudflare hangs, so that a busy
+/// machine costs none; in real time ExternalDNS's own 15 s hold.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// ExternalDNS's own.
@@ -182,7 +182,8 @@ impl Scenario {
         (cases.len(), side_by_side(&cases))
     }
 
-    /// The loop's calls, the same with those of the loop that writes nothing any more, and what stands at Cloudflare once
+    /// The loop's calls, the same with those of the loop that writes nothing any more, and what stands at Cloudflare
+    /// once
     /// `desired` is all that is asked for.
     fn run_without_fault(&self, desired: &[Endpoint], age: Duration) -> (Vec<Point>, Vec<Point>, String) {
         let account = self.account();

@@ -189,7 +189,8 @@ fn beside_a_zone_that_does_not_answer_turns_stay_as_large_as_they_are() {
     assert_eq!(served(&harness, "example.org"), 990);
 }
 
-/// A group is sent in halves until the hostname is found that Cloudflare refuses, which says nothing of the others' number.
+/// A group is sent in halves until the hostname is found that Cloudflare refuses, which says nothing of the others'
+/// number.
 #[test]
 fn a_refused_group_that_takes_all_of_the_time_leaves_turns_as_large_as_they_are() {
     let harness = roomy();

@@ -1,5 +1,5 @@
-//! Tunnels that can be read and not written: the token may only read, or Cloudflare fails for an hour. A new hostname has
-//! its record before its rule, so a name that another record serves must not lose it meanwhile.
+//! Tunnels that can be read and not written: the token may only read, or Cloudflare fails for an hour. A new hostname
+//! has its record before its rule, so a name that another record serves must not lose it meanwhile.
 
 use std::time::Duration;
 
@@ -181,8 +181,8 @@ fn below_another_record_no_new_hostname_goes_offline_in_the_second_hour_of_a_fai
     }
 }
 
-/// Cloudflare fails on what is to be written, and takes all else: each version makes every replica of cloudflared build its
-/// proxies anew.
+/// Cloudflare fails on what is to be written, and takes all else: each version makes every replica of cloudflared build
+/// its proxies anew.
 #[test]
 fn where_only_the_content_fails_the_probe_does_not_write_a_version_in_every_loop() {
     let harness = Harness::with_foreign();

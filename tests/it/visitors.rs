@@ -16,8 +16,8 @@ use test_support::sweeps;
 use crate::shared_account::{OFFICE_DOCUMENT, SharedAccount};
 use crate::simulation::{AGES, Kind, Pace, Simulation, Trouble, Writes};
 
-/// How long things take, in milliseconds: connectors, records. No way to the edge is longer than the time for which a move
-/// leaves its old rule.
+/// How long things take, in milliseconds: connectors, records. No way to the edge is longer than the time for which a
+/// move leaves its old rule.
 type Delays = (&'static str, &'static [u64], u64);
 
 const DELAYS: [Delays; 6] = [

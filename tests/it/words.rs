@@ -134,8 +134,8 @@ fn a_failed_write_says_by_its_message_alone_where_it_failed() {
     }
 }
 
-/// In a cluster a name without a dot is looked up in the namespace of `cloudflared`; in compose that is how services are
-/// called.
+/// In a cluster a name without a dot is looked up in the namespace of `cloudflared`; in compose that is how services
+/// are called.
 #[test]
 fn a_host_without_a_dot_draws_a_hint_in_a_cluster_alone() {
     let named = |service| endpoint_of("ingress/shop/web", "a.example.com", &[("tunnel-service", service)]);

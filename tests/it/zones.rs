@@ -407,7 +407,8 @@ fn a_storm_of_changes_fits_into_the_calls_with_fifteen_seconds_between_loops() {
     assert!(failed > 20, "twenty zones do not fit with five seconds: {failed} failed");
 }
 
-/// So 60,000 records, which are thirteen pages, cost what thirteen zones cost: 603 calls in a storm with fifteen seconds.
+/// So 60,000 records, which are thirteen pages, cost what thirteen zones cost: 603 calls in a storm with fifteen
+/// seconds.
 #[test]
 fn a_page_of_records_costs_a_loop_with_a_change_what_a_zone_costs() {
     let (of_zones, _) = storm(3, 0, 60);

@@ -422,8 +422,8 @@ fn a_takeover_that_changes_which_rule_answers_a_request_is_told_with_the_rule_th
     }
 }
 
-/// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer takes
-/// 15 s, and a sidecar has a small share of a processor.
+/// A move from the dashboard: every hostname has its rule and its record already. ExternalDNS ends when the answer
+/// takes 15 s, and a sidecar has a small share of a processor.
 #[test]
 fn a_thousand_hostnames_as_they_are_wanted_are_planned_in_no_time() {
     let names: Vec<String> = (0..1_000).map(|number| format!("h{number}.example.com")).collect();

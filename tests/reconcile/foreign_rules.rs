@@ -338,8 +338,8 @@ fn a_path_that_is_reworded_behind_a_foreign_rule_tells_of_no_move() {
     assert_eq!((refused(&plan), plan.notes), (vec![], vec![]));
 }
 
-/// The rule that a path replaces hides a foreign rule. Without it the new one would have to stand behind that, and move the
-/// login of another hostname there. Invariant 5 of docs/how-it-works.md.
+/// The rule that a path replaces hides a foreign rule. Without it the new one would have to stand behind that, and move
+/// the login of another hostname there. Invariant 5 of docs/how-it-works.md.
 #[test]
 fn a_rule_that_takes_the_place_of_a_wider_one_of_its_hostname_moves_no_login_behind_what_that_one_hid() {
     let check = [("access-required", "true"), ("access-team-name", "team"), ("access-aud-tag", "a")];

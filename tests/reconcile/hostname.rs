@@ -117,7 +117,8 @@ fn a_mistake_of_a_renamed_object_takes_no_published_path_away() {
     assert_eq!(paths(&cloudflare, HOME), ["^/new"]);
 }
 
-/// Invariant 5 of docs/how-it-works.md, for what only waits: the old path would be gone a loop before the new one comes.
+/// Invariant 5 of docs/how-it-works.md, for what only waits: the old path would be gone a loop before the new one
+/// comes.
 #[test]
 fn a_protected_path_that_changes_stays_until_the_application_of_the_new_one_stands() {
     let mut cloudflare = with_staff();

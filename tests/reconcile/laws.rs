@@ -462,8 +462,9 @@ fn contents(cloudflare: &FakeCloudflare) -> Vec<String> {
     cloudflare.records.iter().map(|record| record.content.to_string()).collect()
 }
 
-/// Visitors of a name in an active zone never ask the zone around it, so its rules are none that a wildcard of that zone
-/// would leave behind. The wildcard once waited until the last of them was gone, and beside a foreign one for ever.
+/// Visitors of a name in an active zone never ask the zone around it, so its rules are none that a wildcard of that
+/// zone would leave behind. The wildcard once waited until the last of them was gone, and beside a foreign one for
+/// ever.
 #[test]
 fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]).with_inner_zone();
@@ -476,8 +477,8 @@ fn a_wildcard_does_not_wait_for_rules_of_names_in_an_active_zone_inside_its_own(
     assert_eq!(contents(&cloudflare), [HOME, HOME].map(|id| tunnel_id(id).hostname()));
 }
 
-/// Until a zone is active its names are answered for by the one around it: what a wildcard's record would take along, led
-/// elsewhere, is looked for there.
+/// Until a zone is active its names are answered for by the one around it: what a wildcard's record would take along,
+/// led elsewhere, is looked for there.
 #[test]
 fn a_wildcard_whose_zone_waits_to_be_active_leaves_no_foreign_rule_behind() {
     let foreign = r#"{"hostname":"x.a.example.com","service":"http://theirs:80"}"#;

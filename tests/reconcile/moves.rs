@@ -145,8 +145,8 @@ fn a_path_that_is_reworded_while_a_move_waits_stays_until_its_hostname_has_moved
     );
 }
 
-/// The path may be what moves under another name, and the rule behind it may lack its check. Under `--registry=crd` what
-/// was answered 204 is never asked for again.
+/// The path may be what moves under another name, and the rule behind it may lack its check. Under `--registry=crd`
+/// what was answered 204 is never asked for again.
 #[test]
 fn a_path_that_is_deleted_stays_until_its_hostname_has_moved_and_is_unfinished_until_then() {
     for (base, admin) in [(BASE, ADMIN), (BASE, closed(ADMIN)), (closed(BASE), closed(ADMIN))] {

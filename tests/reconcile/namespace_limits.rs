@@ -1,5 +1,5 @@
-//! What `NAMESPACE_GUARD` lets an object publish: `SHARED_SERVICES`, the default service, `NAMESPACE_DOMAINS`, and what is filled
-//! into a service.
+//! What `NAMESPACE_GUARD` lets an object publish: `SHARED_SERVICES`, the default service, `NAMESPACE_DOMAINS`, and what
+//! is filled into a service.
 
 use external_dns_cloudflare_tunnel_webhook::ingress::{OriginOption, Service};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;

@@ -355,7 +355,8 @@ fn switched_on_later_the_guard_writes_the_namespace_that_the_services_of_the_rul
     assert_eq!(cloudflare.writes, writes);
 }
 
-/// Nothing is inferred from what is asked for: not where everything drifts, nor where the holder asks for less or nothing.
+/// Nothing is inferred from what is asked for: not where everything drifts, nor where the holder asks for less or
+/// nothing.
 #[test]
 fn no_other_namespace_takes_a_hostname_whose_stamp_names_none() {
     const WEB: &str = "http://web.shop.svc:80";

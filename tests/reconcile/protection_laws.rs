@@ -269,8 +269,8 @@ fn is_taken_by(rule: &Rule, host: &str, path: &str) -> bool {
     is_host && rule.path().is_none_or(takes)
 }
 
-/// The law: what turned strangers away serves them now only if the endpoint of what serves them said the word. What a rule
-/// alone turned away, and is withdrawn with it, is no promise: no application of ours stands in front of it.
+/// The law: what turned strangers away serves them now only if the endpoint of what serves them said the word. What a
+/// rule alone turned away, and is withdrawn with it, is no promise: no application of ours stands in front of it.
 fn only_what_asked_was_opened(
     before: &FakeCloudflare,
     after: &FakeCloudflare,
@@ -328,8 +328,8 @@ fn only_what_asked_was_opened(
     Ok(())
 }
 
-/// True if the endpoint that decides about a request asks for a login, or has a mistake. With namespaces kept apart, and for
-/// a name of others, that keeps nothing closed.
+/// True if the endpoint that decides about a request asks for a login, or has a mistake. With namespaces kept apart,
+/// and for a name of others, that keeps nothing closed.
 fn asks_to_be_closed(before: &FakeCloudflare, changes: &Changes, host: &str, path: &str) -> bool {
     let snapshot = before.snapshot();
     let is_ours = !snapshot.own_records_of(host).is_empty()

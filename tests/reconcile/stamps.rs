@@ -1,5 +1,5 @@
-//! No digest comes off a comment, and no record goes, while a rule stands that it names: whatever an old reading showed,
-//! wherever a run is cut off, and whatever another instance does meanwhile.
+//! No digest comes off a comment, and no record goes, while a rule stands that it names: whatever an old reading
+//! showed, wherever a run is cut off, and whatever another instance does meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -118,7 +118,8 @@ fn a_rule_that_an_old_reading_does_not_show_stays_named_wherever_the_run_is_cut_
     }
 }
 
-/// Invariant 2 of docs/how-it-works.md. Both read before either ends; what the second one wants the first one wants too.
+/// Invariant 2 of docs/how-it-works.md. Both read before either ends; what the second one wants the first one wants
+/// too.
 #[test]
 fn a_second_instance_between_the_stages_of_the_first_disowns_nothing() {
     for (first, second) in

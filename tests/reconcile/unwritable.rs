@@ -1,5 +1,5 @@
-//! What is planned for a tunnel that cannot be written: a record without a rule goes where it only takes its name from a
-//! wildcard's record.
+//! What is planned for a tunnel that cannot be written: a record without a rule goes where it only takes its name from
+//! a wildcard's record.
 
 use test_support::fake_cloudflare::{FakeCloudflare, HOME};
 use test_support::harness::{endpoint, published};

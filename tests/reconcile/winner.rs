@@ -172,7 +172,8 @@ fn with_the_guard_the_namespace_of_a_free_hostname_is_chosen_over_all_its_paths(
     }
 }
 
-/// ExternalDNS merges the endpoints of two objects that it cannot tell apart, so the one that is left may stand for both.
+/// ExternalDNS merges the endpoints of two objects that it cannot tell apart, so the one that is left may stand for
+/// both.
 #[test]
 fn a_rule_for_which_another_namespace_alone_asks_stays_and_one_note_says_so() {
     let shop = [object("ingress/shop/a", "", WEB), object("ingress/shop/b", "^/x", "http_status:503")];

@@ -106,7 +106,8 @@ impl Claims {
         self.was_wildcard_changed |= self.is_wildcard_changed;
     }
 
-    /// Another ExternalDNS of the owner did not show what holds the hostname, and its program may have given it to another object.
+    /// Another ExternalDNS of the owner did not show what holds the hostname, and its program may have given it to
+    /// another object.
     pub(crate) fn let_go(&mut self, host: &str) {
         self.slots.retain(|(of, _), _| *of != host);
     }
@@ -131,8 +132,8 @@ impl Claims {
         self.slots.iter().filter_map(|(slot, claim)| Some((*slot, claim.service.as_deref()?)))
     }
 
-    /// Whether an object that asked for the hostname left it since the last rest. Others that ask for it may wait or be refused,
-    /// and until then nothing of ours is there.
+    /// Whether an object that asked for the hostname left it since the last rest. Others that ask for it may wait or be
+    /// refused, and until then nothing of ours is there.
     pub(crate) fn is_handed_on(&self, host: &str) -> bool {
         self.handed_on.contains(host)
     }

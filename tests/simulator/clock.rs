@@ -1,7 +1,8 @@
 //! Cloudflare's time as the program's. It costs no real time, and one thread at a time runs by it.
 //!
 //! A pause in a request lets the time pass. The watch over tunnels, which runs beside all requests, sleeps until the
-//! simulator has put the time ahead and lets it run; so it never runs beside a request, and its calls come in one order.
+//! simulator has put the time ahead and lets it run; so it never runs beside a request, and its calls come in one
+//! order.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;

@@ -12,12 +12,12 @@ use crate::unkind::Kind;
 /// those of others.
 const WORLDS_MIN: usize = 150;
 
-/// Percent of objects at rest, those that are served, what is served in a loop, what is asked for, and hostnames beside an
-/// outage. Measured over 67 to 82 worlds each: 72 to 76, 53 to 60, 79 to 86, 50 to 58, and 22 to 29.
+/// Percent of objects at rest, those that are served, what is served in a loop, what is asked for, and hostnames beside
+/// an outage. Measured over 67 to 82 worlds each: 72 to 76, 53 to 60, 79 to 86, 50 to 58, and 22 to 29.
 const HELD_MIN: [usize; 5] = [64, 46, 77, 38, 13];
 
-/// The same where the worlds are unkind. Measured over 150, 170 and 510 worlds of all kinds: 60 to 66, 43 to 51, 61 to 71, 50
-/// to 53, and 9 to 16.
+/// The same where the worlds are unkind. Measured over 150, 170 and 510 worlds of all kinds: 60 to 66, 43 to 51, 61 to
+/// 71, 50 to 53, and 9 to 16.
 const HELD_UNKIND_MIN: [usize; 5] = [52, 36, 58, 38, 5];
 
 /// Percent of the histories in which each unkind thing comes to pass at least, where its kinds are tried.

@@ -15,18 +15,18 @@ use crate::world::World;
 pub(crate) enum Excuse {
     /// `DOMAIN_FILTER` leaves the hostname out.
     NotAskedFor,
-    /// ExternalDNS withdraws nothing (`upsert-only`), or no more (`crd`), or not what another namespace asks for, and so a
-    /// rule that no object may have keeps the hostname in another tunnel.
+    /// ExternalDNS withdraws nothing (`upsert-only`), or no more (`crd`), or not what another namespace asks for, and
+    /// so a rule that no object may have keeps the hostname in another tunnel.
     NotWithdrawn,
     /// The registry `crd` goes by what was answered, and another writer changed that since, or Cloudflare refused it.
     Drifted,
     /// Other objects want the same place, or the hostname in another tunnel, or another namespace has it.
     Rivals,
-    /// An annotation is mistyped, or the settings forbid it; or that of another object is, which keeps the hostname in the tunnel
-    /// in which it was.
+    /// An annotation is mistyped, or the settings forbid it; or that of another object is, which keeps the hostname in
+    /// the tunnel in which it was.
     Mistake,
-    /// Something asks for a login on the hostname and the object says nothing of that, or asks for a token or a policy that
-    /// there is not, or for less than `ACCESS_GUARD` demands.
+    /// Something asks for a login on the hostname and the object says nothing of that, or asks for a token or a policy
+    /// that there is not, or for less than `ACCESS_GUARD` demands.
     Access,
     /// Cloudflare refuses the record or the rules of the hostname.
     Disliked,
@@ -36,8 +36,8 @@ pub(crate) enum Excuse {
     Orphaned,
     /// Another writer's application stands over the place.
     Covered,
-    /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is left alone
-    /// with its record, because another zone answers for the hostname now.
+    /// Another writer's rule has the place, or would be left behind in another tunnel; or a rule of ours does which is
+    /// left alone with its record, because another zone answers for the hostname now.
     ForeignRule,
 }
 
@@ -80,14 +80,16 @@ pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
     all.into_iter().filter(|(_, stands)| *stands).map(|(excuse, _)| excuse).collect()
 }
 
-/// Whether the hostname was in several tunnels, and another object of it is mistyped: what is published of that one stays.
+/// Whether the hostname was in several tunnels, and another object of it is mistyped: what is published of that one
+/// stays.
 fn is_kept_by_mistake(world: &World, object: &Object) -> bool {
     let mut others = world.objects.iter().filter(|other| other.host == object.host);
     world.claims.history(object.host).tunnels.len() > 1 && others.any(|other| !other.is_sound())
 }
 
-/// An object that has had its places keeps them, whichever rivals come, as long as it asks for them in the same tunnel, as far
-/// as the stamp can name it, and unless another writer led its record elsewhere: then the hostname is in no tunnel.
+/// An object that has had its places keeps them, whichever rivals come, as long as it asks for them in the same tunnel,
+/// as far as the stamp can name it, and unless another writer led its record elsewhere: then the hostname is in no
+/// tunnel.
 fn has_rivals(world: &World, object: &Object) -> bool {
     let keeps = world.claims.holds(object)
         && !world.claims.history(object.host).is_contested()
@@ -95,8 +97,8 @@ fn has_rivals(world: &World, object: &Object) -> bool {
     !keeps && rivals(world, object).is_none_or(|rivals| !rivals.is_empty())
 }
 
-/// The other objects of the hostname that want one of the object's paths or another tunnel, or with the namespace guard are
-/// of another namespace while none has the hostname. `None` where another namespace has it, as its record says.
+/// The other objects of the hostname that want one of the object's paths or another tunnel, or with the namespace guard
+/// are of another namespace while none has the hostname. `None` where another namespace has it, as its record says.
 pub(crate) fn rivals<'w>(world: &'w World, object: &Object) -> Option<Vec<&'w Object>> {
     let holder = namespace_of(world, object.host);
     let may_have = |other: &Object| holder.is_none() || namespace::code_of(&other.resource()) == holder;
@@ -126,8 +128,9 @@ pub(crate) fn namespace_of(world: &World, host: &str) -> Option<NamespaceCode> {
     })
 }
 
-/// Whether a rule of the hostname that no object asks for stands in another tunnel than the object's, and ExternalDNS never
-/// asks for its deletion (`upsert-only`), or asks no more (`crd`), or asks for an update of it to another namespace's object.
+/// Whether a rule of the hostname that no object asks for stands in another tunnel than the object's, and ExternalDNS
+/// never asks for its deletion (`upsert-only`), or asks no more (`crd`), or asks for an update of it to another
+/// namespace's object.
 fn is_left_over(world: &World, object: &Object) -> bool {
     let on_host = world.objects.iter().filter(|other| other.host == object.host);
     let is_asked_by_others = || on_host.clone().any(|other| other.namespace != object.namespace);
@@ -146,8 +149,8 @@ fn is_left_over(world: &World, object: &Object) -> bool {
     })
 }
 
-/// Whether the object says what it is to be, where something asks for a login: a rule or an application for its hostname,
-/// or for a wildcard above it.
+/// Whether the object says what it is to be, where something asks for a login: a rule or an application for its
+/// hostname, or for a wildcard above it.
 fn is_said(world: &World, object: &Object) -> bool {
     let is_below_wildcard = object.host.ends_with(&WILDCARD[1..]);
     let is_over = |host: &str| host == object.host || (host == WILDCARD && is_below_wildcard);

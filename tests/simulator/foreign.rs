@@ -28,7 +28,8 @@ pub(crate) struct Foreign {
     applications: BTreeMap<String, Map<String, Value>>,
     /// Hostnames of ours whose stamp another writer took away: what is left of them has no owner.
     orphaned: BTreeSet<String>,
-    /// Rules of ours that an old reading brought back, by their tunnel's id. A stamp that an old list shows may name one still.
+    /// Rules of ours that an old reading brought back, by their tunnel's id. A stamp that an old list shows may name
+    /// one still.
     brought_back: BTreeSet<(String, String)>,
     /// Where objects asked for a login.
     protected: BTreeSet<Slot>,
@@ -175,7 +176,8 @@ impl Foreign {
         self.applications.contains_key(id)
     }
 
-    /// Whether a rule of ours for the hostname is left alone with the record of a zone that does not answer for it any more.
+    /// Whether a rule of ours for the hostname is left alone with the record of a zone that does not answer for it any
+    /// more.
     pub(crate) fn has_rule_of_outer_zone(&self, cloudflare: &Cloudflare, host: &str) -> bool {
         let mut tunnels = cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted);
         tunnels.any(|tunnel| {
@@ -184,9 +186,9 @@ impl Foreign {
         })
     }
 
-    /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel, which
-    /// the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it, or one for a wildcard, would answer
-    /// without a login.
+    /// Whether a rule of another writer is in the way of an object at the path: it stands there, or in another tunnel,
+    /// which the hostname cannot leave then, or in the tunnel that the hostname is to go to, where it, or one for a
+    /// wildcard, would answer without a login.
     pub(crate) fn has_rule_in_way(
         &self,
         cloudflare: &Cloudflare,
@@ -306,8 +308,8 @@ impl Foreign {
         self.documents.insert(tunnel.to_owned(), written);
     }
 
-    /// A tunnel was written by an old reading of it, of which the process could not know that it was old: what others wrote
-    /// since is lost, what went since is back, and no stamp names that.
+    /// A tunnel was written by an old reading of it, of which the process could not know that it was old: what others
+    /// wrote since is lost, what went since is back, and no stamp names that.
     pub(crate) fn lost_update(&mut self, cloudflare: &Cloudflare, tunnel: &str) {
         let ours = self.ours(cloudflare, tunnel);
         let is_named = |rule: &String| is_stamped(cloudflare, tunnel, &place(rule));
@@ -316,8 +318,8 @@ impl Foreign {
         self.wrote_document(cloudflare, tunnel, &stamped);
     }
 
-    /// Records were written by an old list of them, of which the process could not know that it was old: the stamps name
-    /// what they named then.
+    /// Records were written by an old list of them, of which the process could not know that it was old: the stamps
+    /// name what they named then.
     pub(crate) fn lost_stamps(&mut self, cloudflare: &Cloudflare, is_of_zone: impl Fn(&str) -> bool) {
         for tunnel in cloudflare.tunnels().iter().filter(|tunnel| !tunnel.deleted) {
             for rule in self.ours(cloudflare, &tunnel.id) {

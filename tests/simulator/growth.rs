@@ -136,8 +136,8 @@ fn converse(controller: Controller, desired: &[Endpoint]) -> Result<(), Failure>
     controller.apply(&controller.plan(&current, &adjusted))
 }
 
-/// What is published and goes with the next loop, what stays and changes, what moves, what another object asks for in each loop,
-/// what is refused, and what asks for a login.
+/// What is published and goes with the next loop, what stays and changes, what moves, what another object asks for in
+/// each loop, what is refused, and what asks for a login.
 fn desired(number: usize) -> Vec<Endpoint> {
     let new =
         (0..NEW).map(|of| published(&format!("h{number}-{of}.example.com"), "http://comes.shop.svc:80"));

@@ -129,8 +129,8 @@ fn hosts_of(address: &str) -> impl Iterator<Item = &'static str> {
     HOSTS.into_iter().chain(CONTESTED).filter(move |host| address.starts_with(&url(host, None)))
 }
 
-/// Whether several namespaces want the hostname, and the one that has it asks for it no more: the hostname goes from one to
-/// the other only once it is gone.
+/// Whether several namespaces want the hostname, and the one that has it asks for it no more: the hostname goes from
+/// one to the other only once it is gone.
 fn changes_namespace(world: &World, address: &str) -> bool {
     let is_asked_by_holder = |host: &str| {
         let holder = excuses::namespace_of(world, host);
@@ -159,8 +159,8 @@ fn is_in_others_hands(world: &World, host: &str, here: &Touched) -> bool {
 }
 
 /// Whether a wildcard over the address changes, with which what comes or goes below it may be served by either of its
-/// rules. Its change may also be an earlier one that is done only now, as a place failed or Cloudflare refused something,
-/// or as its old tunnel keeps a rule for the time of grace. A source that shows nothing withdraws both.
+/// rules. Its change may also be an earlier one that is done only now, as a place failed or Cloudflare refused
+/// something, or as its old tunnel keeps a rule for the time of grace. A source that shows nothing withdraws both.
 fn is_below_change(world: &World, address: &str) -> bool {
     let is_late = world.had_outage || world.had_refusal || !world.disliked.is_empty();
     let has_moved = world.claims.history(WILDCARD).tunnels.len() > 1;
@@ -194,11 +194,11 @@ fn needs_another_login(watched: &Watched) -> bool {
     watched.changes.first().map(audiences) != watched.changes.last().map(audiences)
 }
 
-/// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that come
-/// to need a login, or another one, are not promised that: the rule refuses until the application is at the edge. Nor are
-/// those of a name that is published below a wildcard record or withdrawn from under it, those of a hostname with a rule that
-/// no stamp names any more, and those of one that an object left while a rule by hand kept the next one out of its tunnel. Says
-/// whether it is promised.
+/// Visitors that an object serves at the beginning and at the end are served by objects all the time. Visitors that
+/// come to need a login, or another one, are not promised that: the rule refuses until the application is at the edge.
+/// Nor are those of a name that is published below a wildcard record or withdrawn from under it, those of a hostname
+/// with a rule that no stamp names any more, and those of one that an object left while a rule by hand kept the next
+/// one out of its tunnel. Says whether it is promised.
 fn stays_served(world: &World, watched: &Watched, here: &Touched) -> Result<bool, Violation> {
     let (first, last) = (watched.changes.first(), watched.changes.last());
     if needs_another_login(watched)
@@ -278,11 +278,12 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
         return Ok(());
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
-    // Of a name below a wildcard that goes only what can be published leads them there. What was refused once the registry
+    // Of a name below a wildcard that goes only what can be published leads them there. What was refused once the
+    // registry
     // `crd` asks for no more.
     let is_below_change = is_below_change(world, &watched.url);
-    // What is published stays as it is while an object has a mistake, or has to leave the place to one with a mistake. Where
-    // nothing is published, no rule keeps the record.
+    // What is published stays as it is while an object has a mistake, or has to leave the place to one with a mistake.
+    // Where nothing is published, no rule keeps the record.
     let has_rule = |host: &str| {
         let name = format!("\"hostname\":\"{host}\"");
         world.cloudflare().edit(|cloudflare| {
@@ -347,8 +348,8 @@ fn wanted_stays(world: &World, watched: &Watched, here: &Touched) -> Result<bool
     Ok(is_promised)
 }
 
-/// Whether a source that shows nothing withdraws nothing. The registry `crd` asks only for the deletion of what it was told
-/// is done, so a hostname of which it knows less stays, and may lose some of its paths.
+/// Whether a source that shows nothing withdraws nothing. The registry `crd` asks only for the deletion of what it was
+/// told is done, so a hostname of which it knows less stays, and may lose some of its paths.
 pub(crate) fn is_withheld(world: &World) -> bool {
     let foreign = world.foreign();
     let (published, rules) = world.cloudflare().edit(|cloudflare| {
@@ -370,8 +371,8 @@ pub(crate) fn is_withheld(world: &World) -> bool {
     world.settings.policy == SyncPolicy::UpsertOnly || (is_mass(world, &published) && are_known())
 }
 
-/// Whether all of these hostnames are too many to go at once. With the namespace guard those of each namespace are judged,
-/// and all together where nothing would be left.
+/// Whether all of these hostnames are too many to go at once. With the namespace guard those of each namespace are
+/// judged, and all together where nothing would be left.
 fn is_mass(world: &World, published: &[&str]) -> bool {
     let limit = world.settings.mass_deletion_limit;
     // What another writer's record may keep counts only where it goes.

@@ -97,8 +97,9 @@ pub(crate) fn excuse(world: &World, calls: &[Call]) -> Touched {
     touched
 }
 
-/// Where the outer of two instances wrote a record, or a rule that the record's stamp named, by a list that is older than what
-/// the inner one wrote of the very record: a record has no precondition, so a rule may be left without a stamp.
+/// Where the outer of two instances wrote a record, or a rule that the record's stamp named, by a list that is older
+/// than what the inner one wrote of the very record: a record has no precondition, so a rule may be left without a
+/// stamp.
 pub(crate) fn replaced_comments(world: &World, calls: &[Call], names: &BTreeMap<String, String>) -> Touched {
     let mut touched = Touched::default();
     let Some(outer) = calls.last().map(|call| call.client) else { return touched };

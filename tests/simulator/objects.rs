@@ -445,7 +445,8 @@ pub(crate) fn url(host: &str, path: Option<&str>) -> String {
     path.map_or_else(|| format!("https://{host}/"), |path| format!("https://{host}{path}/x"))
 }
 
-/// What ExternalDNS hands to a webhook, in the order of a Go map, here that of `random`. None of the objects are merged.
+/// What ExternalDNS hands to a webhook, in the order of a Go map, here that of `random`. None of the objects are
+/// merged.
 pub(crate) fn endpoints(objects: &[Object], random: &mut Random) -> Vec<Endpoint> {
     let mut shuffled: Vec<&Object> = objects.iter().collect();
     for index in (1..shuffled.len()).rev() {

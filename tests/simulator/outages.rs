@@ -1,4 +1,5 @@
-//! Places at Cloudflare that fail for some loops, while everything else answers: what is wanted elsewhere does not wait.
+//! Places at Cloudflare that fail for some loops, while everything else answers: what is wanted elsewhere does not
+//! wait.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -168,10 +169,10 @@ pub(crate) fn led_in_vain(outage: Outage, cloudflare: &Cloudflare) -> BTreeSet<I
     in_vain
 }
 
-/// While a tunnel cannot be written, of the names that a wildcard record would lead elsewhere one alone has no service at
-/// any time: the one by which the program learns that it can be written again. A process learns of the failure by its own
-/// first write of the tunnel, whether it or another one led names there before. `come`: the most that were newly led so at
-/// once in this loop.
+/// While a tunnel cannot be written, of the names that a wildcard record would lead elsewhere one alone has no service
+/// at any time: the one by which the program learns that it can be written again. A process learns of the failure by
+/// its own first write of the tunnel, whether it or another one led names there before. `come`: the most that were
+/// newly led so at once in this loop.
 pub(crate) fn all_but_one_are_served(
     world: &mut World,
     come: &BTreeSet<InVain>,

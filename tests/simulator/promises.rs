@@ -82,9 +82,9 @@ fn contest<'w>(world: &'w World, object: &'w Object) -> Vec<&'w Object> {
     contest
 }
 
-/// Of objects that want the same, one at least is served at one of its places, unless something else stands in the way of
-/// one of them. Where they agree in the tunnel and the namespace, each path that they ask for is served by one of those
-/// that do.
+/// Of objects that want the same, one at least is served at one of its places, unless something else stands in the way
+/// of one of them. Where they agree in the tunnel and the namespace, each path that they ask for is served by one of
+/// those that do.
 fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violation> {
     let contest = contest(world, object);
     let has_only_rivals = |other: &&Object| excuses(world, other).iter().all(|one| *one == Excuse::Rivals);

@@ -117,8 +117,8 @@ fn forget_gone(world: &mut World) {
     world.forget_gone(|host| !there.contains(host) && !wanted.contains(&host));
 }
 
-/// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment or
-/// a TXT record may name another object of the hostname, and what says nothing of Access beside something that is
+/// The first loop after a start does not know of Access yet, and asks for updates of what depends on it. Then a comment
+/// or a TXT record may name another object of the hostname, and what says nothing of Access beside something that is
 /// protected is published, as both are in one request. Nor is it known which of several rivals came first where the one
 /// that did cannot be published.
 fn may_write_after_restart(world: &World) -> bool {
@@ -191,7 +191,8 @@ pub(crate) fn visit(world: &World, visitor: Visitor, host: &str, path: Option<&s
     world.cloudflare().visit_as(visitor, host, path)
 }
 
-/// Whether a record of ours for the name stands in a zone that does not answer for it any more. It is left alone with its rule.
+/// Whether a record of ours for the name stands in a zone that does not answer for it any more. It is left alone with
+/// its rule.
 fn is_in_outer_zone(cloudflare: &Cloudflare, name: &str) -> bool {
     let mut outer = cloudflare.zones().iter().filter(|zone| !is_home(cloudflare, &zone.id, name));
     outer.any(|zone| cloudflare.records(&zone.id).iter().any(|record| record.name == name && is_ours(record)))

@@ -56,7 +56,8 @@ impl Touched {
     }
 }
 
-/// Whether two hostnames are the same, or one is a wildcard that the other one is below: it takes over where a name goes.
+/// Whether two hostnames are the same, or one is a wildcard that the other one is below: it takes over where a name
+/// goes.
 fn is_served_with(host: &str, other: &str) -> bool {
     is_over(host, other) || is_over(other, host)
 }

@@ -13,8 +13,8 @@ use crate::settings::Settings;
 use crate::steps::{Loop, Overlap, Step};
 use crate::strangers::Stranger;
 
-/// How old records of ours are when the changes begin, in seconds: within the patience of a move, after it, and as old as
-/// most are.
+/// How old records of ours are when the changes begin, in seconds: within the patience of a move, after it, and as old
+/// as most are.
 const AGES: [u64; 3] = [60, 660, 31_536_000];
 
 /// Instead of a minute.

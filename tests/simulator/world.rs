@@ -298,8 +298,8 @@ impl World {
         self.touched.has(host, &self.claims, &self.settings)
     }
 
-    /// Whether the hostname's zone was hidden, or ceased to be delegated, or came back, since the last rest. The program
-    /// learns of that in its own time.
+    /// Whether the hostname's zone was hidden, or ceased to be delegated, or came back, since the last rest. The
+    /// program learns of that in its own time.
     pub(crate) fn has_other_zone(&self, host: &str) -> bool {
         self.touched.has_zone_of(host)
     }

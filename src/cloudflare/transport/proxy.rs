@@ -26,7 +26,8 @@ impl Proxy {
         let (_, host_and_port) = authority.split_once('@').unwrap_or(("", authority));
         let proxy = ureq::Proxy::new(&format!("{scheme}://{authority}")).map_err(|_| NO_ADDRESS)?;
         let (host, port) = (proxy.host(), proxy.port());
-        // If ureq's host and port are not all of `host_and_port`, the host may be a piece of the password, or a port is lost.
+        // If ureq's host and port are not all of `host_and_port`, the host may be a piece of the password, or a port is
+        // lost.
         let is_clear =
             !host.is_empty() && port > 0 && [host, &format!("{host}:{port}")].contains(&host_and_port);
         if is_clear { Ok(Self(proxy)) } else { Err(NO_ADDRESS) }

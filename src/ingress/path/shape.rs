@@ -3,7 +3,7 @@
 //! The expressions may be of foreign rules, outside the common subset, or invalid. Only what the text proves counts.
 
 use std::cmp::Reverse;
-use std::iter::{self, Peekable};
+use std::iter;
 use std::str::Chars;
 
 use super::SPECIAL;
@@ -30,7 +30,8 @@ pub(in crate::ingress) fn begins_within(path: &str, other: &str) -> bool {
     let mut bodies = PREFIX_ENDS.iter().filter_map(|end| path.strip_suffix(end));
     let is_path_itself = bodies.any(|body| other.strip_suffix('$') == Some(body));
     let beginning = literal_beginning(other);
-    let is_below = |path: String| beginning.is_some_and(|beginning| beginning.starts_with(&(path + "/")));
+    let is_below =
+        |path: String| beginning.is_some_and(|(beginning, _)| beginning.starts_with(&(path + "/")));
     prefix_of(path).is_some_and(|path| is_path_itself || is_below(path))
 }
 
@@ -39,15 +40,15 @@ pub fn may_share(one: Option<&str>, other: Option<&str>) -> bool {
     let beginning = |text: &str| match prefix_of(text) {
         // Every path that the expression matches begins with this, if a slash is added to a path that ends there.
         Some(path) => Some(path + "/"),
-        None => literal_beginning(text),
+        None => literal_beginning(text).map(|(beginning, _)| beginning),
     };
     let beginnings = one.and_then(beginning).zip(other.and_then(beginning));
     beginnings.is_none_or(|(one, other)| one.starts_with(&other) || other.starts_with(&one))
 }
 
-/// The rank of an expression among those of one host: a smaller rank is in front. The length is reversed, so that a
-/// longer expression has a smaller rank.
-pub(in crate::ingress) type PathRank = (PathClass, Reverse<usize>);
+/// The rank of an expression among those of one host: a smaller rank is in front. The lengths of the literal beginning
+/// and of the whole text are reversed, so that a longer expression has a smaller rank.
+pub(in crate::ingress) type PathRank = (PathClass, Reverse<usize>, Continuation, Reverse<usize>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::ingress) enum PathClass {
@@ -57,18 +58,47 @@ pub(in crate::ingress) enum PathClass {
     None,
 }
 
-/// Anchored expressions are first, by the length of their literal beginning; then others, by their length; then those
-/// that match every path, even if anchored, by their length, because rules behind them get no request; then no
-/// expression.
+/// What an anchored expression matches behind its literal beginning, from narrow to wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::ingress) enum Continuation {
+    /// The path ends there.
+    End,
+    /// Whatever the text says.
+    Expression,
+    /// The path ends there, or continues after a slash.
+    Prefix,
+    Anything,
+}
+
+impl Continuation {
+    /// The continuation of an expression, from the text behind its literal beginning.
+    fn of(text: &str) -> Self {
+        match text {
+            "$" | "\\z" => Self::End,
+            "" | ".*" | ".*$" => Self::Anything,
+            text if PREFIX_ENDS.contains(&text) => Self::Prefix,
+            _ => Self::Expression,
+        }
+    }
+}
+
+/// Anchored expressions are first, by the length of their literal beginning and by its continuation; then others; then
+/// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
+/// longest is first among those that are equal otherwise.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
-    let Some(text) = path else { return (PathClass::None, Reverse(0)) };
-    if matches_everything(text) {
-        return (PathClass::Everything, Reverse(text.len()));
-    }
-    match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
-        Some(literal) => (PathClass::Anchored, Reverse(literal.len())),
-        None => (PathClass::Other, Reverse(text.len())),
-    }
+    let text = path.unwrap_or_default();
+    let class = match path {
+        None => PathClass::None,
+        Some(text) if matches_everything(text) => PathClass::Everything,
+        Some(_) => PathClass::Other,
+    };
+    let anchored =
+        literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)).filter(|_| class == PathClass::Other);
+    let (class, literal, continuation) = match anchored {
+        Some((literal, rest)) => (PathClass::Anchored, literal.len(), Continuation::of(rest)),
+        None => (class, 0, Continuation::Anything),
+    };
+    (class, Reverse(literal), continuation, Reverse(text.len()))
 }
 
 /// True if the expression is known to match every path of a request.
@@ -80,32 +110,34 @@ fn matches_everything(text: &str) -> bool {
 pub(super) fn prefix_of(text: &str) -> Option<String> {
     let body = PREFIX_ENDS.iter().find_map(|end| text.strip_suffix(end))?;
     let literal = body.strip_prefix('^')?;
-    let mut characters = literal.chars().peekable();
+    let mut characters = literal.chars();
     let path = iter::from_fn(|| literal_character(&mut characters)).collect::<Option<String>>()?;
     (path.starts_with('/') && !path.ends_with('/')).then_some(path)
 }
 
-/// The beginning of every path that an anchored expression matches; `None` if the expression is not surely anchored, or
-/// if it begins with flags, with which other letters may match too.
-fn literal_beginning(text: &str) -> Option<String> {
+/// The beginning of every path that an anchored expression matches, and the text of the expression behind it. `None` if
+/// the expression is not surely anchored, or if it begins with flags, with which other letters may match too.
+fn literal_beginning(text: &str) -> Option<(String, &str)> {
     let body = text.strip_prefix('^').or_else(|| text.strip_prefix("\\A"))?;
     if body.contains("\\Q") || has_top_level_alternation(body) {
         return None;
     }
     let mut literal = String::new();
-    let mut characters = body.chars().peekable();
+    let mut characters = body.chars();
+    let mut rest = body;
     while let Some(Some(plain)) = literal_character(&mut characters) {
-        match characters.peek() {
-            // The character before it may be absent or repeated.
-            Some('*' | '?' | '{') => break,
-            _ => literal.push(plain),
+        // The character before one of these may be absent or repeated.
+        if characters.as_str().starts_with(['*', '?', '{']) {
+            break;
         }
+        literal.push(plain);
+        rest = characters.as_str();
     }
-    Some(literal)
+    Some((literal, rest))
 }
 
 /// The next character of an expression, unescaped; an inner `None` if the expression does not match it literally.
-fn literal_character(characters: &mut Peekable<Chars<'_>>) -> Option<Option<char>> {
+fn literal_character(characters: &mut Chars<'_>) -> Option<Option<char>> {
     let character = characters.next()?;
     Some(match character {
         '\\' => characters.next().filter(char::is_ascii_punctuation),
@@ -208,6 +240,24 @@ mod tests {
         }
     }
 
+    /// Each matches every path of the one before it.
+    #[test]
+    fn expressions_of_one_literal_beginning_are_ranked_from_narrow_to_wide() {
+        for ranked in [
+            [r"^/files/.*\.key$", "^/files/.*$"],
+            [r"^/files/.*\.key$", "^/files/"],
+            ["^/files/[^/]+/keys$", "^/files/[^/]+/"],
+            ["^/api$", "^/api(/|$)"],
+            [r"^/api\z", "^/api(?:/|$)"],
+            ["^/api(/v[0-9]+)?$", "^/api(/|$)"],
+            ["^/api(/|$)", "^/api"],
+            ["^/api(/|$)", "^/api.*"],
+            ["^/v[0-9]+/", "^/v"],
+        ] {
+            assert!(rank(Some(ranked[0])) < rank(Some(ranked[1])), "{ranked:?}");
+        }
+    }
+
     #[test]
     fn the_literal_beginning_is_what_every_match_begins_with() {
         for (text, literal) in [
@@ -232,7 +282,8 @@ mod tests {
             (r"^/\Qa|b\E", None),
             ("(^/a)", None),
         ] {
-            assert_eq!(literal_beginning(text).as_deref(), literal, "{text}");
+            let beginning = literal_beginning(text).map(|(beginning, _)| beginning);
+            assert_eq!(beginning.as_deref(), literal, "{text}");
         }
     }
 
@@ -253,7 +304,7 @@ mod tests {
         fn what_anchored_expressions_match_begins_with_their_literal(
             text in r"(\^|\\A)/[a-c/.+*?()|\[\]\\d]{0,8}", path in "/[a-c/]{0,6}"
         ) {
-            if let (Ok(pattern), Some(literal)) = (PathPattern::parse(&text), literal_beginning(&text)) {
+            if let (Ok(pattern), Some((literal, _))) = (PathPattern::parse(&text), literal_beginning(&text)) {
                 let compiled = regex::Regex::new(pattern.as_str()).unwrap();
                 prop_assert!(!compiled.is_match(&path) || path.starts_with(&literal), "{} {}", text, path);
             }

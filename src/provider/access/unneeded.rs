@@ -58,9 +58,9 @@ impl ProviderState {
         lock(&self.unneeded_places).note(left.iter().map(|left| left.place));
     }
 
-    /// Deletes the applications of ours that the last two checks found unneeded. If a rule was deleted at Cloudflare but
-    /// an object still wants the rule, ExternalDNS asks for the rule between two checks. No request writes during the
-    /// deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
+    /// Deletes the applications of ours that the last two checks found unneeded. If a rule was deleted at Cloudflare
+    /// but an object still wants the rule, ExternalDNS asks for the rule between two checks. No request writes during
+    /// the deletion, and a request may wait for the lock, so the deletion takes two seconds at most.
     pub(in crate::provider) fn delete_unneeded_applications(&self, resolved: &Resolved) {
         if !lock(&self.unneeded_places).has_confirmed() {
             return;

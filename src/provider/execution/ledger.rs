@@ -52,7 +52,8 @@ pub(super) struct Ledger<'a> {
     pub(super) own: OwnDigests,
     /// The fingerprints of the written pieces.
     written: BTreeSet<u64>,
-    /// The records whose stamps may have to be corrected, by hostname. The list is empty for a hostname whose stamp stays.
+    /// The records whose stamps may have to be corrected, by hostname. The list is empty for a hostname whose stamp
+    /// stays.
     stamped: BTreeMap<Box<str>, Vec<RecordId>>,
 }
 
@@ -192,8 +193,8 @@ impl<'a> Ledger<'a> {
         (claims != done).then_some((stamped, claims))
     }
 
-    /// The work that this run and the run before left undone, by hostname. A hostname that this run left out, because it
-    /// is refused or postponed, keeps the work of the run before.
+    /// The work that this run and the run before left undone, by hostname. A hostname that this run left out, because
+    /// it is refused or postponed, keeps the work of the run before.
     pub(super) fn unfinished(
         &self,
         before: &BTreeMap<Box<str>, Unfinished>,

@@ -1,6 +1,6 @@
-//! Remembers the object of each hostname and path in the last loops, and a fingerprint of its endpoint. In random order,
-//! ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the other
-//! objects are lost in some loops. A single request does not show this loss.
+//! Remembers the object of each hostname and path in the last loops, and a fingerprint of its endpoint. In random
+//! order, ExternalDNS merges the endpoints of several objects into one endpoint. So the logins and services of the
+//! other objects are lost in some loops. A single request does not show this loss.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ struct Asking {
 }
 
 impl Alternations {
-    /// Notes the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a line for each path at
-    /// which two objects alternate.
+    /// Notes the endpoints of a loop, each with a fingerprint of the endpoint as its object asks for it. Returns a line
+    /// for each path at which two objects alternate.
     pub(crate) fn see<'e>(&mut self, endpoints: impl Iterator<Item = (&'e Endpoint, u64)>) -> Vec<LogLine> {
         self.loops += 1;
         for (endpoint, asked) in endpoints {

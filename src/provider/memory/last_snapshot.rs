@@ -31,7 +31,7 @@ impl LastSnapshot {
         self.read = Some((begun, writes, Arc::clone(snapshot)));
     }
 
-    /// Marks the snapshot as old_answers: a write is done or about to begin, or the configured tunnels changed.
+    /// Marks the snapshot as outdated: a write is done or about to begin, or the configured tunnels changed.
     pub(crate) fn outdate(&mut self) {
         self.writes += 1;
     }

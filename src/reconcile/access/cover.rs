@@ -1,9 +1,9 @@
 //! Decides whether Cloudflare Access covers a hostname or a path of it, and no application lets visitors past.
 //!
-//! An uncertain case counts as open. The decision holds only for this snapshot, and for the path as the request spells it. So
-//! the rule also requires the audiences: cloudflared still refuses a request without a token if an application is
-//! deleted later, if the edge reads a path differently from cloudflared (`/%61dmin`, `/x/../admin`), or if a wildcard
-//! record answers a name that is too deep for a wildcard of Access.
+//! An uncertain case counts as open. The decision holds only for this snapshot, and for the path as the request spells
+//! it. So the rule also requires the audiences: cloudflared still refuses a request without a token if an application
+//! is deleted later, if the edge reads a path differently from cloudflared (`/%61dmin`, `/x/../admin`), or if a
+//! wildcard record answers a name that is too deep for a wildcard of Access.
 
 mod requests;
 #[cfg(test)]

@@ -200,8 +200,8 @@ fn rank(
     (place::matches_host(host, hostname) && takes_path).then_some((is_exact, host.len(), above.len()))
 }
 
-/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path needs
-/// both destinations.
+/// True if the application takes every request for a path. `alpha/*` misses `alpha`, so an application of the path
+/// needs both destinations.
 fn takes_every_request(application: &Application, hostname: &str, prefix: Option<&str>) -> bool {
     let of_host = application.destinations.iter().filter(|one| place::matches_host(&one.host, hostname));
     let has = |path: &str| of_host.clone().any(|one| *one.path == *path);

@@ -1,4 +1,5 @@
-//! The data read from Cloudflare Access, or the reason why it was not read. AccessReadError data never counts as absent.
+//! The data read from Cloudflare Access, or the reason why it was not read. Data that was not read never counts as
+//! absent.
 
 use std::sync::Arc;
 

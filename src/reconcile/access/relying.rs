@@ -23,9 +23,9 @@ pub(in crate::reconcile) struct AccessRequests {
 }
 
 /// The first rule, record, destination or zone that would be open without `application`, if the endpoint `asking` opens
-/// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count either.
-/// If the place itself opens, the rule of a wider hostname does not count, because that rule was published for all its
-/// names.
+/// its place. A rule that `requests` opens does not count. A rule under a more specific application does not count
+/// either. If the place itself opens, the rule of a wider hostname does not count, because that rule was published for
+/// all its names.
 pub(super) fn relying(
     application: &Application,
     asking: Option<&OwnedHostPath>,
@@ -99,8 +99,8 @@ impl NameUnder<'_> {
         covering.is_some_and(|one| one.id != self.application.id)
     }
 
-    /// True if the requests open the path in the tunnel. Another endpoint than the asking one may be refused, so its request
-    /// counts only for a rule that is ours already.
+    /// True if the requests open the path in the tunnel. Another endpoint than the asking one may be refused, so its
+    /// request counts only for a rule that is ours already.
     fn opens(&self, tunnel: &TunnelId, path: Option<&str>) -> bool {
         let place = OwnedHostPath::of(self.name(), path);
         let is_ours = || self.protection.own_rule(path, Some(tunnel)).is_some();

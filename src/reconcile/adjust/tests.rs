@@ -213,7 +213,8 @@ fn with_default_service() -> Settings {
     settings
 }
 
-/// ExternalDNS 0.22 reads annotations under another prefix. Objects that an annotation excluded were all published at once.
+/// ExternalDNS 0.22 reads annotations under another prefix. Objects that an annotation excluded were all published at
+/// once.
 #[test]
 fn a_default_service_is_only_for_what_carries_a_property_of_this_program() {
     let settings = with_default_service();

@@ -219,7 +219,8 @@ impl<'a> Host<'a> {
         HostProtection::of(&self.hostname, self.snapshot()).needs_mark(stands)
     }
 
-    /// True if the tunnel's configuration is stored at Cloudflare, or may be written over the file of its `cloudflared`.
+    /// True if the tunnel's configuration is stored at Cloudflare, or may be written over the file of its
+    /// `cloudflared`.
     fn is_writable(&self, tunnel: &TunnelId) -> bool {
         self.snapshot().tunnels.get(tunnel).is_some_and(|tunnel| tunnel.writable)
     }

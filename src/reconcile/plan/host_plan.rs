@@ -15,8 +15,8 @@ use crate::reconcile::stamp::{Claims, Digest};
 /// The stages of an apply, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves them,
-    /// and deletions of records that are taken over.
+    /// Record writes: new records, stamps that name old and new rules, targets of hostnames whose new tunnel serves
+    /// them, and deletions of records that are taken over.
     Stamp,
     /// Configuration writes: all additions, changes and deletions of rules, in one version for each tunnel.
     EditRules,

@@ -22,9 +22,9 @@ struct OwnHostname {
     withdrawn: Option<Box<str>>,
 }
 
-/// The hostnames of mass deletions among `hosts`, which are sorted. With the namespace guard, each namespace is judged by
-/// itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no hostname
-/// are judged over all namespaces, because a source may fail for many small namespaces at once.
+/// The hostnames of mass deletions among `hosts`, which are sorted. With the namespace guard, each namespace is judged
+/// by itself, so the deletions of one namespace withhold none of another namespace. Deletions that would leave no
+/// hostname are judged over all namespaces, because a source may fail for many small namespaces at once.
 pub(super) fn refused(hosts: &[HostPlan], snapshot: &Snapshot) -> BTreeSet<Box<str>> {
     let limit = snapshot.operator().mass_deletion_limit;
     let vanishing = hosts.iter().filter(|host| host.is_withdrawn).count();
@@ -45,7 +45,8 @@ pub(super) fn refused(hosts: &[HostPlan], snapshot: &Snapshot) -> BTreeSet<Box<s
 }
 
 /// The hostnames of mass deletions. For each creation time, `is_mass` compares how many hostnames of that age or older
-/// are deleted and how many remain. If it is true, all deletions of that age or older are withheld: an allowed young deletion never releases older ones.
+/// are deleted and how many remain. If it is true, all deletions of that age or older are withheld: an allowed young
+/// deletion never releases older ones.
 fn mass(published: &[OwnHostname], is_mass: impl Fn(usize, usize) -> bool) -> impl Iterator<Item = Box<str>> {
     let (mut going, mut staying, mut withheld) = (0, 0, 0);
     for of_one_age in published.chunk_by(|a, b| a.created_unix_seconds == b.created_unix_seconds) {

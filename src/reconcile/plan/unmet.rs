@@ -10,8 +10,8 @@ use crate::reconcile::access::host_protection::rules_accepting;
 use crate::reconcile::reason::Reason;
 use crate::reconcile::snapshot::Snapshot;
 
-/// Replaces [`Reason::WaitsForClosing`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal of
-/// that place is unfinished, and its hostname is not postponed.
+/// Replaces [`Reason::WaitsForClosing`] by [`Reason::WouldOpenToo`] if the other place gets no application: no refusal
+/// of that place is unfinished, and its hostname is not postponed.
 pub(super) fn replace_closings(plan: &mut Plan) {
     let is_opening = |reason: &Reason| matches!(reason, Reason::WaitsForClosing { .. });
     let waiting = plan.refusals.iter().filter(|one| one.reason.fails_request() && !is_opening(&one.reason));
@@ -27,8 +27,8 @@ pub(super) fn replace_closings(plan: &mut Plan) {
     }
 }
 
-/// Replaces [`Reason::WaitsForAccessCheck`] by [`Reason::StillProtected`] if a rule that asks for the application's tokens stays
-/// as it is.
+/// Replaces [`Reason::WaitsForAccessCheck`] by [`Reason::StillProtected`] if a rule that asks for the application's
+/// tokens stays as it is.
 pub(super) fn replace_openings(plan: &mut Plan, snapshot: &Snapshot) {
     let Plan { refusals, hosts, postponed, .. } = plan;
     for refusal in refusals {

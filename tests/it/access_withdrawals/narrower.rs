@@ -133,7 +133,8 @@ fn an_application_stays_where_not_every_request_of_its_place_is_answered_by_a_ru
     }
 }
 
-/// The record leads there until the hostname stands in the other tunnel, and for `MOVE_GRACE` visitors may be led there yet.
+/// The record leads there until the hostname stands in the other tunnel, and for `MOVE_GRACE` visitors may be led there
+/// yet.
 #[test]
 fn a_rule_that_stays_because_of_a_move_keeps_its_application_which_goes_with_it() {
     let stage = Stage::new(&[]);

@@ -1,5 +1,5 @@
-//! The order of an opening: what asks for a login within a place is closed before the place opens, and what is said of it
-//! is said when it is so.
+//! The order of an opening: what asks for a login within a place is closed before the place opens, and what is said of
+//! it is said when it is so.
 
 use cloudflare_emulator::{Visit, Watched};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Property;

@@ -1,5 +1,5 @@
-//! What Cloudflare refuses only together with others is no verdict on a hostname: each loop decides something, until the
-//! bad hostnames stand alone.
+//! What Cloudflare refuses only together with others is no verdict on a hostname: each loop decides something, until
+//! the bad hostnames stand alone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

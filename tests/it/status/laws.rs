@@ -1,5 +1,5 @@
-//! The law of `status` over random small histories: mistakes that are made and mended, two objects of one place, changes
-//! by hand, a filter of ExternalDNS, and writes that fail.
+//! The law of `status` over random small histories: mistakes that are made and mended, two objects of one place,
+//! changes by hand, a filter of ExternalDNS, and writes that fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,8 +148,8 @@ fn is_as(endpoint: &Endpoint, others: &[Endpoint]) -> bool {
     others.iter().any(|other| compared(other) == compared(endpoint))
 }
 
-/// Checks all places against what is sent and what was shown, and returns those that are said to be written, and whether
-/// a filter is named.
+/// Checks all places against what is sent and what was shown, and returns those that are said to be written, and
+/// whether a filter is named.
 fn check(program: &Program, sent: &[Endpoint], shown: &[Endpoint]) -> (Vec<Endpoint>, bool) {
     let (all, mut written, mut is_well, mut names_filter) = (overview(program), Vec::new(), true, false);
     for endpoint in sent {

@@ -14,7 +14,8 @@ pub(super) enum Trouble {
     DeathAfter,
 }
 
-/// Whether a call that reads is done makes no difference. Only some of the permissions may be missing where there is Access.
+/// Whether a call that reads is done makes no difference. Only some of the permissions may be missing where there is
+/// Access.
 pub(super) fn troubles(call: &Point, has_access: bool) -> Vec<(&'static str, Trouble)> {
     let fault = Trouble::Fault;
     let mut troubles = vec![

@@ -46,7 +46,8 @@ const URLS: [&str; 14] = [
 /// The wildcard among them, and the name below it.
 const WILDCARD: (&str, &str) = ("*.apps.example.org", "web.apps.example.org");
 
-/// The rules of a hostname: the tunnel, which is the default if it is empty, the service of the whole hostname, and of a path.
+/// The rules of a hostname: the tunnel, which is the default if it is empty, the service of the whole hostname, and of
+/// a path.
 #[derive(Clone, Debug, PartialEq)]
 struct Published {
     tunnel: &'static str,
@@ -169,8 +170,8 @@ fn begin(before: &Wanted, holder: &[(&str, &str)], pace: &Pace, age: u64) -> Res
     Ok(simulation)
 }
 
-/// The visitors of a name are promised to be served throughout where the same record leads them before and after. A name
-/// that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes.
+/// The visitors of a name are promised to be served throughout where the same record leads them before and after. A
+/// name that is published below a wildcard record, or withdrawn from under it, may be unserved between two writes.
 fn is_promised(url: &str, before: &Wanted, after: &Wanted, is_held: bool) -> bool {
     let host = url.trim_start_matches("https://").split('/').next().unwrap_or_default();
     let record = |wanted: &Wanted| {
@@ -249,8 +250,8 @@ proptest! {
         end(&simulation, &before, &after, !holder.is_empty()).map_err(TestCaseError::fail)?;
     }
 
-    /// Invariant 8 of docs/how-it-works.md. The change is made by the process that wrote what was there before, so that it can
-    /// tell.
+    /// Invariant 8 of docs/how-it-works.md. The change is made by the process that wrote what was there before, so that
+    /// it can tell.
     #[test]
     fn no_visitor_is_lost_by_an_answer_that_is_old(
         (before, after) in any_change(),

@@ -98,7 +98,8 @@ fn the_affixes_of_the_registry_are_those_of_the_requests_own_txt_records() {
     }
 }
 
-/// Old releases of ExternalDNS also write a TXT record under the bare name, which may look like the name of another type.
+/// Old releases of ExternalDNS also write a TXT record under the bare name, which may look like the name of another
+/// type.
 #[test]
 fn the_heritage_of_another_hostname_gives_no_record_away() {
     let mut cloudflare =

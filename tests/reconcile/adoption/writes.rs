@@ -22,8 +22,8 @@ fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the
     }
 }
 
-/// The record alone is wanted, and the rule that another owner's stamp names goes: after it is ours, and before its digest
-/// does.
+/// The record alone is wanted, and the rule that another owner's stamp names goes: after it is ours, and before its
+/// digest does.
 #[test]
 fn a_rule_that_goes_with_its_owners_record_is_stamped_first_and_unstamped_last() {
     let record_only = [endpoint(NAME, &[("tunnel-service", "none")])];

@@ -57,6 +57,26 @@ fn the_refused_word_of_a_wildcard_opens_nothing_together_with_a_name_below_it() 
     );
 }
 
+/// The rule with the check stays, because a file of its `cloudflared` configures the tunnel.
+#[test]
+fn nothing_is_said_to_open_while_the_rule_that_asks_for_a_login_cannot_be_deleted() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[required(NAME)]);
+    let opened = [in_tunnel(at(NAME, "", OPEN), "office")];
+    for is_writable in [true, false] {
+        let mut snapshot = cloudflare.snapshot();
+        snapshot.tunnels.get_mut(&tunnel_id(HOME)).expect("it is configured").writable = is_writable;
+        let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
+        let plan = plan(&cloudflare.changes(&opened), &snapshot, &PlanInputs::default(), &turn)
+            .expect("the owner is ours");
+        assert_eq!(
+            (plan.opened.len(), plan.is_empty()),
+            if is_writable { (1, false) } else { (0, true) },
+            "{plan:?}"
+        );
+    }
+}
+
 /// The new rule would ask for tokens of the application that goes, and refuse every visitor.
 #[test]
 fn a_new_silent_path_keeps_the_application_of_a_record_alone() {
@@ -295,8 +315,8 @@ fn with_a_default_policy_a_record_alone_that_stands_open_shows_the_word_that_ope
     assert_rest(&cloudflare, &[alone(OPEN)]);
 }
 
-/// A path of a wildcard has visitors of a path of a name below it, and so has a wildcard those of a path of a deeper one. An
-/// application of others, which lets visitors past, keeps the place from having its own.
+/// A path of a wildcard has visitors of a path of a name below it, and so has a wildcard those of a path of a deeper
+/// one. An application of others, which lets visitors past, keeps the place from having its own.
 #[test]
 fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_cannot_be_closed() {
     let of_other = |mut endpoint: Endpoint| {
@@ -333,7 +353,8 @@ fn no_path_opens_before_the_same_path_of_a_name_below_and_never_while_that_canno
     }
 }
 
-/// The application is the only one that issues the tokens for the other hostname's rule, so it stays, and no loop waits.
+/// The application is the only one that issues the tokens for the other hostname's rule, so it stays, and no loop
+/// waits.
 #[test]
 fn an_application_whose_tokens_another_hostname_asks_for_is_not_deleted_and_fails_no_request() {
     let other = |audience: &str| {

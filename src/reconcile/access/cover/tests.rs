@@ -27,7 +27,8 @@ fn bypass(name: &str, destinations: &[&str]) -> Application {
     Application { policies, ..application(name, destinations) }
 }
 
-/// The cover as one word: the audiences, or the gap with the application's name. The path is a prefix, or an expression.
+/// The cover as one word: the audiences, or the gap with the application's name. The path is a prefix, or an
+/// expression.
 fn judged(applications: &[Application], hostname: &str, path: &str) -> String {
     let pattern = match path {
         "" => None,

@@ -183,7 +183,8 @@ fn puts<'w>(host: &Host<'_>, accepted: &[&'w Gated]) -> Vec<&'w Gated> {
     accepted.iter().filter(is_put).copied().collect()
 }
 
-/// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule has.
+/// True if the request withdraws everything that the stamp claims, apart from the `dangling` digests, which no rule
+/// has.
 fn is_withdrawal(decision: &Decision<'_, '_>, claims: &Claims, dangling: &BTreeSet<Digest>) -> bool {
     let Decision { host, accepted, withdrawn, .. } = decision;
     let mut claims = Claims { digests: &claims.digests - dangling, ..*claims };
@@ -271,8 +272,8 @@ impl RecordWrites<'_, '_> {
         (stamp, unstamp)
     }
 
-    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead, and
-    /// a hostname without a record gets one to the tunnel that serves it now.
+    /// Creates a CNAME in place of records of other types. If the move waits, these records get the comment instead,
+    /// and a hostname without a record gets one to the tunnel that serves it now.
     fn without_cname(&self, comment: Option<Box<str>>) -> Vec<RecordOperation> {
         let host = self.host;
         let (Some(target), Some(comment)) = (self.moving.target, comment) else { return Vec::new() };
