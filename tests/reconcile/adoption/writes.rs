@@ -6,6 +6,24 @@ use test_support::harness::{endpoint, published};
 
 use super::{NAME, WANTED, desired, is_published, rule, settle, stamp_of, target};
 
+/// Visitors of its old target need not be ones that Cloudflare's proxy can serve.
+#[test]
+fn a_record_that_is_not_proxied_is_proxied_only_when_it_is_pointed_to_the_tunnel() {
+    for is_ready in [true, false] {
+        let mut cloudflare = FakeCloudflare::new(&[], &[(NAME, "CNAME", "db.host.test")]).adopting(&["all"]);
+        cloudflare.records[0].proxied = false;
+        if !is_ready {
+            cloudflare.unready.insert(tunnel_id(HOME), "its connectors start".to_owned());
+        }
+        for _ in 0..4 {
+            cloudflare.run_loop(&desired(), usize::MAX);
+            let record = &cloudflare.records[0];
+            assert_eq!(record.proxied, *record.content == *target(HOME), "{record:?}");
+        }
+        assert_eq!(cloudflare.records[0].proxied, is_ready);
+    }
+}
+
 /// Pins the invariant for each kind of adoption: stamped, not yet changed; then the mode may be off.
 #[test]
 fn a_rule_is_stamped_before_it_is_changed_and_what_is_begun_is_ended_without_the_mode() {

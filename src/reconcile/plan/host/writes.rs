@@ -263,9 +263,15 @@ impl RecordWrites<'_, '_> {
                 let text_before = stamped.as_deref().unwrap_or(&record.comment).to_owned();
                 let unstamped =
                     comment(after).filter(|text| self.meaning(&text_before) != self.meaning(text));
-                stamp.extend(patch(record, self.target_in(Repoint::InStamp), self.repaired(record), stamped));
+                let [now, later] = [Repoint::InStamp, Repoint::InUnstamp];
+                stamp.extend(patch(record, self.target_in(now), self.proxied_in(now, record), stamped));
                 let unstamped = unstamped.filter(|_| before != after);
-                unstamp.extend(patch(record, self.target_in(Repoint::InUnstamp), None, unstamped));
+                unstamp.extend(patch(
+                    record,
+                    self.target_in(later),
+                    self.proxied_in(later, record),
+                    unstamped,
+                ));
             }
             None => stamp.extend(self.without_cname(comment(before))),
         }
@@ -300,9 +306,12 @@ impl RecordWrites<'_, '_> {
         self.moving.target.filter(|_| self.moving.repoint == repoint).map(TunnelId::hostname)
     }
 
-    /// The new value of `proxied`, if Cloudflare does not proxy the record.
-    fn repaired(&self, record: &Record) -> Option<bool> {
-        (self.moving.target.is_some() && !record.proxied).then_some(true)
+    /// The new value of `proxied` at this time, if Cloudflare does not proxy the record. A record that points to no
+    /// tunnel is proxied once it is pointed to one, and a record that points to a tunnel in Stamp.
+    fn proxied_in(&self, repoint: Repoint, record: &Record) -> Option<bool> {
+        let points_to_tunnel = TunnelId::from_hostname(&record.content).is_some();
+        let due = if points_to_tunnel { Repoint::InStamp } else { self.moving.repoint };
+        (self.moving.target.is_some() && !record.proxied && due == repoint).then_some(true)
     }
 
     /// True if the record is taken over, or if `comment` differs in meaning from the record's comment. The parsed
