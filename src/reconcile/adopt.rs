@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::reconcile::stamp::Stamp;
+
 const OWNER: &str = "owner=";
 
 /// A file of environment variables often includes these marks in the value.
@@ -64,6 +66,14 @@ pub enum Need {
     Owner(Box<str>),
     /// The owner is not known.
     All,
+}
+
+impl Need {
+    /// The need of a foreign record with a stamp. With our own owner, the record points to a tunnel that another instance
+    /// serves.
+    pub fn of_stamp(stamp: &Stamp, owner: &str) -> Self {
+        if *stamp.owner == *owner { Self::All } else { Self::Owner(stamp.owner.clone()) }
+    }
 }
 
 impl fmt::Display for Need {

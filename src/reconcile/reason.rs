@@ -275,7 +275,7 @@ impl fmt::Display for Reason {
                 if let Some(by) = by {
                     write!(formatter, "of {by} ")?;
                 }
-                formatter.write_str("may be the same rule under a new path; correct that endpoint")
+                formatter.write_str("may be the same rule under a new path; see the line of that endpoint")
             }
             Self::MassDeletion => formatter.write_str(
                 "too many hostnames would be deleted at once, so they stay: correct the changed filter, source or \

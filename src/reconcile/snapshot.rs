@@ -12,6 +12,7 @@ use crate::model::hostname::in_tree_order;
 use crate::model::{Hostname, Record, TunnelId, Zone, ZoneId, ZonePlan, hostname};
 use crate::reconcile::access::protections::{ProtectionIndex, Protections};
 use crate::reconcile::access::reading::AccessReading;
+use crate::reconcile::adopt::Need;
 use crate::reconcile::stamp::{self, Claims, Digest, Stamp};
 use crate::reconcile::{OperatorSettings, Settings};
 
@@ -288,7 +289,7 @@ impl Snapshot {
         own.map(|(record, stamp)| OwnRecord { zone, record, stamp }).collect()
     }
 
-    /// The stamps of our records of `name`, or if there are none, those of foreign address records.
+    /// The stamps of our records of `name`, or if there are none, those of the foreign records that `ADOPT` may take over.
     pub(super) fn stamps_of(&self, name: &str) -> Vec<Stamp> {
         let own = self.own_records_of(name).into_iter().map(|own| own.stamp);
         let own: Vec<Stamp> = own.collect();
@@ -296,7 +297,10 @@ impl Snapshot {
             return own;
         }
         let records = self.zone_of(name).map(|zone| zone.records_of(name)).unwrap_or_default();
-        records.iter().filter(|record| record.is_address_or_cname()).filter_map(Stamp::of).collect()
+        let foreign = records.iter().filter(|record| record.is_address_or_cname()).filter_map(Stamp::of);
+        foreign
+            .filter(|stamp| self.operator().adopt.allows(&Need::of_stamp(stamp, &self.operator().owner)))
+            .collect()
     }
 
     /// The stamp of `record` if the record is ours: the stamp has our owner, and the record points to no tunnel that

@@ -158,6 +158,23 @@ fn the_stamp_of_two_objects_rules_names_neither_of_them_whichever_changes() {
     assert_eq!(stamp.resource, None, "another path of the other object");
 }
 
+/// ExternalDNS sends two objects in another order in each loop.
+#[test]
+fn of_two_objects_that_name_different_tunnels_the_same_one_is_published_in_either_order() {
+    let of = |resource: &str, mut endpoint: Endpoint| {
+        endpoint.labels.set("resource", resource);
+        endpoint
+    };
+    let both = [of("ingress/shop/a", on("office", "^/a")), of("ingress/shop/b", on("home", "^/b"))];
+    let plans = [[0, 1], [1, 0]].map(|order: [usize; 2]| {
+        let desired = order.map(|index| both[index].clone());
+        let plan = FakeCloudflare::new(&[], &[]).run_loop(&desired, usize::MAX);
+        (plan.hosts, plan.refusals)
+    });
+    assert_eq!(plans[0], plans[1]);
+    assert_eq!(plans[0].1.len(), 1);
+}
+
 /// With the rule for `/admin` missing, the other one of its object would take its requests.
 #[test]
 fn the_endpoints_of_one_object_are_published_together_or_not_at_all() {

@@ -319,6 +319,17 @@ fn adoption_does_not_take_a_hostname_from_a_namespace() {
     }
 }
 
+/// The namespaces of another owner's cluster are not ours, and the remedy is to take the record over or to leave it.
+#[test]
+fn without_adopt_a_record_of_another_owner_is_refused_for_its_owner() {
+    let mut cloudflare = guarded();
+    let comment = format!("external-dns owner=other rules=- ns={}", NamespaceCode::of("shop"));
+    cloudflare.add(NAME, "CNAME", &tunnel_id(HOME).hostname(), &comment);
+    let plan = run(&mut cloudflare, &[of("ingress/bank/web", "", "http://web.bank.svc:80")]);
+    let labels: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.reason.label()).collect();
+    assert_eq!(labels, ["record_held"], "{plan:?}");
+}
+
 /// Two rules of `shop`, of two objects, so that the stamp names none. The comment has room for `ns=`.
 fn shared_by_two_objects(service: &str) -> [Endpoint; 2] {
     [of("ingress/shop/web", "", "http://web.shop.svc:80"), of("ingress/shop/status", "^/status$", service)]

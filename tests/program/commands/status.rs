@@ -46,7 +46,7 @@ const TROUBLES: [Trouble; 10] = [
     ("rule.example.com", "held by others: rule_held", "set ADOPT="),
     ("old1.example.com", "guard: mass_deletion", "--set global.settings.MASS_DELETION_LIMIT=N"),
     ("disliked.example.com", "Cloudflare: cloudflare", "This DNS record cannot be proxied."),
-    ("broken.example.com", "waiting: withheld", "correct that endpoint"),
+    ("broken.example.com", "waiting: withheld", "see the line of that endpoint"),
 ];
 
 #[test]

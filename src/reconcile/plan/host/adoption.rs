@@ -115,9 +115,7 @@ fn needs_of_record(host: &Host<'_>, record: &Record) -> Option<Vec<Need>> {
         return None;
     }
     if let Some(stamp) = Stamp::of(record) {
-        // A foreign record with our own owner points to a tunnel that another instance serves.
-        let is_other = stamp.owner != host.operator().owner;
-        return Some(vec![if is_other { Need::Owner(stamp.owner) } else { Need::All }]);
+        return Some(vec![Need::of_stamp(&stamp, &host.operator().owner)]);
     }
     let found = heritage::records_of(host.zone, host.registry_names, record).into_iter();
     let owners: Vec<Need> = found.map(|(_, heritage)| Need::Owner(heritage.owner)).collect();
