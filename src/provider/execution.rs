@@ -305,11 +305,20 @@ impl<'a> Execution<'a> {
     /// Notes that each piece was refused.
     fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.state.clock().now();
-        if !answer.is_of_cloudflare() {
-            // The next request begins with the other pieces, because a server in between may let these pass.
-            let reason = in_between(answer.clone());
+        let history = &mut self.memory.write_history;
+        let is_first = |piece: &Piece<'a>| !history.has_failed(piece.content_fingerprint());
+        let unpaused = if !answer.is_of_cloudflare() {
+            Some(in_between(answer.clone()))
+        } else if answer.is_record_conflict() && pieces.iter().all(is_first) {
+            // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
+            Some(Reason::Undecided(format!("a record of the hostname was created meanwhile: {answer}")))
+        } else {
+            None
+        };
+        if let Some(reason) = unpaused {
+            // The next request begins with the other pieces, because these may fail again.
             for piece in pieces {
-                self.memory.write_history.note_interception(piece.content_fingerprint(), reason.clone(), now);
+                history.note_failure(piece.content_fingerprint(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
@@ -326,9 +335,6 @@ impl<'a> Execution<'a> {
             }
             _ => None,
         };
-        // The conflicting record is newer than the snapshot. If a proxy sent this batch twice, the batch conflicts with
-        // its own records.
-        self.ledger.result.is_unfinished |= answer.is_record_conflict();
         let reason = Reason::Cloudflare(text);
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);

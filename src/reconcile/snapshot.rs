@@ -392,6 +392,11 @@ impl Snapshot {
         })
     }
 
+    /// The rules of every tunnel.
+    pub fn all_rules(&self) -> impl Iterator<Item = &Rule> {
+        self.tunnels.values().flat_map(|tunnel| tunnel.document.rules())
+    }
+
     fn own_positions(&self) -> &[BTreeSet<usize>] {
         self.index.own_positions.get_or_init(|| {
             let own = self.own_digests();
@@ -408,8 +413,7 @@ impl Snapshot {
         let applications = self.access.applications();
         let index = self.index.protections.get_or_init(|| {
             // Most accounts have no application, and then no rule is looked at.
-            let rules = (!applications.is_empty()).then(|| self.own_rules()).into_iter().flatten();
-            let rules = rules.map(|(_, rule)| rule);
+            let rules = (!applications.is_empty()).then(|| self.all_rules()).into_iter().flatten();
             ProtectionIndex::of(applications, rules, &self.operator().owner)
         });
         Protections::new(applications, index)

@@ -20,7 +20,7 @@ pub(in crate::provider) struct RunResult {
     pub(in crate::provider) refusals: Vec<Refusal>,
     /// Hostnames whose writes were not completed.
     pub(in crate::provider) given_up: BTreeSet<Box<str>>,
-    /// Work remains that no refusal shows: other pieces beside a refused rule, or a record newer than the snapshot.
+    /// Work remains that no refusal shows: other pieces beside a refused rule.
     pub(in crate::provider) is_unfinished: bool,
     pub(in crate::provider) ending: Ending,
 }

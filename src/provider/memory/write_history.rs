@@ -62,7 +62,7 @@ impl WriteHistory {
         }))
     }
 
-    /// True if the content was refused when it was last sent, or was answered by another server than Cloudflare's.
+    /// True if the content was refused or failed when it was last sent alone.
     pub(crate) fn has_failed(&self, content: u64) -> bool {
         self.0.contains_key(&content)
     }
@@ -72,8 +72,9 @@ impl WriteHistory {
         self.pause(content, content, reason, quota, now);
     }
 
-    /// Notes content that was sent alone and answered by another server. The content counts as failed, without a pause.
-    pub(crate) fn note_interception(&mut self, content: u64, reason: Reason, now: Instant) {
+    /// Notes content that was sent alone and failed for a reason that may be over. The content counts as failed, without a
+    /// pause.
+    pub(crate) fn note_failure(&mut self, content: u64, reason: Reason, now: Instant) {
         let pause = Pause { reason, length: Duration::ZERO, retry_at: now };
         let state = State::Paused { content, quota: None, pause };
         let forget_at = now + limits::REJECTION_PAUSE_MAX;
@@ -241,10 +242,10 @@ mod tests {
     #[test]
     fn a_page_in_place_of_an_answer_pauses_nothing_and_takes_nothing_back() {
         let (mut paused, now) = (WriteHistory::default(), now());
-        paused.note_interception(1, no(), now);
+        paused.note_failure(1, no(), now);
         assert!(paused.has_failed(1) && paused.reasons(&snapshot(), now).is_empty());
         paused.note_rejected(2, no(), None, now);
-        paused.note_interception(2, no(), now);
+        paused.note_failure(2, no(), now);
         assert_eq!(paused.reasons(&snapshot(), now), [(2, no())].into());
     }
 
@@ -281,7 +282,7 @@ mod tests {
         let mut paused = WriteHistory::default();
         for (number, now) in year::loops() {
             paused.note_rejected(3 * number, no(), None, now);
-            paused.note_interception(3 * number + 1, no(), now);
+            paused.note_failure(3 * number + 1, no(), now);
             paused.note_written(&write(3 * number + 2, 1), now);
             paused.tidy(now);
             assert!(paused.0.len() <= 15, "{}", paused.0.len());

@@ -79,7 +79,7 @@ pub(in crate::reconcile) enum AccessStep {
     ApplicationFirst(ApplicationWrite),
     /// The endpoint opens a protected place.
     Opening {
-        /// The deletion of an application whose token no rule of ours asks for.
+        /// The deletion of an application whose token no rule asks for.
         deletion: Option<ApplicationWrite>,
         end: OpeningEnd,
     },

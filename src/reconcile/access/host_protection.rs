@@ -128,13 +128,12 @@ impl<'a> HostProtection<'a> {
     }
 }
 
-/// Our rules that accept a token of this application.
+/// The rules, ours and foreign, that accept a token of this application.
 pub(in crate::reconcile) fn rules_accepting<'s>(
     application: &Application,
     snapshot: &'s Snapshot,
 ) -> impl Iterator<Item = &'s Rule> {
-    let own = snapshot.own_rules().map(|(_, rule)| rule);
-    own.filter(|rule| rule.access_check().is_some_and(|access| accepts(access, application)))
+    snapshot.all_rules().filter(|rule| rule.access_check().is_some_and(|access| accepts(access, application)))
 }
 
 /// True if a rule accepts a token of this application.

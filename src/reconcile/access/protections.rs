@@ -32,7 +32,7 @@ pub struct ProtectionIndex {
     ours: Vec<(Place, usize)>,
     owner: Box<str>,
     tag: String,
-    /// The audiences whose tokens our rules accept.
+    /// The audiences whose tokens rules accept, ours or foreign.
     accepted_audiences: BTreeSet<Box<str>>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Protections<'a> {
         is_at(hostname) || hostname.split_once('.').is_some_and(|(_, domain)| is_at(&format!("*.{domain}")))
     }
 
-    /// True if a rule of ours that was read accepts a token of the application.
+    /// True if a rule that was read accepts a token of the application.
     pub(super) fn is_accepted(self, application: &Application) -> bool {
         self.index.accepted_audiences.contains(&application.audience)
     }

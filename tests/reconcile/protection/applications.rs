@@ -41,6 +41,23 @@ fn the_application_comes_before_its_rule_and_the_word_that_opens_takes_it_after_
     assert_rest(&cloudflare, &[at(NAME, "", "")]);
 }
 
+/// Without the application, a rule that was made by hand would refuse every visitor.
+#[test]
+fn the_application_of_a_withdrawn_hostname_stays_while_a_foreign_rule_asks_for_its_tokens() {
+    let mut cloudflare = cloudflare();
+    settle(&mut cloudflare, &[at(NAME, "", "staff")]);
+    let audience = cloudflare.applications()[0].audience.clone();
+    let theirs = format!(
+        r#"{{"hostname":"theirs.example.com","service":"http://theirs:80","originRequest":{{"access":{{"required":true,"teamName":"my-team","audTag":["{audience}"]}}}}}}"#
+    );
+    cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.clone()));
+    settle(&mut cloudflare, &[]);
+    assert_eq!(names(&cloudflare), [NAME]);
+    cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| *rule != theirs));
+    settle(&mut cloudflare, &[]);
+    assert_eq!(names(&cloudflare), [""; 0]);
+}
+
 /// The wildcard leads to the same backend. A record alone is published for the whole hostname.
 #[test]
 fn the_application_of_a_withdrawn_place_stays_in_front_of_what_answers_there_now() {
