@@ -324,10 +324,13 @@ impl Client {
         if let Some(header) = &response.rate_limit {
             self.limiter().observe(header, self.clock.now());
         }
-        if let Some(date) = response.date.as_deref().and_then(retry::unix_seconds_of_http_date) {
+        let page = envelope::read(call.resource, &response, take);
+        // Another server that answers in place of Cloudflare may have another time.
+        let date = response.date.as_deref().filter(|_| page.is_ok());
+        if let Some(date) = date.and_then(retry::unix_seconds_of_http_date) {
             self.date.store(date, Ordering::Relaxed);
         }
-        envelope::read(call.resource, &response, take).map_err(|error| match error {
+        page.map_err(|error| match error {
             // The limiter holds back further calls.
             Error::RateLimited { retry_after } => {
                 Error::RateLimited { retry_after: self.limiter().block(retry_after, self.clock.now()) }

@@ -11,7 +11,7 @@ use crate::cloudflare::{Client, Connector};
 use crate::limits;
 use crate::logging;
 use crate::model::{AccountId, LogLine, TunnelId};
-use crate::observe::metrics::Family;
+use crate::observe::metrics::{Family, Values};
 use crate::provider::memory::Logged;
 use crate::provider::resolution::Resolved;
 use crate::provider::state::ProviderState;
@@ -48,31 +48,32 @@ impl ConnectorWatch {
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
-        let look_at = |tunnel| self.look_at(tunnel, awaited.get(&tunnel.id), state, account);
-        let lines: Vec<LogLine> = made.filter_map(look_at).collect();
+        let looks = made.map(|tunnel| (tunnel, connectors_of(&tunnel.id, state, account)));
+        let looks: Vec<_> = looks.collect();
+        let mut values = state.reporter.metrics.update();
+        values.clear(Family::Connectors, &[]);
+        values.clear(Family::ConnectorVersion, &[]);
+        let lines = looks.iter().filter_map(|(tunnel, look)| {
+            let (version, connectors) = look.as_ref()?;
+            self.note(tunnel, awaited.get(&tunnel.id), *version, connectors, &mut values)
+        });
+        let lines: Vec<LogLine> = lines.collect();
+        drop(values);
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }
 
-    /// Looks at the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
-    fn look_at(
+    /// Notes the connectors of one tunnel. A connector had not applied the version `awaited` at the last look.
+    fn note(
         &mut self,
         ConfiguredTunnel { id, name, is_locally_managed: _ }: &ConfiguredTunnel,
         awaited: Option<&i64>,
-        state: &ProviderState,
-        account: &AccountId,
+        version: Option<i64>,
+        connectors: &[Connector],
+        values: &mut Values,
     ) -> Option<LogLine> {
-        let metrics = &state.reporter.metrics;
-        // Read before the look, because a connector cannot yet have applied a version that is written during the look.
-        let version = state.reader.newest().version(id);
-        let deadline = Deadline::after(state.clock(), limits::CONNECTORS_TIMEOUT);
-        let connectors = state.client().connectors(account, id, deadline);
-        let mut values = metrics.update();
-        values.clear(Family::Connectors, &[name]);
-        values.clear(Family::ConnectorVersion, &[name]);
-        let connectors = connectors.ok()?;
         values.set(Family::Connectors, &[name], connectors.len() as i64);
         let line = |text| LogLine::default().word("tunnel", id).text(text);
-        let Some((lowest, slowest)) = Connector::slowest(&connectors) else {
+        let Some((lowest, slowest)) = Connector::slowest(connectors) else {
             return connectors.is_empty().then(|| {
                 line(format!(
                     "the tunnel {name:?} has no connector: no visitor reaches its hostnames until a cloudflared runs for it"
@@ -88,6 +89,18 @@ impl ConnectorWatch {
             ))
         })
     }
+}
+
+/// The newest version of a tunnel's configuration, and its connectors; `None` if they cannot be read.
+fn connectors_of(
+    tunnel: &TunnelId,
+    state: &ProviderState,
+    account: &AccountId,
+) -> Option<(Option<i64>, Vec<Connector>)> {
+    // Read first, because a connector cannot yet have applied a version that is written during the look.
+    let version = state.reader.newest().version(tunnel);
+    let deadline = Deadline::after(state.clock(), limits::CONNECTORS_TIMEOUT);
+    Some((version, state.client().connectors(account, tunnel, deadline).ok()?))
 }
 
 /// Checks that every connector of the tunnel has applied this version of the configuration. A connector that reports

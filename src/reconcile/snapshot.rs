@@ -273,7 +273,7 @@ impl Snapshot {
     }
 
     /// All our records. Those of one name are adjacent.
-    pub(super) fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
+    pub fn own_records(&self) -> impl Iterator<Item = OwnRecord<'_>> {
         let records =
             self.zones.iter().flat_map(|zone| zone.records().iter().map(move |record| (zone, record)));
         let own = records.filter_map(|(zone, record)| Some((zone, record, self.own_stamp(record)?)));

@@ -80,7 +80,9 @@ impl<'a> Execution<'a> {
             self.send_corrections(zone, other);
         } else {
             let (kind, name) = self.name_of(WriteTarget::Zone(zone));
-            warn!("in {kind} {name}, comments of records still name rules that were not written: {error}");
+            warn!(
+                "in {kind} {name}, records for rules that were not written may stay as they are until the next loop: {error}"
+            );
         }
     }
 }
