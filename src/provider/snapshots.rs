@@ -1,6 +1,5 @@
 //! Reads snapshots for requests, counts their content in the metrics, and stores the last snapshot.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::clock::Deadline;
@@ -10,7 +9,7 @@ use crate::observe::metrics::{Family, Metrics, RULE_OWNERSHIPS};
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::ReadError;
 use crate::provider::state::ProviderState;
-use crate::reconcile::snapshot::{OwnRecord, Snapshot};
+use crate::reconcile::snapshot::Snapshot;
 
 impl ProviderState {
     /// Reads a snapshot of the present state, always with Access if `is_access_wished`.
@@ -29,12 +28,9 @@ impl ProviderState {
 }
 
 fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
-    let mut own_rules: BTreeMap<&TunnelId, usize> = BTreeMap::new();
-    snapshot.own_rules().for_each(|(tunnel, _)| *own_rules.entry(tunnel).or_default() += 1);
-    let mut own_records: BTreeMap<(&str, &str), i64> = BTreeMap::new();
-    for OwnRecord { zone, record, stamp: _ } in snapshot.own_records() {
-        *own_records.entry((&zone.zone.name, &record.record_type)).or_default() += 1;
-    }
+    let own_rules: Vec<&TunnelId> = snapshot.own_rules().map(|(tunnel, _)| tunnel).collect();
+    let own_records = snapshot.own_records().map(|own| (&*own.zone.zone.name, &*own.record.record_type));
+    let own_records: Vec<(&str, &str)> = own_records.collect();
     // Scrapes and probes wait for this lock.
     let mut values = metrics.update();
     values.set(Family::LastRead, &[], now);
@@ -44,7 +40,8 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
     for (id, tunnel) in &snapshot.tunnels {
         let name = snapshot.settings.name_of(id);
         values.set(Family::ConfigurationVersion, &[name], tunnel.version);
-        let (rules, owned) = (tunnel.document.rules().len(), own_rules.get(id).copied().unwrap_or_default());
+        let rules = tunnel.document.rules().len();
+        let owned = own_rules.iter().filter(|tunnel| **tunnel == id).count();
         for (ownership, count) in RULE_OWNERSHIPS.into_iter().zip([owned, rules - owned]) {
             values.set(Family::Rules, &[name, ownership], count as i64);
         }
@@ -52,7 +49,7 @@ fn count(snapshot: &Snapshot, metrics: &Metrics, now: i64) {
     for zone in &snapshot.zones {
         values.set(Family::ZoneRecords, &[&zone.zone.name], zone.records().len() as i64);
     }
-    for ((zone, record_type), count) in own_records {
-        values.set(Family::Records, &[zone, record_type], count);
+    for (zone, record_type) in own_records {
+        values.add(Family::Records, &[zone, record_type], 1);
     }
 }

@@ -88,8 +88,9 @@ pub(in crate::reconcile) fn keep(endpoints: &mut [Endpoint], snapshot: &Snapshot
         let says_open = endpoint.property(ACCESS_POLICY) == Some(OPEN);
         if says_nothing && let Some(rule) = protection.own_rule(path.as_deref(), None) {
             let (properties, _) = of_rule(rule, protection);
-            let is_protected = rule.requires_access() || protection.application(path.as_deref()).is_some();
-            if !is_protected || (properties.is_empty() && snapshot.operator().access_guard) {
+            // The login of a wider place is asked for there.
+            let has_application = protection.application(path.as_deref()).is_some();
+            if properties.is_empty() && (!has_application || snapshot.operator().access_guard) {
                 continue;
             }
             endpoint.provider_specific.extend(properties);

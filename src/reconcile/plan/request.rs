@@ -101,12 +101,6 @@ impl Requests {
         let wanted = create.iter().chain(update_new);
         let reader = EndpointReader::new(&snapshot.settings, &snapshot.access);
         requests.add_wanted(wanted.clone().filter(|endpoint| endpoint.is_address_or_cname()), reader);
-        // ExternalDNS's order changes from loop to loop.
-        for request in requests.by_hostname.values_mut() {
-            request.wanted.sort_by(|one, other| {
-                (&one.set_identifier, &one.resource).cmp(&(&other.set_identifier, &other.resource))
-            });
-        }
         requests.add_withdrawn(delete.iter().filter(|endpoint| endpoint.is_address_or_cname()));
         for (owned_name, txt_name) in wanted.filter_map(registry_names) {
             if let Some(request) = requests.by_hostname.get_mut(&*owned_name) {

@@ -27,6 +27,17 @@ fn a_check_of_an_endpoints_own_accepts_the_application_over_its_place_besides() 
     assert!(both, "{audiences:?}");
 }
 
+/// The endpoint of the wildcard asks for the login, and `none` below it would be refused.
+#[test]
+fn a_silent_endpoint_below_a_protected_wildcard_is_not_told_to_ask_for_its_login() {
+    let mut cloudflare = cloudflare();
+    let desired = [at("*.example.com", "", "staff"), at(NAME, "", "")];
+    settle(&mut cloudflare, &desired);
+    assert_eq!(locked(&cloudflare).len(), 2);
+    let adjusted = adjust(&desired, &cloudflare.settings(), Some(&cloudflare.snapshot()));
+    assert_eq!((adjusted.notes, adjusted.unasked_protections), (vec![], 0));
+}
+
 /// The rule of the wildcard tells what visitors of the name meet.
 #[test]
 fn a_silent_endpoint_below_a_marked_wildcard_requires_its_tokens_while_access_cannot_be_read() {

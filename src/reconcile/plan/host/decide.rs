@@ -260,9 +260,10 @@ fn refused_beside(refused: &[&Verdict<'_>], one: &Verdict<'_>) -> Option<Reason>
 }
 
 /// The only tunnel that the hostname can have after this request: the record's tunnel if an endpoint asks for it, or if
-/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint.
+/// a rule, the record alone or a foreign rule remains there, and otherwise the tunnel of the first endpoint by path and
+/// object, because ExternalDNS's order changes from loop to loop.
 fn tunnel_for(host: &Host<'_>, accepted: &[&Gated], withdrawn: &[Option<&str>]) -> Option<TunnelId> {
-    let first = accepted.first()?.tunnel();
+    let first = accepted.iter().min_by_key(|gated| (gated.path(), gated.resource()))?.tunnel();
     let is_live = |tunnel: &TunnelId| host.snapshot().tunnels.contains_key(tunnel);
     let Some(visited) = host.record_tunnel().filter(is_live) else {
         return Some(first.clone());
