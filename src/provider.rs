@@ -150,18 +150,23 @@ impl Handler for Provider {
 fn planned_changes(body: Body, settings: &Settings) -> Result<Changes, Failure> {
     let mut changes = Changes::default();
     let (mut kept, mut planned) = (0, 0);
-    let mut too_long = None;
+    let (mut too_long, mut other_owner) = (None, None);
     body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, is_whole }| {
-        if !is_whole {
+        if let Some(owner) = plan::other_owner(&endpoint, settings) {
+            other_owner.get_or_insert_with(|| owner.to_owned());
+        } else if !is_whole {
             too_long = Some(endpoint.dns_name);
         } else if body.has_room(kept, planned)
-            && let Some(endpoint) = plan::needed_by_plan(endpoint, list == EndpointList::UpdateOld, settings)
+            && let Some(endpoint) = plan::needed_by_plan(list, endpoint)
         {
             kept += endpoint.memory_bytes();
             planned += planned_bytes(list, &endpoint);
             changes.add(list, endpoint);
         }
     })?;
+    if let Some(owner) = other_owner {
+        return Err(failure::wrong_owner(&owner, &settings.operator.owner));
+    }
     if let Some(dns_name) = too_long {
         return Err(failure::too_long(&dns_name));
     }

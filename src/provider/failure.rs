@@ -4,7 +4,6 @@ use log::{info, warn};
 
 use crate::cloudflare::Error;
 use crate::provider::snapshot_reader::ReadError;
-use crate::reconcile::plan::WrongOwner;
 use crate::webhook::Failure;
 
 const NOT_READY: &str = "the webhook is not ready: the token or the tunnels could not be checked yet; /readyz on the metrics port says why";
@@ -30,9 +29,12 @@ pub(super) fn too_long(dns_name: &str) -> Failure {
     )))
 }
 
-/// The endpoints of the request are labelled with another owner.
-pub(super) fn wrong_owner(error: WrongOwner) -> Failure {
-    warned(Failure::internal(error.to_string()))
+/// The endpoints of the request are labelled with another owner than ours.
+pub(super) fn wrong_owner(found: &str, ours: &str) -> Failure {
+    warned(Failure::internal(format!(
+        "the changes are labelled with the owner {found:?}, and OWNER_ID is {ours:?}: set OWNER_ID to the value of \
+         ExternalDNS's --txt-owner-id; nothing was written"
+    )))
 }
 
 /// Reading Cloudflare failed, so nothing was planned.
@@ -70,7 +72,6 @@ mod tests {
 
     #[test]
     fn what_may_pass_by_itself_is_503_and_what_may_not_is_500() {
-        let wrong = WrongOwner { found: "a".into(), expected: "b".into() };
         let timeout = ReadError { what: "the list of zones".to_owned(), error: Error::OutOfTime };
         let another_form = Error::Unreadable("no object".into());
         let document = ReadError { what: "the configuration of tunnel f7".to_owned(), error: another_form };
@@ -78,7 +79,7 @@ mod tests {
             (not_ready(), 503, "the webhook is not ready: "),
             (too_much(), 503, "the request has more hostnames"),
             (too_long("a.test"), 503, "the endpoint of \"a.test\" is longer"),
-            (wrong_owner(wrong), 500, "the changes are labelled"),
+            (wrong_owner("a", "b"), 500, "the changes are labelled"),
             (unread(timeout), 503, "reading the list of zones failed: "),
             (unread(document), 500, "reading the configuration of tunnel f7 failed: "),
             (ended_early(&Error::OutOfTime), 503, "the request had no time left"),

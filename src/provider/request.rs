@@ -75,7 +75,7 @@ impl ProviderState {
 
 impl ApplyRequest<'_> {
     fn carry_out(&mut self) -> Result<(), Failure> {
-        if let Some(plan) = self.plan_without_writes()? {
+        if let Some(plan) = self.plan_without_writes() {
             return self.finish_without_writes(&plan);
         }
         let mut attempts_left = APPLY_ATTEMPTS_MAX;
@@ -83,7 +83,7 @@ impl ApplyRequest<'_> {
             attempts_left -= 1;
             let snapshot = self.state.read(self.resolved, self.asks_for_access(), self.deadline);
             let snapshot = snapshot.map_err(failure::unread)?;
-            let mut plan = self.plan(&snapshot)?;
+            let mut plan = self.plan(&snapshot);
             if plan.is_empty() || self.state.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
@@ -103,20 +103,20 @@ impl ApplyRequest<'_> {
 
     /// The plan by a recent snapshot, if it has no writes, as in most loops that ask for refused work. Connectors are
     /// not looked at, because a look adds no writes.
-    fn plan_without_writes(&self) -> Result<Option<Plan>, Failure> {
+    fn plan_without_writes(&self) -> Option<Plan> {
         let Changes { create, update_old: _, update_new, delete } = self.changes;
         // A request of this size rarely has only refusals, and planning it twice takes time.
         if create.len() + update_new.len() + delete.len() > limits::CHANGED_HOSTNAMES_MAX {
-            return Ok(None);
+            return None;
         }
         let recent = lock(&self.state.last_snapshot).recent(self.state.clock().now());
         let is_enough =
             |snapshot: &Arc<Snapshot>| snapshot.access != AccessReading::NotAsked || !self.asks_for_access();
-        let Some(snapshot) = recent.filter(is_enough) else { return Ok(None) };
-        let plan = self.plan_by(&snapshot, &self.inputs(&snapshot))?;
+        let snapshot = recent.filter(is_enough)?;
+        let plan = self.plan_by(&snapshot, &self.inputs(&snapshot));
         // A move may continue although the snapshot is unchanged, because connectors apply versions later.
         let is_moving = plan.refusals.iter().any(|refusal| matches!(refusal.reason, Reason::Moving(_)));
-        Ok(Some(plan).filter(|plan| plan.is_empty() && !is_moving))
+        Some(plan).filter(|plan| plan.is_empty() && !is_moving)
     }
 
     /// True if an endpoint to create or update has a property that depends on Access applications.
@@ -196,21 +196,21 @@ impl ApplyRequest<'_> {
     }
 
     /// The plan of a turn; in a dry run, of all hostnames.
-    fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Result<Plan, Failure> {
+    fn plan_by(&self, snapshot: &Snapshot, inputs: &PlanInputs) -> Plan {
         let turns = &self.memory.turns;
         let hostnames_max = if self.state.is_dry_run() { usize::MAX } else { turns.hostnames_max() };
         let turn = Turn { previous_end: turns.end.as_ref(), hostnames_max };
-        plan::plan(self.changes, snapshot, inputs, &turn).map_err(failure::wrong_owner)
+        plan::plan(self.changes, snapshot, inputs, &turn)
     }
 
     /// The plan of a turn, in which a hostname moves only once the connectors of its next tunnel have applied the
     /// version that was read. Until then, another hostname may use its place in the turn.
-    fn plan(&self, snapshot: &Snapshot) -> Result<Plan, Failure> {
+    fn plan(&self, snapshot: &Snapshot) -> Plan {
         let Self { state, resolved, .. } = self;
         let mut inputs = self.inputs(snapshot);
         let mut looked_at: BTreeSet<TunnelId> = BTreeSet::new();
         loop {
-            let plan = self.plan_by(snapshot, &inputs)?;
+            let plan = self.plan_by(snapshot, &inputs);
             let targets = plan.hosts.iter().filter_map(|host| host.moves_to.clone());
             let targets: Vec<TunnelId> = targets.filter(|tunnel| looked_at.insert(tunnel.clone())).collect();
             let deadline = self.look_deadline();
@@ -221,7 +221,7 @@ impl ApplyRequest<'_> {
             let unready = targets.into_iter().zip(looks).filter_map(|(tunnel, look)| Some((tunnel, look?)));
             let unready: Vec<(TunnelId, String)> = unready.collect();
             if unready.is_empty() {
-                return Ok(plan);
+                return plan;
             }
             inputs.unready.extend(unready);
         }

@@ -20,7 +20,7 @@ pub(crate) use fingerprints::{Write, edit_fingerprint, operations_fingerprint, w
 pub use fingerprints::{content_fingerprints, rule_fingerprint};
 pub use host::comment::Comments;
 pub use host_plan::{Adoption, DeletedRecord, HostPlan, PlannedEdit, RecordOperation, Stage};
-pub use request::{WrongOwner, needed_by_plan, tunnels_in_the_way};
+pub use request::{needed_by_plan, other_owner, tunnels_in_the_way};
 
 use crate::collections::inserted;
 use crate::ingress::Document;
@@ -114,18 +114,9 @@ fn in_turn(
 }
 
 /// Plans the part of `changes` that belongs to `turn`, against the snapshot.
-///
-/// # Errors
-///
-/// If an endpoint is labelled with an owner other than ours.
-pub fn plan(
-    changes: &Changes,
-    snapshot: &Snapshot,
-    inputs: &PlanInputs,
-    turn: &Turn<'_>,
-) -> Result<Plan, WrongOwner> {
+pub fn plan(changes: &Changes, snapshot: &Snapshot, inputs: &PlanInputs, turn: &Turn<'_>) -> Plan {
     let judge = Judge { snapshot, inputs };
-    let Requests { by_hostname, notes } = Requests::read(changes, snapshot)?;
+    let Requests { by_hostname, notes } = Requests::read(changes, snapshot);
     let by_hostname = judge.judged(by_hostname);
     let marked_rules = snapshot.marked_rules();
     let context = HostContext { snapshot, inputs, marked_rules: &marked_rules };
@@ -151,7 +142,7 @@ pub fn plan(
         (&one.place, one.content_fingerprint()).cmp(&(&other.place, other.content_fingerprint()))
     });
     plan.application_writes.dedup();
-    Ok(Plan { own: snapshot.own_digests(), ..plan })
+    Plan { own: snapshot.own_digests(), ..plan }
 }
 
 /// The writes of a hostname among `hosts`, which are sorted.

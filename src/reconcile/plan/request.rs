@@ -1,11 +1,10 @@
 //! Sorts one request by hostname.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use super::Reason;
 use crate::collections::{inserted, push_lean};
-use crate::model::endpoint::{Changes, Endpoint};
+use crate::model::endpoint::{Changes, Endpoint, EndpointList};
 use crate::model::{TunnelId, hostname};
 use crate::reconcile::canonical::{
     CanonicalEndpoint, OWNED_RECORD_LABEL, OWNER_LABEL, Publication, RESOURCE_LABEL,
@@ -43,28 +42,6 @@ pub(super) struct Wanted<P> {
     pub(super) publication: Result<P, Reason>,
 }
 
-/// The request belongs to another owner, so nothing of it may be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongOwner {
-    /// The request's owner.
-    pub found: Box<str>,
-    /// The owner whose requests this program carries out.
-    pub expected: Box<str>,
-}
-
-impl fmt::Display for WrongOwner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { found, expected } = self;
-        write!(
-            formatter,
-            "the changes are labelled with the owner {found:?}, and OWNER_ID is {expected:?}: set OWNER_ID to the \
-             value of ExternalDNS's --txt-owner-id; nothing was written"
-        )
-    }
-}
-
-impl std::error::Error for WrongOwner {}
-
 impl From<CanonicalEndpoint> for Wanted<Publication> {
     fn from(canonical: CanonicalEndpoint) -> Self {
         Self {
@@ -89,13 +66,7 @@ impl<P> HostRequest<P> {
 }
 
 impl Requests {
-    /// Reads `changes`.
-    ///
-    /// # Errors
-    ///
-    /// If an endpoint is labelled with an owner other than ours.
-    pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Result<Self, WrongOwner> {
-        check_owner(changes, &snapshot.settings)?;
+    pub(super) fn read(changes: &Changes, snapshot: &Snapshot) -> Self {
         let Changes { create, update_old: _, update_new, delete } = changes;
         let mut requests = Self::default();
         let wanted = create.iter().chain(update_new);
@@ -107,7 +78,7 @@ impl Requests {
                 request.registry_names.push(txt_name);
             }
         }
-        Ok(requests)
+        requests
     }
 
     fn add_wanted<'e>(
@@ -144,19 +115,23 @@ impl Requests {
     }
 }
 
-/// The part of an endpoint that a plan needs, if any. An endpoint of another owner is needed, because it fails the
-/// request. Only the name, the type and the labels of an endpoint without an address are needed.
-pub fn needed_by_plan(endpoint: Endpoint, is_old: bool, settings: &Settings) -> Option<Endpoint> {
-    let is_ours = endpoint.labels.value(OWNER_LABEL).is_none_or(|owner| *owner == *settings.operator.owner);
-    if is_ours && is_old {
+/// The part of an endpoint that a plan needs, if any. Only the name, the type and the labels of an endpoint without an
+/// address are needed.
+pub fn needed_by_plan(list: EndpointList, endpoint: Endpoint) -> Option<Endpoint> {
+    if list == EndpointList::UpdateOld {
         return None;
     }
     if endpoint.is_address_or_cname() {
         return Some(endpoint);
     }
-    let concerns = !is_ours || is_registry_txt(&endpoint);
+    let is_needed = is_registry_txt(&endpoint);
     let Endpoint { dns_name, record_type, labels, .. } = endpoint;
-    concerns.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
+    is_needed.then(|| Endpoint { dns_name, record_type, labels, ..Endpoint::default() })
+}
+
+/// The owner in the label of an endpoint, if it is not ours. Nothing of a request of another owner may be written.
+pub fn other_owner<'e>(endpoint: &'e Endpoint, settings: &Settings) -> Option<&'e str> {
+    endpoint.labels.value(OWNER_LABEL).filter(|owner| **owner != *settings.operator.owner)
 }
 
 /// The unconfigured tunnels that a CNAME without a stamp at a wanted hostname points to. The plan depends on whether
@@ -176,19 +151,6 @@ fn is_registry_txt(endpoint: &Endpoint) -> bool {
     endpoint.record_type == "TXT" && endpoint.labels.value(OWNED_RECORD_LABEL).is_some()
 }
 
-fn check_owner(changes: &Changes, settings: &Settings) -> Result<(), WrongOwner> {
-    let Changes { create, update_old, update_new, delete } = changes;
-    let foreign = [create, update_old, update_new, delete]
-        .into_iter()
-        .flatten()
-        .filter_map(|endpoint| endpoint.labels.value(OWNER_LABEL))
-        .find(|owner| **owner != *settings.operator.owner);
-    match foreign {
-        Some(owner) => Err(WrongOwner { found: owner.into(), expected: settings.operator.owner.clone() }),
-        None => Ok(()),
-    }
-}
-
 /// The hostname that a TXT endpoint of ExternalDNS's registry describes, and the TXT record's own name. Only the label
 /// identifies it, because its properties are the described endpoint's, and its content may be encrypted.
 fn registry_names(endpoint: &Endpoint) -> Option<(String, Box<str>)> {
@@ -203,29 +165,34 @@ mod tests {
     use crate::model::endpoint::Labels;
 
     #[test]
-    fn only_addresses_and_the_registrys_txt_concern_a_plan_and_anything_of_another_owner() {
-        let settings = settings();
+    fn only_addresses_and_the_registrys_txt_concern_a_plan() {
         let owned = (OWNED_RECORD_LABEL, "a.example.com");
-        for (kind, labels, new, old) in [
-            ("CNAME", &[][..], true, false),
-            ("CNAME", &[(OWNER_LABEL, "default")], true, false),
-            ("CNAME", &[(OWNER_LABEL, "other")], true, true),
-            ("A", &[owned], true, false),
-            ("TXT", &[owned], true, false),
-            ("TXT", &[], false, false),
-            ("MX", &[], false, false),
-            ("MX", &[owned], false, false),
-            ("MX", &[(OWNER_LABEL, "other")], true, true),
+        for (kind, labels, is_needed) in [
+            ("CNAME", &[][..], true),
+            ("A", &[owned], true),
+            ("TXT", &[owned], true),
+            ("TXT", &[], false),
+            ("MX", &[], false),
+            ("MX", &[owned], false),
         ] {
             let endpoint = Endpoint {
                 record_type: kind.to_owned(),
                 labels: Labels::from_iter(labels.iter().copied()),
                 ..Endpoint::default()
             };
-            for (is_old, concerns) in [(false, new), (true, old)] {
-                let kept = needed_by_plan(endpoint.clone(), is_old, &settings);
-                assert_eq!(kept, concerns.then(|| endpoint.clone()), "{kind} {labels:?}");
-            }
+            let kept = needed_by_plan(EndpointList::Create, endpoint.clone());
+            assert_eq!(kept, is_needed.then(|| endpoint.clone()), "{kind} {labels:?}");
+            assert_eq!(needed_by_plan(EndpointList::UpdateOld, endpoint), None);
+        }
+    }
+
+    #[test]
+    fn an_owner_in_a_label_that_is_not_ours_is_told() {
+        let settings = settings();
+        for (owner, told) in [(None, None), (Some("default"), None), (Some("other"), Some("other"))] {
+            let labels = Labels::from_iter(owner.map(|owner| (OWNER_LABEL, owner)));
+            let endpoint = Endpoint { labels, ..Endpoint::default() };
+            assert_eq!(other_owner(&endpoint, &settings), told);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use external_dns_cloudflare_tunnel_webhook::clock::{Clock, Deadline};
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint, EndpointList};
+use external_dns_cloudflare_tunnel_webhook::model::endpoint::{Changes, Endpoint};
 use external_dns_cloudflare_tunnel_webhook::provider::adjust;
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan::{self, Plan, Turn};
 use external_dns_cloudflare_tunnel_webhook::reconcile::plan_inputs::PlanInputs;
@@ -68,15 +68,12 @@ impl Handler for Program {
     fn apply_changes(&self, body: Body, _: Deadline) -> Result<(), Failure> {
         let mut changes = Changes::default();
         body.for_each_change(&mut |ReceivedEndpoint { list, endpoint, .. }| {
-            if let Some(endpoint) =
-                plan::needed_by_plan(endpoint, list == EndpointList::UpdateOld, &self.settings)
-            {
+            if let Some(endpoint) = plan::needed_by_plan(list, endpoint) {
                 changes.add(list, endpoint);
             }
         })?;
         let turn = Turn { previous_end: None, hostnames_max: usize::MAX };
-        let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), &turn)
-            .map_err(|error| Failure::internal(error.to_string()))?;
+        let plan = plan::plan(&changes, &self.snapshot, &PlanInputs::default(), &turn);
         *self.planned.lock().expect("nothing panicked") = plan;
         Ok(())
     }
