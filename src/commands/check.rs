@@ -47,7 +47,12 @@ pub(super) fn check(client: &Client, clock: &dyn Clock, config: &Config, tell: &
     if check.credentials() {
         check.everything_else();
     } else {
-        check.note(FindingStatus::Untried, "everything else", "the other checks need valid credentials", "");
+        return check.note(
+            FindingStatus::Untried,
+            "everything else",
+            "the other checks need valid credentials",
+            "",
+        );
     }
     if check.lacks_permission {
         let remedy =

@@ -94,7 +94,7 @@ families! {
     LostUpdates: "counter" "lost_updates_total" []
         "Writes of a configuration that another writer changed between our read and our write.",
     Connectors: "gauge" "connectors" ["tunnel"]
-        "Connectors (replicas of cloudflared) at the last check, which is skipped while few calls are left; absent if it failed.",
+        "Connectors (replicas of cloudflared) at the last check, which is skipped while few calls are left; absent if it failed, and in the first two minutes.",
     ConnectorVersion: "gauge" "connector_configuration_version" ["tunnel"]
         "Lowest version of the configuration that a connector of the tunnel has applied.",
     LostLogLines: "counter" "lost_log_lines_total" [] "Log lines dropped because stderr did not take them.",

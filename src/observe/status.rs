@@ -6,7 +6,7 @@ use httparse::Header;
 use miniserde::json;
 
 use crate::limits;
-use crate::model::text::one_line;
+use crate::model::text::{QUOTED_MAX_CHARS, one_line};
 use crate::secret::redact;
 
 /// The most rows of one document. The counts include the rows that are left out.
@@ -77,7 +77,7 @@ impl Row {
         let printable = |text: String| one_line(&redact(&text), limits::PROBLEM_MAX_CHARS).to_string();
         Self {
             hostname: printable(self.hostname),
-            path: self.path.map(printable),
+            path: self.path.map(|path| one_line(&redact(&path), QUOTED_MAX_CHARS).to_string()),
             resource: self.resource.map(printable),
             what: printable(self.what),
             ..self

@@ -48,16 +48,15 @@ impl ConnectorWatch {
         }
         let made = settings.tunnels().iter().filter(|tunnel| !tunnel.id.is_placeholder());
         let awaited = std::mem::take(&mut self.awaited);
-        let looks = made.map(|tunnel| (tunnel, connectors_of(&tunnel.id, state, account)));
+        let looks = made.filter_map(|tunnel| Some((tunnel, connectors_of(&tunnel.id, state, account)?)));
         let looks: Vec<_> = looks.collect();
         let mut values = state.reporter.metrics.update();
         values.clear(Family::Connectors, &[]);
         values.clear(Family::ConnectorVersion, &[]);
-        let lines = looks.iter().filter_map(|(tunnel, look)| {
-            let (version, connectors) = look.as_ref()?;
-            self.note(tunnel, awaited.get(&tunnel.id), *version, connectors, &mut values)
-        });
-        let lines: Vec<LogLine> = lines.collect();
+        let note = |(tunnel, (version, connectors)): (&ConfiguredTunnel, (Option<i64>, Vec<Connector>))| {
+            self.note(tunnel, awaited.get(&tunnel.id), version, &connectors, &mut values)
+        };
+        let lines: Vec<LogLine> = looks.into_iter().filter_map(note).collect();
         drop(values);
         self.logged.log(Level::Warn, lines.into_iter(), clock.unix_seconds());
     }

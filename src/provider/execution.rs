@@ -53,13 +53,9 @@ struct Execution<'a> {
     quotas: RecordQuotas,
 }
 
-/// The answer to a write.
-enum WriteOutcome {
-    /// The write is done, or nothing had to be sent.
-    Done,
-    /// Cloudflare, or a server in between, refused the content.
-    Rejected(ErrorResponse),
-}
+/// The result of a write: `None` if the write is done or nothing had to be sent, and the answer of Cloudflare, or of a
+/// server in between, that refused the content.
+type WriteOutcome = Option<ErrorResponse>;
 
 /// The reason why writes end, independent of their content.
 enum Stop {
@@ -200,7 +196,7 @@ impl<'a> Execution<'a> {
     fn write_all(&mut self, step: Step<'a>, pieces: &[Piece<'a>]) -> Result<(), Error> {
         let target = step.target;
         let (memory, size) = (&*self.memory, self.memory.targets.group_size(target.id()));
-        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.content_fingerprint());
+        let has_failed = |piece: &Piece<'a>| memory.write_history.has_failed(piece.fingerprint());
         let mut halving = Halving::new(pieces, size, self.time_left(), has_failed);
         let was_decided = self.decided.insert(target, false).unwrap_or(true);
         loop {
@@ -244,7 +240,7 @@ impl<'a> Execution<'a> {
         halving: &mut Halving<'a>,
         sent: &[Piece<'a>],
     ) -> Result<Option<Reason>, Stop> {
-        let WriteOutcome::Rejected(answer) = self.send(step, sent)? else {
+        let Some(answer) = self.send(step, sent)? else {
             halving.note_written(|hostname| self.ledger.is_given_up(hostname));
             return Ok(None);
         };
@@ -267,10 +263,10 @@ impl<'a> Execution<'a> {
             && pieces.iter().all(Piece::grows)
         {
             self.note_rejected(step, pieces, &answer);
-            return Ok(WriteOutcome::Done);
+            return Ok(None);
         }
         match self.send_batch(stage, zone, pieces) {
-            Ok(()) => Ok(WriteOutcome::Done),
+            Ok(()) => Ok(None),
             Err(error) => self.failed(target, error),
         }
     }
@@ -278,9 +274,9 @@ impl<'a> Execution<'a> {
     /// The meaning of a failed write: a refusal of its content, or a stop.
     fn failed(&mut self, target: WriteTarget<'a>, error: Error) -> Result<WriteOutcome, Stop> {
         match error {
-            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(WriteOutcome::Rejected(answer)),
+            Error::Rejected(answer) | Error::Intercepted(answer) => Ok(Some(answer)),
             // One of the records was deleted meanwhile.
-            Error::NotFound(answer) if answer.is_missing_record() => Ok(WriteOutcome::Rejected(answer)),
+            Error::NotFound(answer) if answer.is_missing_record() => Ok(Some(answer)),
             error => {
                 // After a lost answer, another attempt helps. At a target that failed before, another attempt would
                 // use up calls that all hostnames share.
@@ -306,19 +302,19 @@ impl<'a> Execution<'a> {
     fn note_rejected(&mut self, step: Step<'a>, pieces: &[Piece<'a>], answer: &ErrorResponse) {
         let now = self.state.clock().now();
         let history = &mut self.memory.write_history;
-        let is_first = |piece: &Piece<'a>| !history.has_failed(piece.content_fingerprint());
-        let unpaused = if !answer.is_of_cloudflare() {
-            Some(in_between(answer.clone()))
-        } else if answer.is_record_conflict() && pieces.iter().all(is_first) {
-            // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
-            Some(Reason::Undecided(format!("a record of the hostname was created meanwhile: {answer}")))
-        } else {
-            None
+        let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
+        // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
+        let is_new_conflict = answer.is_record_conflict() && pieces.iter().all(is_first);
+        let conflict =
+            || Reason::Undecided(format!("a record of the hostname was created meanwhile: {answer}"));
+        let unpaused = match answer.is_of_cloudflare() {
+            true => is_new_conflict.then(conflict),
+            false => Some(in_between(answer.clone())),
         };
         if let Some(reason) = unpaused {
             // The next request begins with the other pieces, because these may fail again.
             for piece in pieces {
-                history.note_failure(piece.content_fingerprint(), reason.clone(), now);
+                history.note_failure(piece.fingerprint(), reason.clone(), now);
             }
             return self.ledger.give_up_all(pieces, &reason);
         }
@@ -339,12 +335,7 @@ impl<'a> Execution<'a> {
         let refused: Vec<(Piece<'a>, Reason)> = pieces.iter().map(|piece| (*piece, reason.clone())).collect();
         self.ledger.refuse(&refused);
         for piece in pieces {
-            self.memory.write_history.note_rejected(
-                piece.content_fingerprint(),
-                reason.clone(),
-                quota.clone(),
-                now,
-            );
+            self.memory.write_history.note_rejected(piece.fingerprint(), reason.clone(), quota.clone(), now);
         }
     }
 

@@ -24,9 +24,7 @@ use crate::provider::parallel::in_parallel;
 use crate::provider::resolution::Resolved;
 use crate::provider::snapshot_reader::Existence;
 use crate::provider::state::{ProviderState, WriteMemory};
-use crate::reconcile::access::place::Place;
 use crate::reconcile::access::reading::AccessReading;
-use crate::reconcile::access::unneeded::Unneeded;
 use crate::reconcile::plan::{self, Plan, PlannedEdit, Turn, Write, content_fingerprints, writes_of};
 use crate::reconcile::plan_inputs::PlanInputs;
 use crate::reconcile::property_name::ACCESS_POLICY;
@@ -44,8 +42,8 @@ struct ApplyRequest<'a> {
     resolved: &'a Resolved,
     changes: &'a Changes,
     deadline: Deadline,
-    /// The places of our applications at rules that the plans of this request delete.
-    places_of_deleted_rules: Vec<Place>,
+    /// True if a plan of this request deletes rules of a hostname with an application of ours.
+    deletes_rules: bool,
 }
 
 impl ProviderState {
@@ -57,9 +55,8 @@ impl ProviderState {
         deadline: Deadline,
     ) -> Result<(), Failure> {
         let memory = lock(&self.memory);
-        let places_of_deleted_rules = Vec::new();
         let mut request =
-            ApplyRequest { state: self, memory, resolved, changes, deadline, places_of_deleted_rules };
+            ApplyRequest { state: self, memory, resolved, changes, deadline, deletes_rules: false };
         // Dropped before the lock, because the next request has its own reserve.
         let _reserve = self.client().writing();
         let outcome = request.carry_out();
@@ -87,7 +84,7 @@ impl ApplyRequest<'_> {
             if plan.is_empty() || self.state.is_dry_run() {
                 return self.finish_without_writes(&plan);
             }
-            self.note_places_of_deleted_rules(&plan, &snapshot);
+            self.deletes_rules |= deletes_rules(&plan, &snapshot);
             self.write_applications(&mut plan);
             let result = self.execute(&plan, &snapshot);
             self.end_turn(&plan, &result);
@@ -159,7 +156,6 @@ impl ApplyRequest<'_> {
     /// Reports the results. Fails if work is left.
     fn finish(&mut self, plan: &Plan, result: &RunResult) -> Result<(), Failure> {
         self.state.reporter.report(self.changes, plan, result);
-        self.places_of_deleted_rules.retain(|place| !result.given_up.contains(place.hostname()));
         if let Ending::Early { error, .. } = &result.ending {
             return Err(failure::ended_early(error));
         }
@@ -171,28 +167,14 @@ impl ApplyRequest<'_> {
         Ok(())
     }
 
-    /// Deletes our applications whose rules this request deleted, if another application protects the place: otherwise
-    /// visitors would get tokens of the old application, which the existing rules refuse.
+    /// Deletes our applications that are replaced by another one at their place, after this request deleted rules:
+    /// otherwise visitors would get tokens of the old application, which the existing rules refuse.
     fn delete_replaced_applications(&self) {
-        let Self { state, resolved, places_of_deleted_rules: places, .. } = self;
-        if !places.is_empty() {
-            let time = self.deadline.remaining(state.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
-            let is_selected = |one: &Unneeded<'_>| one.is_replaced && places.contains(one.place);
-            state.delete_unneeded(resolved, &is_selected, Deadline::after(state.clock(), time));
+        if self.deletes_rules {
+            let time = self.deadline.remaining(self.state.clock()).min(UNNEEDED_APPLICATIONS_TIMEOUT);
+            let deadline = Deadline::after(self.state.clock(), time);
+            self.state.delete_unneeded(self.resolved, &|one| one.is_replaced, deadline);
         }
-    }
-
-    /// Notes the places of our applications whose rules the plan deletes.
-    fn note_places_of_deleted_rules(&mut self, plan: &Plan, snapshot: &Snapshot) {
-        let is_deleted = |place: &&Place| {
-            let mut edits = plan.host(place.hostname()).into_iter().flat_map(|host| &host.edits);
-            let path = place.path();
-            edits.any(|PlannedEdit { edit, .. }| {
-                matches!(edit, RuleEdit::Delete { .. }) && edit.path() == path.as_deref()
-            })
-        };
-        let places = snapshot.protections().ours().map(|(place, _)| place).filter(is_deleted);
-        self.places_of_deleted_rules.extend(places.cloned());
     }
 
     /// The plan of a turn; in a dry run, of all hostnames.
@@ -305,4 +287,11 @@ impl ApplyRequest<'_> {
         }
         memory.tidy(now);
     }
+}
+
+/// True if the plan deletes rules of a hostname with an application of ours.
+fn deletes_rules(plan: &Plan, snapshot: &Snapshot) -> bool {
+    let is_deletion = |planned: &PlannedEdit| matches!(planned.edit, RuleEdit::Delete { .. });
+    let mut hosts = snapshot.protections().ours().filter_map(|(place, _)| plan.host(place.hostname()));
+    hosts.any(|host| host.edits.iter().any(is_deletion))
 }

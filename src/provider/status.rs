@@ -39,7 +39,7 @@ const LEFT_OUT: &str = "left out";
 const NOT_READY: &str = "not ready";
 
 const NO_LOOP: &str = "ExternalDNS has sent no endpoints since this process started: ask again after its next loop; if \
-     no loop comes, see the log of ExternalDNS";
+     no loop comes, this log and that of ExternalDNS say why";
 
 const NOT_READ: &str = "Cloudflare is being read, or cannot be read, so the published hostnames are not known: ask again in a \
      few seconds; if this answer stays, the log says why reading fails";

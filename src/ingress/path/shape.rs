@@ -86,19 +86,17 @@ impl Continuation {
 /// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
 /// longest is first among those that are equal otherwise.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
-    let text = path.unwrap_or_default();
-    let class = match path {
-        None => PathClass::None,
-        Some(text) if matches_everything(text) => PathClass::Everything,
-        Some(_) => PathClass::Other,
-    };
-    let anchored =
-        literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)).filter(|_| class == PathClass::Other);
-    let (class, literal, continuation) = match anchored {
-        Some((literal, rest)) => (PathClass::Anchored, literal.len(), Continuation::of(rest)),
-        None => (class, 0, Continuation::Anything),
-    };
-    (class, Reverse(literal), continuation, Reverse(text.len()))
+    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
+    let length = Reverse(text.len());
+    if matches_everything(text) {
+        return (PathClass::Everything, Reverse(0), Continuation::Anything, length);
+    }
+    match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
+        Some((literal, rest)) => {
+            (PathClass::Anchored, Reverse(literal.len()), Continuation::of(rest), length)
+        }
+        None => (PathClass::Other, Reverse(0), Continuation::Anything, length),
+    }
 }
 
 /// True if the expression is known to match every path of a request.

@@ -29,7 +29,7 @@ impl<'a> Execution<'a> {
         let (sent, edited) = self.edited(tunnel, &document, pieces);
         if edited.changed.is_empty() {
             self.ledger.note_edited(tunnel, &sent);
-            return Ok(WriteOutcome::Done);
+            return Ok(None);
         }
         self.check_time()?;
         match self.put(tunnel, &edited.document, version_before, self.deadline) {
@@ -40,7 +40,7 @@ impl<'a> Execution<'a> {
                     let line = describe_edit(piece.hostname, tunnel, edit);
                     self.state.reporter.log_change(edit.label(), &line);
                 }
-                Ok(WriteOutcome::Done)
+                Ok(None)
             }
             Err(error) => {
                 if error.may_have_been_done() {

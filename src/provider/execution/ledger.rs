@@ -101,8 +101,7 @@ impl<'a> Ledger<'a> {
             });
             let is_first = self.result.given_up.insert(piece.hostname.into());
             let waits = |(_, other): (_, Piece<'_>)| {
-                !self.written.contains(&other.content_fingerprint())
-                    && !refused.iter().any(|(one, _)| *one == other)
+                !self.written.contains(&other.fingerprint()) && !refused.iter().any(|(one, _)| *one == other)
             };
             let Some(host) = self.plan.host(piece.hostname).filter(|host| is_first && steps(host).any(waits))
             else {
@@ -127,7 +126,7 @@ impl<'a> Ledger<'a> {
         let reason = Reason::Failed(error.to_string());
         let mut is_begun = false;
         for host in &self.plan.hosts {
-            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.content_fingerprint());
+            let is_written = |(_, piece): (_, Piece<'_>)| self.written.contains(&piece.fingerprint());
             if !self.is_given_up(&host.hostname) && !steps(host).all(is_written) {
                 is_begun |= steps(host).any(is_written);
                 self.give_up(&host.hostname, reason.clone());
@@ -144,7 +143,7 @@ impl<'a> Ledger<'a> {
             if let Some(edit @ RuleEdit::Put { .. }) = piece.edit() {
                 self.own.add(piece.hostname, [Digest::of(tunnel, edit.path())]);
             }
-            self.written.insert(piece.content_fingerprint());
+            self.written.insert(piece.fingerprint());
         }
     }
 
@@ -155,7 +154,7 @@ impl<'a> Ledger<'a> {
 
     /// Notes that the operations on records are done. After Stamp, the adopted rules are ours.
     pub(super) fn note_batch(&mut self, stage: Stage, pieces: &[Piece<'_>], records: &[WrittenRecord]) {
-        self.written.extend(pieces.iter().map(Piece::content_fingerprint));
+        self.written.extend(pieces.iter().map(Piece::fingerprint));
         for piece in pieces.iter().filter(|_| stage == Stage::Stamp) {
             let stamped = piece.operations().iter().filter_map(|operation| match operation {
                 RecordOperation::Patch(patch) if patch.comment.is_some() => Some(patch.id.clone()),

@@ -86,7 +86,7 @@ impl<'a> Piece<'a> {
     }
 
     /// The fingerprint of the content. Refusals are remembered by this fingerprint.
-    pub(super) fn content_fingerprint(&self) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         match self.work {
             Work::Edit(planned) => edit_fingerprint(&planned.tunnel, &planned.edit),
             Work::Operations(operations) => operations_fingerprint(operations),

@@ -108,6 +108,11 @@ impl<'a> HostProtection<'a> {
         own.iter().any(|own| own.stamp.claims.record_only)
     }
 
+    /// True if a rule of ours is published at the path, or our record without a rule.
+    pub(super) fn is_published(self, path: Option<&str>) -> bool {
+        self.own_rule(path, None).is_some() || path.is_none() && self.is_record_only()
+    }
+
     /// True if our record is published without a rule, and points to this tunnel.
     pub(super) fn is_record_only_in(self, tunnel: &TunnelId) -> bool {
         self.is_record_only() && self.snapshot.visited_tunnel(self.hostname.as_str()).as_ref() == Some(tunnel)

@@ -60,8 +60,7 @@ impl Closing {
     fn is_closed_without(&self, going: &[&Application], snapshot: &Snapshot) -> bool {
         let (protection, path) = (HostProtection::of(&self.hostname, snapshot), self.path());
         if self.by == ClosedBy::Unspecified {
-            return protection.own_rule(path, None).is_some()
-                || path.is_none() && protection.is_record_only();
+            return protection.is_published(path);
         }
         let asked = protection.own_covering(path).into_iter().next();
         let own = protection.application(path).filter(|own| asked.is_some_and(|asked| asked.id == own.id));

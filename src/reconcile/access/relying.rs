@@ -42,12 +42,8 @@ pub(super) fn relying(
         return Some(outside);
     }
     let at_place = OwnedHostPath::of(place.hostname(), path);
-    let is_published = || {
-        Hostname::parse(place.hostname()).is_ok_and(|hostname| {
-            let protection = HostProtection::of(&hostname, snapshot);
-            protection.own_rule(path, None).is_some() || path.is_none() && protection.is_record_only()
-        })
-    };
+    let hostname = Hostname::parse(place.hostname()).ok()?;
+    let is_published = || HostProtection::of(&hostname, snapshot).is_published(path);
     // Another endpoint than the asking one may be refused.
     let opens_place = requests.open.contains(&at_place) && (asking == Some(&at_place) || is_published());
     names_under(&place, snapshot).into_iter().find_map(|name| {

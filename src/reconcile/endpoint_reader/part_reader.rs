@@ -74,7 +74,9 @@ impl PartReader<'_, '_> {
         if let Some(text) = self.part.text(TUNNEL) {
             let Some(named) = settings.tunnel_called(text) else {
                 let known = settings.tunnel_names();
-                let problem = format!("is {text:?}, which is not configured; configured: {known}");
+                let problem = format!(
+                    "is {text:?}, which is not configured; configured: {known}; \"true\" is the first"
+                );
                 return Err(self.mistake(TUNNEL, problem));
             };
             tunnels.push(named);
@@ -115,7 +117,7 @@ impl PartReader<'_, '_> {
             Mistaken
         });
         if text.is_empty() {
-            let problem = "is missing; name the service, or set it to none for the record only";
+            let problem = "is missing: name the service here, as the target or in DEFAULT_SERVICE, or none for the record only";
             return Err(self.mistake(TUNNEL_SERVICE, problem));
         }
         if is_record {
