@@ -32,7 +32,7 @@ pub(crate) use crate::provider::access::reader::ZONE_APPLICATIONS_READ;
 pub use crate::provider::adjustments::adjust;
 use crate::provider::reporter::Reporter;
 pub(crate) use crate::provider::resolution::{
-    Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, missing_tunnel_message, remedy,
+    Resolved, Unresolved, check_may_be_created, find_tunnel, find_tunnels, no_such_tunnel, remedy,
     shared_account,
 };
 pub use crate::provider::settings::ProviderSettings;

@@ -15,7 +15,7 @@ use crate::ingress::Document;
 use crate::limits;
 use crate::model::{AccountId, Zone, ZonePlan};
 use crate::provider::{
-    ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, missing_tunnel_message, remedy, shared_account,
+    ZONE_APPLICATIONS_READ, find_tunnel, is_of_account, no_such_tunnel, remedy, shared_account,
 };
 use crate::reconcile::OperatorSettings;
 use crate::reconcile::access::wanted::usable_policy;
@@ -201,7 +201,7 @@ impl Check<'_> {
         };
         for wanted in &self.config.provider.tunnels {
             let found = find_tunnel(&present, wanted);
-            match found.and_then(|found| found.ok_or_else(|| missing_tunnel_message(&present, wanted))) {
+            match found.and_then(|found| found.ok_or_else(|| no_such_tunnel(&present, wanted))) {
                 Ok(tunnel) => self.tunnel(account, tunnel),
                 Err(problem) => {
                     let found = format!("{problem} in account {account}");

@@ -98,10 +98,8 @@ impl Document {
     /// The effective options of `rule` in this tunnel that the rule `wanted` would not have in the tunnel of `other`.
     pub fn lost_options(&self, rule: &Rule, other: &Self, wanted: &WantedRule) -> Vec<Property> {
         let after = effective_options(&Rule::wanted(wanted).origin(), &other.origin());
-        effective_options(&rule.origin(), &self.origin())
-            .into_iter()
-            .filter(|option| !after.contains(option))
-            .collect()
+        let before = effective_options(&rule.origin(), &self.origin()).into_iter();
+        before.filter(|option| !after.contains(option)).collect()
     }
 
     fn origin(&self) -> RawObject<'_> {

@@ -182,9 +182,8 @@ impl<'l, 'a> NearbyRules<'l, 'a> {
     fn passed(&self, index: usize, position: usize) -> Option<&'l Rule> {
         let own = HostPath::of(&self.list.get(index)?.rule);
         let mut passed = self.list.get(index.min(position)..index.max(position))?.iter();
-        passed
-            .find(|slot| !slot.is_own && own.may_share_with(HostPath::of(&slot.rule)))
-            .map(|slot| &*slot.rule)
+        let shares = |slot: &&MarkedRule<'_>| !slot.is_own && own.may_share_with(HostPath::of(&slot.rule));
+        passed.find(shares).map(|slot| &*slot.rule)
     }
 
     /// The last position up to `end` that is behind every foreign rule that may share a request with the rule for

@@ -304,11 +304,10 @@ impl<'a> Execution<'a> {
         let history = &mut self.memory.write_history;
         let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
         // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
-        let is_new_conflict = answer.is_record_conflict() && pieces.iter().all(is_first);
         let conflict =
             || Reason::Undecided(format!("a record of the hostname was created meanwhile: {answer}"));
         let unpaused = match answer.is_of_cloudflare() {
-            true => is_new_conflict.then(conflict),
+            true => (answer.is_record_conflict() && pieces.iter().all(is_first)).then(conflict),
             false => Some(in_between(answer.clone())),
         };
         if let Some(reason) = unpaused {

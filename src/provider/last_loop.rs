@@ -105,14 +105,7 @@ impl LastLoop {
 
     /// Notes the endpoints that ExternalDNS sends, and logs changes.
     pub(super) fn adjust(&mut self, adjusted: &Adjusted, without_service: WithoutService, now: i64) {
-        let Adjusted {
-            endpoints,
-            intent_fingerprints,
-            notes,
-            left_out,
-            unasked_wildcards,
-            unasked_protections: _,
-        } = adjusted;
+        let Adjusted { endpoints, intent_fingerprints, notes, left_out, unasked_wildcards, .. } = adjusted;
         let (unnamed, names) = (without_service.without_opt_out, without_service.first_without_opt_out());
         let before = self.without_service.replace(without_service);
         if unnamed > 0 && before.map_or(0, |before| before.without_opt_out) != unnamed {

@@ -255,10 +255,9 @@ impl ApplyRequest<'_> {
                 Ok(()) => {
                     let what = description::describe_application(write).text.into();
                     history.forget(content);
-                    history.note_written(
-                        &Write { key: write.place_fingerprint(), content_fingerprint: content, what },
-                        now,
-                    );
+                    let written =
+                        Write { key: write.place_fingerprint(), content_fingerprint: content, what };
+                    history.note_written(&written, now);
                 }
                 Err(reason) => {
                     // A missing permission may be granted before the next loop, so only refused content is history.

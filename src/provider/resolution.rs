@@ -91,7 +91,7 @@ fn configured(present: &[Tunnel], wanted: &str, is_dry_run: bool) -> Result<Conf
             check_may_be_created(present, wanted)?;
             (TunnelId::placeholder(wanted), wanted, false)
         }
-        None => return Err(missing_tunnel_message(present, wanted)),
+        None => return Err(no_such_tunnel(present, wanted)),
     };
     Ok(ConfiguredTunnel { id, name: name.into(), is_locally_managed })
 }
@@ -132,7 +132,7 @@ pub(crate) fn find_tunnel<'a>(present: &'a [Tunnel], wanted: &str) -> Result<Opt
 }
 
 /// The error message for a name or id that no tunnel has.
-pub(crate) fn missing_tunnel_message(present: &[Tunnel], wanted: &str) -> String {
+pub(crate) fn no_such_tunnel(present: &[Tunnel], wanted: &str) -> String {
     let mut tunnels = present.iter().filter(|tunnel| !tunnel.deleted);
     let shown = tunnels.by_ref().take(NAMES_SHOWN_MAX);
     let mut names: Vec<String> = shown.map(|tunnel| format!("{:?}", tunnel.name)).collect();

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use crate::locks::lock;
 use crate::model::text::fingerprint;
 use crate::model::{Hostname, LogLine, hostname};
-use crate::observe::health::ReadinessProblem;
 use crate::observe::status::{Row, Status};
 use crate::provider::Provider;
 use crate::provider::adjustments::WithoutService;
@@ -214,9 +213,7 @@ impl Provider {
     /// The row with the reason why no hostname is processed.
     fn standstill(&self, last: &LastLoop) -> Option<Row> {
         let what = match self.health.missing() {
-            Some(ReadinessProblem { why, remedy }) => {
-                return Some(row("", NOT_READY, format!("{why}; {remedy}")));
-            }
+            Some(problem) => return Some(row("", NOT_READY, format!("{}; {}", problem.why, problem.remedy))),
             None if last.without_service.is_none() => NO_LOOP,
             None if lock(&self.state.last_snapshot).as_read().is_none() => NOT_READ,
             None => return None,

@@ -126,7 +126,7 @@ pub struct Intent {
     /// The object asks for a login, perhaps by a mistake.
     pub asks_for_login: bool,
     /// The rule gets `DEFAULT_SERVICE`.
-    pub uses_default_service: bool,
+    pub uses_default: bool,
     /// The hostname is a wildcard, and the object has to set `webhook/tunnel-wildcard` and does not.
     pub unasked_wildcard: bool,
 }

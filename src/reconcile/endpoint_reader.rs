@@ -130,19 +130,15 @@ impl<'s> EndpointReader<'s> {
         stray_path: Option<&str>,
     ) -> Option<CanonicalEndpoint> {
         let service = self.service_text(endpoint, targets, part)?;
-        let (asks_for_login, uses_default_service) =
-            (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
+        let (asks_for_login, uses_default) = (self.asks_for_login(part), service.0 == DEFAULT_SERVICE);
         let mut reader = PartReader { reader: self, endpoint, targets, part, mistakes: Vec::new() };
         let tunnel = reader.tunnel();
         let hostname = reader.hostname();
         let rule = reader.rule(service, &hostname);
         let wanted_access = reader.access(&rule);
         reader.check_names();
-        let intent = Intent {
-            asks_for_login,
-            uses_default_service,
-            unasked_wildcard: reader.unasked_wildcard(&hostname),
-        };
+        let unasked_wildcard = reader.unasked_wildcard(&hostname);
+        let intent = Intent { asks_for_login, uses_default, unasked_wildcard };
         if let Some(property) = stray_path {
             let problem = "has no group and belongs to no rule: add the group to the property's name, or set a service without a group";
             reader.mistake(property, problem);

@@ -153,7 +153,7 @@ impl<'a> Contest<'a> {
             // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
             prefer(left, |candidate| candidate.intent.asks_for_login);
             prefer(left, |candidate| !is_invalid(&candidate.endpoint));
-            prefer(left, |candidate| !candidate.intent.uses_default_service);
+            prefer(left, |candidate| !candidate.intent.uses_default);
             false
         }
     }
@@ -230,8 +230,7 @@ fn named(endpoint: &Endpoint) -> &str {
 }
 
 fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endpoint) -> Note {
-    let path = &loser.set_identifier;
-    let name = named(winner);
+    let (path, name) = (&loser.set_identifier, named(winner));
     let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);

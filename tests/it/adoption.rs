@@ -255,6 +255,31 @@ fn while_nothing_tells_if_a_tunnel_was_deleted_the_request_is_asked_for_again() 
     assert!(harness.rules().iter().any(|rule| rule.contains(name)), "{:?}", harness.rules());
 }
 
+/// Its visitors need not be ones that Cloudflare's proxy can serve, and nothing serves the hostname in the tunnel yet.
+#[test]
+fn a_dns_only_record_is_not_proxied_while_the_tunnel_that_takes_it_over_has_no_connector() {
+    let harness = Harness::new();
+    let record =
+        json!({"name": "db.example.com", "type": "CNAME", "content": "db.host.test", "proxied": false});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 0);
+    let program = harness.start_with(&[("ADOPT", "all")]);
+    let desired = [published("db.example.com", WANTED)];
+    let seen = |harness: &Harness| {
+        let [(_, content, proxied, _)] = &harness.cnames()[..] else { panic!("{:?}", harness.cnames()) };
+        (content.clone(), *proxied)
+    };
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&desired);
+        assert_eq!(seen(&harness), ("db.host.test".to_owned(), false));
+    }
+    harness.cloudflare.edit(|cloudflare| cloudflare.tunnel_mut("home").connectors = 1);
+    for _ in 0..3 {
+        let _ = program.external_dns().run_loop(&desired);
+    }
+    assert_eq!(seen(&harness), (format!("{}.cfargotunnel.com", harness.tunnel), true));
+}
+
 /// Invariant 3 of docs/how-it-works.md. As a rule of ours, the wildcard's would go behind the narrower one that comes.
 #[test]
 fn a_rule_that_is_not_taken_over_after_all_stays_in_its_place_when_another_hostname_comes() {

@@ -87,15 +87,13 @@ impl Continuation {
 /// longest is first among those that are equal otherwise.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
     let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
-    let length = Reverse(text.len());
+    let size = Reverse(text.len());
     if matches_everything(text) {
-        return (PathClass::Everything, Reverse(0), Continuation::Anything, length);
+        return (PathClass::Everything, Reverse(0), Continuation::Anything, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
-        Some((literal, rest)) => {
-            (PathClass::Anchored, Reverse(literal.len()), Continuation::of(rest), length)
-        }
-        None => (PathClass::Other, Reverse(0), Continuation::Anything, length),
+        Some((literal, rest)) => (PathClass::Anchored, Reverse(literal.len()), Continuation::of(rest), size),
+        None => (PathClass::Other, Reverse(0), Continuation::Anything, size),
     }
 }
 

@@ -166,7 +166,7 @@ impl Gate<'_> {
                 let access_step = self.opened(&publication, resource, protection)?;
                 (publication, access_step)
             }
-            WantedAccess::Unspecified => (self.unspecified(publication, protection)?, AccessStep::Nothing),
+            WantedAccess::Unspecified => (self.kept(publication, protection)?, AccessStep::Nothing),
         };
         Ok(Gated { publication, resource: resource.map(Into::into), access_step })
     }
@@ -314,11 +314,7 @@ impl Gate<'_> {
     }
 
     /// The publication of an endpoint that names no policies. The rule preserves the present protection of the place.
-    fn unspecified(
-        self,
-        publication: Publication,
-        protection: HostProtection<'_>,
-    ) -> Result<Publication, Reason> {
+    fn kept(self, publication: Publication, protection: HostProtection<'_>) -> Result<Publication, Reason> {
         let path = publication.path();
         let over = protection.own_covering(path);
         let audience = || over.first().map(|one| &one.audience);

@@ -89,9 +89,8 @@ impl Judge<'_> {
                 let by = match wanted.publication.as_ref().map(|publication| &publication.wanted_access) {
                     Ok(WantedAccess::Open) => {
                         if may_have {
-                            access_requests
-                                .open
-                                .insert(OwnedHostPath::of(name, path_of(&wanted.set_identifier)));
+                            let place = OwnedHostPath::of(name, path_of(&wanted.set_identifier));
+                            access_requests.open.insert(place);
                         }
                         continue;
                     }

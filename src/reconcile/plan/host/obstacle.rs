@@ -131,12 +131,7 @@ fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
 }
 
 /// The reason of a refusal for a foreign record, with the ways to make the record ours.
-fn record_held(
-    host: &Host<'_>,
-    record: &Record,
-    gated: &Gated,
-    restoring_comment: Option<Box<str>>,
-) -> Reason {
+fn record_held(host: &Host<'_>, record: &Record, gated: &Gated, restoring: Option<Box<str>>) -> Reason {
     let tunnel = TunnelId::from_hostname(&record.content);
     let kind = match tunnel.and_then(|tunnel| host.was_deleted(&tunnel)) {
         Some(Err(problem)) => return Reason::Undecided(problem.clone()),
@@ -150,7 +145,7 @@ fn record_held(
         content: record.content.clone(),
         comment: record.comment.clone(),
         kind,
-        restoring_comment,
+        restoring_comment: restoring,
         adopt: adoption::smallest_value(host, gated),
     }
 }
