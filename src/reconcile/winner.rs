@@ -1,10 +1,9 @@
 //! Chooses one of several endpoints of the same hostname and path, because ExternalDNS can use only one, and reports
 //! the others.
 //!
-//! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. If the
-//! stamp does not name the object, and no object asks for the published rule, the rule stays as it is. For a free path,
-//! an object that asks for a login is preferred, then an object that names its service itself, and then the
-//! first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
+//! An object retains its published path while it asks for that path, even with a mistake, which `plan` refuses. It is
+//! known by the stamp, or by the published rule. If neither tells, and for a free path, an object that asks for a login
+//! is preferred, then an object that names its service itself, and then the first object by name. With the namespace guard, the namespace is chosen first, as `plan` chooses it, over all paths
 //! of the hostname.
 
 use std::cell::LazyCell;
@@ -18,7 +17,7 @@ use crate::reconcile::access::host_protection::HostProtection;
 use crate::reconcile::access::shown::{self, is_of_access};
 use crate::reconcile::access::wanted::OPEN;
 use crate::reconcile::canonical::{Candidate, RECORD_ONLY, have_same_path, is_invalid, path_of, resource_of};
-use crate::reconcile::property_name::{ACCESS_POLICY, INVALID, TUNNEL_SERVICE};
+use crate::reconcile::property_name::{ACCESS_POLICY, TUNNEL_SERVICE};
 use crate::reconcile::snapshot::{OwnRecord, Snapshot};
 use crate::reconcile::stamp::NamespaceCode;
 use crate::reconcile::{Note, namespace, wildcard};
@@ -42,8 +41,7 @@ pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choic
         let entitled = entitled(on_host, snapshot);
         for candidates in on_host.chunk_by_mut(|one, other| have_same_path(&one.endpoint, &other.endpoint)) {
             let contest = Contest { candidates, entitled: entitled.as_ref(), snapshot };
-            let Some(Winner { index, endpoint: winner, rival }) = contest.winner() else { continue };
-            let undecided = rival.map(undecided);
+            let Some((index, winner)) = contest.winner() else { continue };
             // Further notes would take more memory than the endpoints, and the log has no room for them.
             if lost.len() + kept.len() <= limits::NOTES_MAX {
                 let mut losers = candidates.iter().filter(|candidate| {
@@ -58,9 +56,6 @@ pub(super) fn choose(candidates: &mut [Candidate], snapshot: &Snapshot) -> Choic
             }
             for (position, candidate) in candidates.iter_mut().enumerate() {
                 candidate.is_left_out |= position != index;
-            }
-            if let Some((problem, candidate)) = undecided.zip(candidates.get_mut(index)) {
-                candidate.endpoint.provider_specific = vec![Property::new(INVALID, problem)];
             }
         }
     }
@@ -108,27 +103,19 @@ struct Contest<'a> {
     snapshot: &'a Snapshot,
 }
 
-struct Winner<'a> {
-    index: usize,
-    endpoint: &'a Endpoint,
-    /// Another endpoint that may be the published rule's as well. The rule stays as it is.
-    rival: Option<&'a Endpoint>,
-}
-
 impl<'a> Contest<'a> {
-    fn winner(&self) -> Option<Winner<'a>> {
-        let mut left: Vec<(usize, &'a Candidate)> = self.candidates.iter().enumerate().collect();
-        let is_open = left.len() > 1 && self.narrow(&mut left);
-        let (index, winner) = *left.first()?;
-        let mut others = left.iter().map(|(_, candidate)| &candidate.endpoint).filter(|_| is_open);
-        let rival = others.find(|other| !asks_alike(other, &winner.endpoint));
-        Some(Winner { index, endpoint: &winner.endpoint, rival })
+    /// The winner, with its index.
+    fn winner(&self) -> Option<(usize, &'a Endpoint)> {
+        let mut left: Vec<(usize, &Candidate)> = self.candidates.iter().enumerate().collect();
+        if left.len() > 1 {
+            self.narrow(&mut left);
+        }
+        left.first().map(|(index, winner)| (*index, &winner.endpoint))
     }
 
-    /// Keeps the candidates that are preferred in each respect, one respect after the other. True if a rule is published
-    /// and no candidate is known to be its own.
-    fn narrow(&self, left: &mut Vec<(usize, &'a Candidate)>) -> bool {
-        let Some(Endpoint { dns_name, set_identifier, .. }) = self.endpoint() else { return false };
+    /// Keeps the candidates that are preferred in each respect, one respect after the other.
+    fn narrow(&self, left: &mut Vec<(usize, &Candidate)>) {
+        let Some(Endpoint { dns_name, set_identifier, .. }) = self.endpoint() else { return };
         prefer(left, |candidate| self.is_of_entitled(&candidate.endpoint));
         let stamps = self.snapshot.stamps_of(dns_name);
         let path = path_of(set_identifier);
@@ -139,22 +126,19 @@ impl<'a> Contest<'a> {
         prefer(left, |candidate| !candidate.intent.unasked_wildcard);
         // The present rule is read only for several candidates, because reading it takes long.
         let present = LazyCell::new(|| self.present());
-        let mut is_known = false;
         for shows in [&shows_where_open, &shows_where_it_leads as &dyn Fn(&Property) -> bool] {
-            is_known |= prefer(left, |candidate| {
+            prefer(left, |candidate| {
                 present.as_ref().is_some_and(|present| asks_for(&candidate.endpoint, present, shows))
             });
         }
         if left.len() > 1 && present.is_some() {
-            // An invalid endpoint changes nothing of the published rule.
-            let has_invalid = prefer(left, |candidate| is_invalid(&candidate.endpoint));
-            !is_known && !has_invalid
+            // If no candidate asks for the published rule, an invalid endpoint wins, so that the rule stays as it is.
+            prefer(left, |candidate| is_invalid(&candidate.endpoint));
         } else {
             // A candidate that asks for a login is preferred even if it is invalid: then nothing is published.
             prefer(left, |candidate| candidate.intent.asks_for_login);
             prefer(left, |candidate| !is_invalid(&candidate.endpoint));
             prefer(left, |candidate| !candidate.intent.uses_default);
-            false
         }
     }
 
@@ -203,34 +187,20 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// Keeps only the preferred candidates, if there are any. True if there are.
-fn prefer(candidates: &mut Vec<(usize, &Candidate)>, is_preferred: impl Fn(&Candidate) -> bool) -> bool {
+/// Keeps only the preferred candidates, if there are any.
+fn prefer(candidates: &mut Vec<(usize, &Candidate)>, is_preferred: impl Fn(&Candidate) -> bool) {
     // The check of a single candidate changes nothing, and may take long.
-    let is_any = candidates.len() > 1 && candidates.iter().any(|(_, candidate)| is_preferred(candidate));
-    if is_any {
+    if candidates.len() > 1 && candidates.iter().any(|(_, candidate)| is_preferred(candidate)) {
         candidates.retain(|(_, candidate)| is_preferred(candidate));
-    }
-    is_any
-}
-
-/// The problem of an endpoint if `rival` may be the published rule's as well.
-fn undecided(rival: &Endpoint) -> String {
-    format!(
-        "the published rule stays as it is, because {} has this path too, and neither asks for that rule: {WINNER_REMEDY}",
-        named(rival)
-    )
-}
-
-/// The object of an endpoint, for a message.
-fn named(endpoint: &Endpoint) -> &str {
-    match resource_of(endpoint) {
-        "" => "an object without a name",
-        resource => resource,
     }
 }
 
 fn left_out(Candidate { endpoint: loser, intent, .. }: &Candidate, winner: &Endpoint) -> Note {
-    let (path, name) = (&loser.set_identifier, named(winner));
+    let path = &loser.set_identifier;
+    let name = match resource_of(winner) {
+        "" => "an object without a name",
+        resource => resource,
+    };
     let differs = |shows: &dyn Fn(&Property) -> bool| !asks_for(loser, &winner.provider_specific, shows);
     let is_option = |property: &Property| !is_of_access(property) && !shows_where_it_leads(property);
     let is_read = !is_invalid(loser);

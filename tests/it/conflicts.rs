@@ -40,27 +40,6 @@ fn warnings(harness: &Harness, words: &[&str]) -> Vec<String> {
     harness.log.lines_with(words).into_iter().filter(|line| line.starts_with("WARN")).collect()
 }
 
-/// The record's comment names no object, because the hostname has paths of two. The change is not taken for a wish of the
-/// other object, which comes first by name.
-#[test]
-fn an_object_that_changes_its_service_does_not_lose_its_path_to_another_object() {
-    let (harness, host) = (Harness::new(), "web.example.com");
-    let program = harness.start();
-    let beside = object("ingress/c/root", host, "http://root:80");
-    let of_b = |service: &str| with_path("ingress/b/shop", host, "/shop", service);
-    let of_a = with_path("ingress/a/app", host, "/shop", "http://app:80");
-    run(&program, &[beside.clone(), of_b("http://shop:80")]);
-    for service in ["http://shop:80", "http://shop:81"] {
-        for _ in 0..2 {
-            run(&program, &[of_a.clone(), beside.clone(), of_b(service)]);
-            assert_eq!(harness.service_at(host, "/shop"), "http://shop:80");
-        }
-    }
-    assert!(!warnings(&harness, &[host, "refused=invalid", "ingress/b/shop"]).is_empty());
-    run(&program, &[beside, of_b("http://shop:81")]);
-    assert_eq!(harness.service_at(host, "/shop"), "http://shop:81");
-}
-
 /// `helm upgrade --atomic` goes back to the objects before where the new ones do not come up.
 #[test]
 fn a_rollback_leaves_a_hostname_with_the_object_that_is_there_again() {

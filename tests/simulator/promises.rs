@@ -82,24 +82,18 @@ fn contest<'w>(world: &'w World, object: &'w Object) -> Vec<&'w Object> {
     contest
 }
 
-/// Whether visitors of the path get the wanted service, or where several objects ask for the path and none for its rule,
-/// one that an object asked for before.
-fn is_served_as(world: &World, host: &str, path: Option<&'static str>, wanted: &str) -> bool {
-    let visit = visit(world, Visitor::WithLogin, host, path);
-    let asks = |one: &&Object| one.host == host && one.rules().any(|(at, _)| at == path);
-    let is_rivalled = world.objects.iter().filter(asks).count() > 1;
-    service(&visit).is_some_and(|got| got == wanted || is_rivalled && world.claims.was_asked(got))
-}
-
 /// Of objects that want the same, one at least is served at one of its places, unless something else stands in the way
 /// of one of them. Where they agree in the tunnel and the namespace, each path that they ask for is served by one of
-/// those that do, or as before.
+/// those that do.
 fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violation> {
     let contest = contest(world, object);
     let has_only_rivals = |other: &&Object| excuses(world, other).iter().all(|one| *one == Excuse::Rivals);
     let unserved = |text: String| Err(Violation::new("unserved", format!("{text}: {contest:?}")));
-    let has_place =
-        |other: &&Object| other.rules().any(|(path, wanted)| is_served_as(world, other.host, path, wanted));
+    let has_place = |other: &&Object| {
+        other.rules().any(|(path, wanted)| {
+            service(&visit(world, Visitor::WithLogin, other.host, path)) == Some(wanted)
+        })
+    };
     if contest.iter().all(has_only_rivals) && !contest.iter().any(has_place) {
         return unserved("none of these is served".to_owned());
     }
@@ -113,11 +107,9 @@ fn one_of_rivals_is_served(world: &World, object: &Object) -> Result<(), Violati
             rules.map(|(_, service)| service.to_owned()).collect()
         };
         let asking = contest.iter().filter(|other| !wanted(other).is_empty());
-        let is_by = |other: &&&Object| {
-            wanted(other).iter().any(|wanted| is_served_as(world, object.host, path, wanted))
-        };
+        let visit = visit(world, Visitor::WithLogin, object.host, path);
+        let is_by = |other: &&&Object| wanted(other).iter().any(|wanted| service(&visit) == Some(wanted));
         if asking.clone().all(has_only_rivals) && !asking.clone().any(|other| is_by(&other)) {
-            let visit = visit(world, Visitor::WithLogin, object.host, path);
             return unserved(format!("{path:?} is served by none of these, but {visit}"));
         }
     }
