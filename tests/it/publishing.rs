@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use cloudflare_emulator::{Call, NewTunnel, Plan, RuleText};
 use external_dns_cloudflare_tunnel_webhook::limits;
-use external_dns_cloudflare_tunnel_webhook::model::endpoint::Endpoint;
 use test_support::clock::{ManualClock, eventually};
 use test_support::harness::{FOREIGN_RULE, Harness, endpoint, endpoint_of, published};
 
@@ -257,22 +256,26 @@ fn a_dry_run_writes_nothing_and_answers_as_if_it_had() {
     assert_eq!((harness.rules(), harness.cnames()), (rules, cnames));
 }
 
-/// All begin with the same letters. The narrower rule is in front, whichever object comes first.
+/// Both begin with the same letters. The narrower rule is in front, whichever object comes first.
 #[test]
 fn of_expressions_with_one_beginning_the_narrower_one_answers() {
-    for paths in [["^/files/", r"^/files/.*\.key$"], [r"^/files/.*\.key$", "^/files/"]] {
-        let harness = Harness::new();
-        let program = harness.start();
-        let at = |path: &str| {
-            let service = if path.ends_with('$') { "http://keys:80" } else { "http://files:80" };
-            endpoint_of(path, "a.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
-        };
-        for published in [&paths[..1], &paths] {
-            let desired: Vec<Endpoint> = published.iter().map(|path| at(path)).collect();
-            settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+    for (narrow, wide, [of_both, of_wide]) in [
+        (r"^/files/.*\.key$", "^/files/", ["/files/a.key", "/files/a.txt"]),
+        ("^/api(/|$)", "^/api/?(.*)", ["/api/v1", "/apis"]),
+    ] {
+        for first in [narrow, wide] {
+            let harness = Harness::new();
+            let program = harness.start();
+            let at = |path: &str| {
+                let service = if path == narrow { "http://narrow:80" } else { "http://wide:80" };
+                endpoint_of(path, "a.example.com", &[("tunnel-service", service), ("tunnel-path", path)])
+            };
+            for desired in [vec![at(first)], vec![at(narrow), at(wide)]] {
+                settle(program.external_dns(), &harness.cloudflare, &desired).expect("published");
+            }
+            assert_eq!(harness.service_at("a.example.com", of_both), "http://narrow:80", "{narrow} {wide}");
+            assert_eq!(harness.service_at("a.example.com", of_wide), "http://wide:80", "{narrow} {wide}");
         }
-        assert_eq!(harness.service_at("a.example.com", "/files/a.key"), "http://keys:80", "{paths:?}");
-        assert_eq!(harness.service_at("a.example.com", "/files/a.txt"), "http://files:80", "{paths:?}");
     }
 }
 

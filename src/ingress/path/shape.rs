@@ -63,21 +63,24 @@ pub(in crate::ingress) enum PathClass {
 pub(in crate::ingress) enum Continuation {
     /// The path ends there.
     End,
-    /// Whatever the text says.
-    Expression,
+    /// The text asks for more than the prefix form does.
+    Narrow,
     /// The path ends there, or continues after a slash.
     Prefix,
-    Anything,
+    /// The path may continue with anything.
+    Open,
 }
 
 impl Continuation {
     /// The continuation of an expression, from the text behind its literal beginning.
     fn of(text: &str) -> Self {
+        let last = text.trim_end_matches(['$', ')', '?', '/']);
+        let is_last_optional = text.is_empty() || text.trim_end_matches(')').ends_with(['?', '*']);
         match text {
             "$" | "\\z" => Self::End,
-            "" | ".*" | ".*$" => Self::Anything,
             text if PREFIX_ENDS.contains(&text) => Self::Prefix,
-            _ => Self::Expression,
+            _ if is_last_optional || last.ends_with(".*") || last.ends_with(".+") => Self::Open,
+            _ => Self::Narrow,
         }
     }
 }
@@ -86,14 +89,14 @@ impl Continuation {
 /// those that match every path, even if anchored, because rules behind them get no request; then no expression. The
 /// longest is first among those that are equal otherwise.
 pub(in crate::ingress) fn rank(path: Option<&str>) -> PathRank {
-    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Anything, Reverse(0)) };
+    let Some(text) = path else { return (PathClass::None, Reverse(0), Continuation::Open, Reverse(0)) };
     let size = Reverse(text.len());
     if matches_everything(text) {
-        return (PathClass::Everything, Reverse(0), Continuation::Anything, size);
+        return (PathClass::Everything, Reverse(0), Continuation::Open, size);
     }
     match literal_beginning(text.strip_prefix("(?i)").unwrap_or(text)) {
         Some((literal, rest)) => (PathClass::Anchored, Reverse(literal.len()), Continuation::of(rest), size),
-        None => (PathClass::Other, Reverse(0), Continuation::Anything, size),
+        None => (PathClass::Other, Reverse(0), Continuation::Open, size),
     }
 }
 
@@ -246,6 +249,15 @@ mod tests {
             ["^/api$", "^/api(/|$)"],
             [r"^/api\z", "^/api(?:/|$)"],
             ["^/api(/v[0-9]+)?$", "^/api(/|$)"],
+            ["^/api/?$", "^/api(/|$)"],
+            ["^/api(/v1|/v2)", "^/api(/|$)"],
+            ["^/api(/|$)", "^/api/?"],
+            ["^/api(/|$)", "^/api.+"],
+            ["^/api(/|$)", "^/api(/.*)?"],
+            ["^/api(/|$)", "^/api/?(.*)$"],
+            ["^/api(/|$)", "^/api(.*)"],
+            ["^/api(/|$)", "^/api/?.*"],
+            ["^/api(/|$)", "^/api.*/?$"],
             ["^/api(/|$)", "^/api"],
             ["^/api(/|$)", "^/api.*"],
             ["^/v[0-9]+/", "^/v"],
@@ -280,6 +292,32 @@ mod tests {
         ] {
             let beginning = literal_beginning(text).map(|(beginning, _)| beginning);
             assert_eq!(beginning.as_deref(), literal, "{text}");
+        }
+    }
+
+    #[test]
+    fn narrower_expressions_are_in_front_of_the_prefix_form_and_wider_ones_behind_it() {
+        let prefix = "^/api(/|$)";
+        let matched = |text: &str| {
+            let expression = regex::Regex::new(text).unwrap();
+            let paths = ["/api", "/api/", "/api/v1", "/api/v3/x.js", "/apis", "/api.key", "/api1"];
+            paths.map(|path| expression.is_match(path))
+        };
+        let of_prefix = matched(prefix);
+        let has_more =
+            |one: &[bool], other: &[bool]| one.iter().zip(other).any(|(one, other)| *one && !other);
+        for beginning in ["", "/?", "(/v1)?", "(/|$)", ".*"] {
+            for end in
+                ["", "$", "/?", "/?$", ".*", "(.*)$", "(/.*)?", "(/v1)?", "(/v1|/v2)$", "[0-9]+", r"\.key$"]
+            {
+                let text = ["^/api", beginning, end].concat();
+                let matched = matched(&text);
+                match (has_more(&matched, &of_prefix), has_more(&of_prefix, &matched)) {
+                    (true, false) => assert!(rank(Some(prefix)) < rank(Some(&text)), "{text} is wider"),
+                    (false, true) => assert!(rank(Some(&text)) < rank(Some(prefix)), "{text} is narrower"),
+                    _ => {}
+                }
+            }
         }
     }
 
