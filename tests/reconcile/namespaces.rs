@@ -8,7 +8,7 @@ use external_dns_cloudflare_tunnel_webhook::reconcile::plan::Plan;
 use external_dns_cloudflare_tunnel_webhook::reconcile::reason::Reason;
 use external_dns_cloudflare_tunnel_webhook::reconcile::records;
 use external_dns_cloudflare_tunnel_webhook::reconcile::stamp::{NamespaceCode, Stamp};
-use test_support::fake_cloudflare::{FakeCloudflare, HOME, options, tunnel_id};
+use test_support::fake_cloudflare::{FakeCloudflare, HOME, OFFICE, options, tunnel_id};
 use test_support::harness::endpoint_of;
 
 pub(crate) const NAME: &str = "a.example.com";
@@ -265,6 +265,30 @@ fn what_is_refused_withdraws_nothing_of_its_own_namespace_or_of_another() {
         assert_eq!(cloudflare, before, "{refused:?}: {plan:?}");
     }
     run(&mut cloudflare, &[]);
+    assert_eq!(services(&cloudflare), []);
+}
+
+/// The path that the object drops stays beside the refused endpoint, and a hostname moves with all of its paths.
+#[test]
+fn a_move_that_drops_a_path_waits_for_the_refused_endpoint_of_a_stranger() {
+    let shop = |path: &str, tunnel: &str| {
+        let asked = [("tunnel-service", "http://web.shop.svc:80"), ("tunnel-path", path), ("tunnel", tunnel)];
+        endpoint_of("ingress/shop/web", NAME, &asked)
+    };
+    let mut cloudflare = guarded();
+    run(&mut cloudflare, &[shop("^/a$", "home"), shop("^/b$", "home")]);
+    let before = cloudflare.clone();
+    let stranger = of("ingress/bank/web", "^/c$", "http://web.bank.svc:80");
+    let plan = run(&mut cloudflare, &[shop("^/a$", "office"), stranger]);
+    assert_eq!(cloudflare, before, "{plan:?}");
+    let told: Vec<&str> = plan.refusals.iter().map(|one| one.reason.label()).collect();
+    assert_eq!(told, ["two_tunnels", "withheld", "namespace_held"]);
+    for _ in 0..4 {
+        run(&mut cloudflare, &[shop("^/a$", "office")]);
+        cloudflare.pass(3600);
+    }
+    let paths = cloudflare.document(&tunnel_id(OFFICE)).rules().iter().map(|rule| rule.path());
+    assert_eq!(paths.collect::<Vec<_>>(), [Some("^/a$"), None]);
     assert_eq!(services(&cloudflare), []);
 }
 
