@@ -111,7 +111,7 @@ impl Provider {
         is_whole
     }
 
-    /// Logs why the check failed. The tunnels that were found earlier remain in use, and a lasting failure ends
+    /// Logs why the check failed. The tunnels that were found earlier remain in use, and a permanent failure ends
     /// readiness.
     fn report_missing(&self, Unresolved { why, remedy, is_permanent }: Unresolved, was_found: bool) {
         if !is_permanent && was_found {

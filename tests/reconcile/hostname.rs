@@ -166,9 +166,11 @@ fn of_two_objects_that_name_different_tunnels_the_same_one_is_published_in_eithe
         endpoint
     };
     let both = [of("ingress/shop/a", on("office", "^/a")), of("ingress/shop/b", on("home", "^/b"))];
-    let plans = [[0, 1], [1, 0]].map(|order: [usize; 2]| {
-        let desired = order.map(|index| both[index].clone());
-        let plan = FakeCloudflare::new(&[], &[]).run_loop(&desired, usize::MAX);
+    let cloudflare = FakeCloudflare::new(&[], &[]);
+    let mut changes = cloudflare.changes(&both);
+    let plans = [(); 2].map(|()| {
+        changes.create.reverse();
+        let plan = cloudflare.plan(&changes);
         (plan.hosts, plan.refusals)
     });
     assert_eq!(plans[0], plans[1]);

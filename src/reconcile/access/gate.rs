@@ -349,7 +349,7 @@ impl Gate<'_> {
         Ok(requiring(publication, required))
     }
 
-    /// The reason if Access was not read. A published endpoint is refused, and a lasting failure refuses every
+    /// The reason if Access was not read. A published endpoint is refused, and a permanent failure refuses every
     /// endpoint. Other endpoints wait, because ExternalDNS may never ask again after a success.
     fn unknown(self, publication: &Publication, unread: &AccessReadError) -> Reason {
         let protection = HostProtection::of(&publication.hostname, self.snapshot);

@@ -51,6 +51,11 @@ fn the_application_of_a_withdrawn_hostname_stays_while_a_foreign_rule_asks_for_i
         r#"{{"hostname":"theirs.example.com","service":"http://theirs:80","originRequest":{{"access":{{"required":true,"teamName":"my-team","audTag":["{audience}"]}}}}}}"#
     );
     cloudflare.edit_rules(HOME, |rules| rules.insert(0, theirs.clone()));
+    let mut opened = cloudflare.clone();
+    for _ in 0..2 {
+        let plan = run(&mut opened, &[at(NAME, "", OPEN)]);
+        assert_eq!((labels(&plan), names(&opened)), (vec!["still_protected"], vec![NAME]));
+    }
     settle(&mut cloudflare, &[]);
     assert_eq!(names(&cloudflare), [NAME]);
     cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| *rule != theirs));
