@@ -70,8 +70,11 @@ pub(super) fn hint(name: &str, value: &str) -> Option<(String, bool)> {
     // A short name may have fewer edits, because two edits turn HOST into PORT.
     let edits_max = (name.len() / 3).min(MISSPELLING_MAX_EDITS);
     let edits_max = if is_of_ours { limits::PROPERTY_NAME_MAX_BYTES } else { edits_max };
+    let has_its_words = |known: &&str| {
+        known.len() == folded.len() && folded.split('_').all(|word| known.split('_').any(|one| one == word))
+    };
     let known = variables().filter(|variable| !is_of_ours || *variable != SETTINGS_VARIABLE);
-    let nearest = nearest(&folded, known, edits_max);
+    let nearest = variables().find(has_its_words).or_else(|| nearest(&folded, known, edits_max));
     let is_limit =
         |setting: &Setting| setting.kind == SettingKind::Restriction && Some(setting.variable) == nearest;
     let said = format!("{} is no setting", quoted(name));
@@ -104,7 +107,7 @@ mod tests {
             ("REGEXP_DOMAIN_FILTERS", "REGEXP_DOMAIN_FILTER", true),
             ("DEFAULT_ACCESS_POLICIES", "DEFAULT_ACCESS_POLICY", true),
             ("ACCESS_POLICIES_ALLOWED", "ACCESS_POLICIES", true),
-            ("ACCESS_DEFAULT_POLICY", "", true),
+            ("ACCESS_DEFAULT_POLICY", "DEFAULT_ACCESS_POLICY", true),
             ("ACESS_GUARD", "ACCESS_GUARD", true),
             ("NAMESPACE_GUARD_ENABLED", "NAMESPACE_GUARD", true),
             ("NAMESPACE_DOMAIN_LIST", "NAMESPACE_DOMAINS", true),
