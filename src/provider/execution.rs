@@ -214,7 +214,7 @@ impl<'a> Execution<'a> {
                 Err(Stop::Run(error)) => return Err(error),
                 Err(Stop::Target(reason)) | Ok(Some(reason)) => reason,
                 Ok(None) if halving.is_used_up(self.search_writes, calls_left, self.time_left()) => {
-                    undecided()
+                    cause_not_found()
                 }
                 Ok(None) => continue,
             };
@@ -305,7 +305,7 @@ impl<'a> Execution<'a> {
         let is_first = |piece: &Piece<'a>| !history.has_failed(piece.fingerprint());
         // The next list usually shows the record. If a proxy sent this batch twice, the record is its own.
         let conflict =
-            || Reason::Undecided(format!("a record of the hostname was created meanwhile: {answer}"));
+            || Reason::Waiting(format!("a record of the hostname was created meanwhile: {answer}"));
         let unpaused = match answer.is_of_cloudflare() {
             true => (answer.is_record_conflict() && pieces.iter().all(is_first)).then(conflict),
             false => Some(in_between(answer.clone())),
@@ -320,7 +320,7 @@ impl<'a> Execution<'a> {
         if answer.is_missing_record() {
             // The record existed when the snapshot was read.
             let text = format!("a record of the hostname was deleted meanwhile: {answer}");
-            return self.ledger.give_up_all(pieces, &Reason::Undecided(text));
+            return self.ledger.give_up_all(pieces, &Reason::Waiting(text));
         }
         let mut text = answer.to_string();
         let quota = match step.target {
@@ -357,8 +357,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-fn undecided() -> Reason {
-    Reason::Undecided(
+fn cause_not_found() -> Reason {
+    Reason::Waiting(
         "Cloudflare refused a group of hostnames without naming the cause; this request has no writes, calls or time left to \
          find it, and the next loops continue the search"
             .to_owned(),
@@ -367,5 +367,5 @@ fn undecided() -> Reason {
 
 /// The reason after an answer of another server than Cloudflare's.
 fn in_between(answer: ErrorResponse) -> Reason {
-    Reason::Undecided(Error::Intercepted(answer).to_string())
+    Reason::Waiting(Error::Intercepted(answer).to_string())
 }

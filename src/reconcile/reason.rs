@@ -155,9 +155,7 @@ pub enum Reason {
     WaitsForApplication(Place),
     /// The endpoint asks to be open. The application of this id is deleted once no rule asks for its tokens.
     WaitsForAccessCheck(Box<str>),
-    /// A later request decides on the endpoint.
-    Undecided(String),
-    /// The endpoint waits for other work, or for a state of Access that is not known yet.
+    /// A later request decides on the endpoint: other work is done first, or something is not known yet.
     Waiting(String),
     /// The hostname is moving to another tunnel, over several requests.
     Moving(String),
@@ -206,7 +204,6 @@ impl Reason {
         Self::RuleConflict(_) => "rule_conflict",
         Self::Cloudflare(_) => "cloudflare",
         Self::Failed(_) => "failed",
-        Self::Undecided(_) => "undecided",
         Self::WaitsForApplication(_) | Self::Waiting(_) | Self::WaitsForClosing { .. } | Self::WaitsForAccessCheck(_) => "waiting",
         Self::Moving(_) => "moving",
         Self::NotMoved(_) => "not_moved",
@@ -249,7 +246,6 @@ impl Reason {
             Self::AccessUnknown(_) | Self::Cloudflare(_) => ("Cloudflare", false),
             Self::WaitsForApplication(_)
             | Self::WaitsForAccessCheck(_)
-            | Self::Undecided(_)
             | Self::Waiting(_)
             | Self::WaitsForClosing { .. }
             | Self::Moving(_) => (WAITING, true),
@@ -407,7 +403,6 @@ impl fmt::Display for Reason {
             ),
             Self::RuleConflict(text)
             | Self::Failed(text)
-            | Self::Undecided(text)
             | Self::Waiting(text)
             | Self::Moving(text)
             | Self::NotMoved(text) => {
@@ -528,7 +523,7 @@ mod tests {
             (Reason::WouldOpen { by: None }, "guard"),
             (Reason::AccessUnknown("x".into()), "Cloudflare"),
             (Reason::Withheld { by: None }, "waiting"),
-            (Reason::Undecided("x".to_owned()), "waiting"),
+            (Reason::Waiting("x".to_owned()), "waiting"),
         ] {
             assert_eq!(reason.category(), group, "{}", reason.label());
         }

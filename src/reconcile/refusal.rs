@@ -34,7 +34,6 @@ impl Refusal {
                 Reason::MassDeletion
                 | Reason::WaitsForApplication(_)
                 | Reason::WaitsForAccessCheck(_)
-                | Reason::Undecided(_)
                 | Reason::Waiting(_)
                 | Reason::Moving(_)
                 | Reason::NotMoved(_) => of_many.push(refusal),
@@ -112,10 +111,10 @@ mod tests {
             resource: None,
             reason,
         };
-        let undecided = |number, text: &str| refusal(number, Reason::Undecided(text.to_owned()));
+        let waiting = |number, text: &str| refusal(number, Reason::Waiting(text.to_owned()));
         let refusals: Vec<Refusal> = (0..10)
-            .map(|number| undecided(number, "why?"))
-            .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), undecided(12, "gone")])
+            .map(|number| waiting(number, "why?"))
+            .chain([refusal(10, Reason::NoZone), refusal(11, Reason::NoZone), waiting(12, "gone")])
             .chain((13..15).map(|number| refusal(number, Reason::MassDeletion)))
             .collect();
         let lines = Refusal::lines(refusals.iter());
@@ -123,12 +122,12 @@ mod tests {
         let [one, another, withheld, gone, why] = &lines[..] else { panic!("{lines:#?}") };
         assert!(one.ends_with(" hostname=\"h10.example.com\" refused=no_zone"), "{one}");
         assert!(another.ends_with(" hostname=\"h11.example.com\" refused=no_zone"), "{another}");
-        assert_eq!(gone, r#""h12.example.com": gone hostname="h12.example.com" refused=undecided"#);
+        assert_eq!(gone, r#""h12.example.com": gone hostname="h12.example.com" refused=waiting"#);
         assert!(
             why.starts_with("10 hostnames: why? hostnames=10 names=\"h0.example.com, h1.example.com, "),
             "{why}"
         );
-        assert!(why.ends_with("h7.example.com and 2 more\" refused=undecided"), "{why}");
+        assert!(why.ends_with("h7.example.com and 2 more\" refused=waiting"), "{why}");
         let names = " hostnames=2 names=\"h13.example.com, h14.example.com\" refused=mass_deletion";
         assert!(withheld.ends_with(names), "{withheld}");
         for way_out in
@@ -139,7 +138,7 @@ mod tests {
         assert_eq!(Refusal::lines([].iter()), []);
         let as_many_as_are_shown = refusals.iter().take(limits::NAMES_SHOWN_MAX);
         let lines = Refusal::lines(as_many_as_are_shown).iter().map(ToString::to_string).collect::<String>();
-        assert!(lines.contains("h7.example.com\" refused=undecided"), "{lines}");
+        assert!(lines.contains("h7.example.com\" refused=waiting"), "{lines}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn tell_once_what_was_taken_over(fault: Option<Fault>) {
         format!("INFO taken over; before: rule 1 of tunnel {tunnel} {rule} hostname={name}"),
     ];
     // The page is told as well.
-    told.retain(|line| !line.contains("refused=undecided"));
+    told.retain(|line| !line.contains("refused=waiting"));
     assert_eq!(told, expected);
     assert_eq!(dry.len(), 4, "and what would be written: {dry:#?}");
 }
@@ -245,7 +245,7 @@ fn while_nothing_tells_if_a_tunnel_was_deleted_the_request_is_asked_for_again() 
     assert_eq!(program.external_dns().run_loop(&desired).err(), Some(503));
     let told = lines_about(&harness, name);
     assert!(
-        matches!(&told[..], [line] if line.contains("refused=undecided") && line.contains(&old)),
+        matches!(&told[..], [line] if line.contains("refused=waiting") && line.contains(&old)),
         "{told:#?}"
     );
     assert!(harness.rules().iter().any(|rule| rule.contains("new.example.com")), "{:?}", harness.rules());

@@ -51,7 +51,7 @@ fn an_answer_without_a_configuration_costs_no_rule() {
         let three = all(&["a.example.com", "b.example.com", "c.example.com"]);
         assert_eq!(program.external_dns().run_loop(&three).map(drop), Err(503), "{shape}");
         assert_eq!(harness.rules(), before, "{shape}");
-        assert_eq!(harness.log.lines_with(&["refused=undecided", "came after version"]).len(), 1, "{shape}");
+        assert_eq!(harness.log.lines_with(&["refused=waiting", "came after version"]).len(), 1, "{shape}");
         program.external_dns().run_loop(&three).expect("published");
         assert_eq!(harness.rules().len(), before.len() + 1, "{shape}");
     }
@@ -105,7 +105,7 @@ fn a_configuration_older_than_one_seen_in_an_earlier_request_is_not_written_back
         assert!(harness.rules().iter().any(|rule| rule.contains("added.example.com")), "after {passed} s");
     }
     let came_after = format!("version {version} came after version {}", version + 1);
-    assert_eq!(harness.log.lines_with(&["refused=undecided", &came_after]).len(), 1);
+    assert_eq!(harness.log.lines_with(&["refused=waiting", &came_after]).len(), 1);
     clock.put_ahead(Duration::from_secs(1));
     harness.cloudflare.clear_faults();
     // What is written then is shown.
@@ -219,7 +219,7 @@ fn a_second_instance_leaves_a_digest_whose_rule_may_be_about_to_come_for_a_minut
         let second = harness.start();
         let waits = second.external_dns().run_loop(&desired).map(drop);
         assert_eq!(waits, Err(503), "ExternalDNS is to ask again");
-        let lines = harness.log.lines_with(&["refused=undecided", "a.example.com", "for a minute"]);
+        let lines = harness.log.lines_with(&["refused=waiting", "a.example.com", "for a minute"]);
         assert_eq!(lines.len(), 1);
         let document = harness.cloudflare.configuration(&harness.tunnel).expect("a configuration");
         let rule = r#""ingress":[{"hostname":"a.example.com","path":"^/c$","service":"http://web:80"},"#;

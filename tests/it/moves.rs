@@ -349,7 +349,7 @@ fn a_hostname_that_is_taken_over_behind_a_wildcard_is_served_all_the_time_althou
         assert_eq!(tunnel_of(&simulation, host), "office");
         let watched = simulation.account.cloudflare().watched();
         assert!(watched.iter().all(|watched| watched.lost().is_empty()), "{is_failing}: {watched:#?}");
-        let undecided = simulation.account.harness.log.lines_with(&["refused=undecided", host]);
-        assert_eq!(undecided, [""; 0], "{is_failing}");
+        let waiting = simulation.account.harness.log.lines_with(&["refused=waiting", host]);
+        assert_eq!(waiting, [""; 0], "{is_failing}");
     }
 }

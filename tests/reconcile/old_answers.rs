@@ -23,14 +23,14 @@ fn plan(cloudflare: &FakeCloudflare, old: &[&str], desired: &[Endpoint]) -> Plan
     cloudflare.plan(&changes)
 }
 
-/// The hostnames that are written, and those that are not decided.
+/// The hostnames that are written, and those that wait.
 fn outcome(plan: &Plan) -> (Vec<&str>, Vec<&str>) {
-    let undecided = plan.refusals.iter().filter(|one| one.reason.label() == "undecided");
-    (plan.hosts.iter().map(|host| &*host.hostname).collect(), undecided.map(|one| &*one.hostname).collect())
+    let waiting = plan.refusals.iter().filter(|one| one.reason.label() == "waiting");
+    (plan.hosts.iter().map(|host| &*host.hostname).collect(), waiting.map(|one| &*one.hostname).collect())
 }
 
 #[test]
-fn what_has_a_record_a_rule_or_a_wish_in_an_old_answer_is_undecided_and_all_else_is_written() {
+fn what_has_a_record_a_rule_or_a_wish_in_an_old_answer_waits_and_all_else_is_written() {
     let mut cloudflare = FakeCloudflare::new(&[], &[]);
     let names = ["rule", "hidden", "led", "gone", "other"].map(|label| format!("{label}.example.com"));
     let [rule, hidden, led, gone, other] = names.each_ref().map(String::as_str);
@@ -61,7 +61,7 @@ fn what_has_a_record_a_rule_or_a_wish_in_an_old_answer_is_undecided_and_all_else
         .chain([of("office", "wish.example.com", ""), of("home", "x.below.example.com", "")])
         .chain([of("home", "new.example.com", "")])
         .collect();
-    let (written, undecided) =
+    let (written, waiting) =
         (plan(&cloudflare, &[OFFICE], &desired), plan(&cloudflare, &["example.com"], &desired));
     assert_eq!(
         outcome(&written),
@@ -70,14 +70,14 @@ fn what_has_a_record_a_rule_or_a_wish_in_an_old_answer_is_undecided_and_all_else
             vec![gone, hidden, led, rule, "wish.example.com", "x.below.example.com"]
         )
     );
-    assert_eq!(outcome(&undecided).0, [""; 0], "its zone");
-    assert_eq!(outcome(&undecided).1.len(), 8);
+    assert_eq!(outcome(&waiting).0, [""; 0], "its zone");
+    assert_eq!(outcome(&waiting).1.len(), 8);
     assert_eq!(outcome(&plan(&cloudflare, &[], &desired)).1, [""; 0]);
 }
 
 /// The names of records of the registry may lie in the zone around.
 #[test]
-fn what_lies_in_a_zone_is_undecided_by_an_old_answer_about_the_zone_around_it_and_not_the_other_way() {
+fn what_lies_in_a_zone_waits_beside_an_old_answer_about_the_zone_around_it_and_not_the_other_way() {
     let cloudflare = FakeCloudflare::new(&[], &[]).with_inner_zone();
     let (inner, outer) = ("x.a.example.com", "x.example.com");
     let desired = [of("home", inner, ""), of("home", outer, "")];

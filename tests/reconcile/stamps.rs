@@ -190,7 +190,7 @@ fn the_refusal_of_a_young_digest_without_a_rule_says_what_is_waited_for() {
     let plan = cloudflare.plan_after(&cloudflare.changes(&[path("home", "")]), 0);
     let [refusal] = &plan.refusals[..] else { panic!("{plan:?}") };
     let text = refusal.reason.to_string();
-    assert!(matches!(refusal.reason, Reason::Undecided(_)) && text.contains("for a minute"), "{text}");
+    assert!(matches!(refusal.reason, Reason::Waiting(_)) && text.contains("for a minute"), "{text}");
     assert!(text.chars().count() <= 200, "{text}");
 }
 

@@ -150,7 +150,7 @@ impl<'a> Execution<'a> {
                 Err(error) => return Err(Stop::Target(unreadable(tunnel, &error))),
             }
         }
-        Err(Stop::Target(Reason::Undecided(format!(
+        Err(Stop::Target(Reason::Waiting(format!(
             "the answer about the configuration of tunnel {tunnel} is outdated: {problem}"
         ))))
     }
@@ -185,18 +185,18 @@ impl<'a> Execution<'a> {
 }
 
 fn unreadable(tunnel: &TunnelId, cause: &dyn Display) -> Reason {
-    Reason::Undecided(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
+    Reason::Waiting(format!("the configuration of tunnel {tunnel} cannot be read: {cause}"))
 }
 
 fn version_in_doubt(tunnel: &TunnelId, version: i64) -> Reason {
-    Reason::Undecided(format!(
+    Reason::Waiting(format!(
         "Cloudflare returned version {version} of tunnel {tunnel} after a newer state was seen, so a rule may be missing: the \
          webhook keeps the hostname's record and comment until the version changes"
     ))
 }
 
 fn has_new_rule(tunnel: &TunnelId) -> Reason {
-    Reason::Undecided(format!(
+    Reason::Waiting(format!(
         "tunnel {tunnel} has a rule of this hostname that the plan did not know: the record and its comment stay, and the next \
          loop plans anew"
     ))

@@ -1,4 +1,4 @@
-//! Remembers the tunnels and zones with undecided writes.
+//! Remembers the tunnels and zones with unfinished writes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(crate) enum GroupSize {
 #[derive(Debug, Default)]
 pub(crate) struct WriteTargets(BTreeMap<Box<str>, TargetMemory>);
 
-/// A tunnel or zone with undecided writes.
+/// A tunnel or zone with unfinished writes.
 #[derive(Debug)]
 struct TargetMemory {
     group: GroupSize,

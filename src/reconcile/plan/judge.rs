@@ -65,7 +65,7 @@ impl Judge<'_> {
             if let (AccessStep::Opening { .. }, Some(problem)) =
                 (gated.access_step(), self.snapshot.old_answers.values().next())
             {
-                return Err(Reason::Undecided(problem.to_string()));
+                return Err(Reason::Waiting(problem.to_string()));
             }
             Ok(gated)
         });

@@ -47,7 +47,7 @@ pub(in crate::reconcile::plan) fn plan(
     };
     let host = Host::of(context, zone, hostname, request);
     if let Some(problem) = host.old_answer(request) {
-        return refused(Reason::Undecided(problem.into()));
+        return refused(Reason::Waiting(problem.into()));
     }
     let decision = decide(host, request);
     let resource = request.resource().or_else(|| decision.host.stamp.as_ref()?.resource.clone());

@@ -114,7 +114,7 @@ pub(super) fn host_plan(
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
-    let early = is_early.then(|| Reason::Undecided(STAMPED_LATELY.to_owned()));
+    let early = is_early.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
     let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
