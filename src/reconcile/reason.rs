@@ -384,8 +384,8 @@ impl fmt::Display for Reason {
             ),
             Self::RuleLeftBehind { tunnel, hostname, path } => write!(
                 formatter,
-                "the record leads visitors to tunnel {tunnel}, and a move would cut them off from the tunnel's foreign rule for \
-                 {hostname:?} and path {path:?}: remove that rule at Cloudflare, or publish the hostname through that tunnel"
+                "visitors reach the foreign rule for {hostname:?} and path {path:?} in tunnel {tunnel} by this record, so the record \
+                 stays: delete that rule at Cloudflare, or publish the hostname through that tunnel"
             ),
             Self::TunnelGone { tunnel } => write!(
                 formatter,

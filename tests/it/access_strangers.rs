@@ -217,6 +217,32 @@ fn a_name_that_cloudflare_refuses_keeps_no_wildcard_closed() {
     assert!(stage.cloudflare().visit("a.example.com", "/").is_served());
 }
 
+/// The wildcard's application is the only login of the foreign rule, and the wildcard's comment was deleted by hand.
+#[test]
+fn the_refused_endpoint_of_a_wildcard_opens_nothing_together_with_a_name_below_it() {
+    let stage = Stage::new(&[]);
+    let wild = |access: &str| {
+        endpoint("*.example.com", &[("tunnel-service", "http://wild:80"), ("access-policy", access)])
+    };
+    stage.run(&[wild("staff"), wish("none")]);
+    stage.cloudflare().edit(|cloudflare| {
+        let wildcard = cloudflare.records("example.com").iter().find(|record| record.name == "*.example.com");
+        let id = wildcard.expect("it is published").id.clone();
+        cloudflare.patch_record("example.com", &id, &json!({"comment": ""})).expect("Cloudflare takes it");
+    });
+    let theirs = format!(
+        r#"{{"ingress":[{{"path":"^/docs","service":"{SECRET}"}},{{"hostname":"{NAME}","service":"http://app:80"}},{{"service":"http_status:404"}}]}}"#
+    );
+    stage.cloudflare().put_configuration(&stage.harness.tunnel, &theirs).expect("cloudflared takes it");
+    stage.run(&[
+        wild("none"),
+        endpoint(NAME, &[("tunnel-service", "http://app:80"), ("access-policy", "none")]),
+    ]);
+    assert_eq!(stage.policies(), [["staff"]]);
+    assert!(stage.logged(&["refused=record_held", "*.example.com"]));
+    assert!(!stage.cloudflare().visit("other.example.com", "/docs").is_served());
+}
+
 /// The wildcard is closed by its rule alone, and the path would have a record of its own, in the tunnel of that rule.
 #[test]
 fn a_silent_path_leads_no_visitor_past_a_login_to_a_foreign_rule() {

@@ -3,7 +3,7 @@
 use cloudflare_emulator::{Emulator, Fault, Matcher, Refusal};
 use external_dns_cloudflare_tunnel_webhook::model::endpoint::Changes;
 use serde_json::json;
-use test_support::harness::{Harness, endpoint, published};
+use test_support::harness::{Harness, endpoint, endpoint_of, published};
 
 const WANTED: &str = "http://web:80";
 
@@ -58,6 +58,25 @@ fn a_refusal_is_told_once_and_again_when_it_changes() {
     }
     let told = lines_about(&harness, name);
     assert!(matches!(&told[..], [_, line] if line.contains("set ADOPT=all to take it over")), "{told:#?}");
+}
+
+/// The namespace in the comment is one of the other owner's cluster.
+#[test]
+fn with_the_namespace_guard_a_record_of_another_owner_is_refused_for_its_owner() {
+    let name = "other.example.com";
+    let harness = Harness::new();
+    let content = format!("{}.cfargotunnel.com", harness.tunnel);
+    let comment = "external-dns owner=other rules=- ns=h6q2";
+    let record =
+        json!({"name": name, "type": "CNAME", "content": content, "proxied": true, "comment": comment});
+    harness.cloudflare.add_record(&harness.zone, record).expect("Cloudflare takes it");
+    let program = harness.start_with(&[("NAMESPACE_GUARD", "true")]);
+    let wanted = endpoint_of("ingress/bank/web", name, &[("tunnel-service", "http://web.bank.svc:80")]);
+    program.external_dns().run_loop(&[wanted]).expect("refused, and answered");
+    let told = lines_about(&harness, name);
+    let is_told =
+        |line: &String| ["refused=record_held", "ADOPT=owner=other"].iter().all(|word| line.contains(word));
+    assert!(told.len() == 1 && told.iter().all(is_told), "{told:#?}");
 }
 
 #[test]

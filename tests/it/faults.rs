@@ -89,8 +89,8 @@ fn movement() -> Scenario {
     let shop_in = |tunnel: &str| {
         let service = ("tunnel-service", "http://web:80");
         vec![
-            endpoint("web.example.com", &[("tunnel", tunnel), service]),
-            endpoint("web.example.com", &[("tunnel", tunnel), ("tunnel-path-prefix", "/api"), service]),
+            endpoint("moves.example.com", &[("tunnel", tunnel), service]),
+            endpoint("moves.example.com", &[("tunnel", tunnel), ("tunnel-path-prefix", "/api"), service]),
             endpoint("shop.example.org", &[("tunnel", tunnel), service]),
             published("stays.example.com", "http://stays:80"),
         ]

@@ -245,9 +245,12 @@ fn a_path_stays_where_its_hostname_cannot_move() {
         1
     );
     assert_eq!(simulation.account.harness.log.lines_with(&[host, "refused=withheld"]).len(), 1);
-    // What is withdrawn altogether goes.
+    // What is withdrawn altogether goes, but for the record, by which visitors reach the foreign rule.
     simulation.run_to_rest(&[]).expect("withdrawn");
-    assert!(!simulation.account.harness.cnames().iter().any(|(name, ..)| name == host));
+    assert!(simulation.account.harness.cnames().iter().any(|(name, ..)| name == host));
+    let harness = &simulation.account.harness;
+    assert_eq!(harness.service_at(host, "/theirs"), "http://theirs:81");
+    assert_eq!(harness.service_at(host, "/api"), "http_status:502");
 }
 
 #[test]

@@ -192,6 +192,44 @@ fn a_wildcard_does_not_move_away_from_a_foreign_rule_below_it() {
     }
 }
 
+/// Their rule was made beside ours, or below our wildcard.
+#[test]
+fn a_withdrawn_hostname_keeps_its_record_while_visitors_reach_a_foreign_rule_by_it() {
+    for (name, their_path) in [(NAME, "^/theirs$"), ("*.example.com", "")] {
+        let ours = endpoint(name, &[("tunnel-service", "http://web:80"), ("tunnel-path", "^/a$")]);
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, their_path)], &[]);
+        cloudflare.run_loop(std::slice::from_ref(&ours), usize::MAX);
+        for _ in 0..2 {
+            let plan = cloudflare.run_loop(&[], usize::MAX);
+            let labels: Vec<&str> = plan.refusals.iter().map(|one| one.reason.label()).collect();
+            assert_eq!((labels, plan.notes), (vec!["rule_left_behind"], vec![]), "{name}");
+            assert_eq!(services(&cloudflare, HOME), ["http://theirs:80", "http_status:503"], "{name}");
+            assert_eq!(*cloudflare.records[0].content, *target(HOME), "{name}");
+        }
+        let again = cloudflare.clone().run_loop(std::slice::from_ref(&ours), usize::MAX);
+        assert_eq!(again.refusals, [], "{name}");
+        cloudflare.edit_rules(HOME, |rules| rules.retain(|rule| !rule.contains("theirs")));
+        cloudflare.run_loop(&[], usize::MAX);
+        assert_eq!(cloudflare.records, [], "{name}");
+    }
+}
+
+/// Another record leads the visitors to the tunnel as well, or the object asked for the record of their rule alone.
+#[test]
+fn a_withdrawn_record_goes_if_a_wildcard_serves_the_foreign_rule_or_no_rule_was_asked_for() {
+    let wildcard = ("*.example.com", "CNAME", target(HOME));
+    for (records, service) in
+        [(&[(wildcard.0, wildcard.1, &*wildcard.2)][..], "http://web:80"), (&[], "none")]
+    {
+        let mut cloudflare = FakeCloudflare::new(&[theirs(NAME, "^/theirs$")], records);
+        let before = cloudflare.clone();
+        cloudflare.run_loop(&[on("home", "", service)], usize::MAX);
+        assert_ne!(cloudflare.records, before.records);
+        let plan = cloudflare.run_loop(&[], usize::MAX);
+        assert_eq!((&plan.refusals[..], &cloudflare.records), (&[][..], &before.records), "{service}");
+    }
+}
+
 /// A record of its own would lead the visitors of their rule elsewhere.
 #[test]
 fn a_rule_that_a_wildcard_leads_visitors_to_in_another_tunnel_holds_the_name() {

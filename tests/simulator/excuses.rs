@@ -46,11 +46,6 @@ pub(crate) fn has_to_be_served(world: &World, object: &Object) -> bool {
     excuses(world, object).is_empty()
 }
 
-/// The same, whatever rules of other writers stand on its hostname.
-pub(crate) fn may_be_published(world: &World, object: &Object) -> bool {
-    excuses(world, object).into_iter().all(|excuse| excuse == Excuse::ForeignRule)
-}
-
 pub(crate) fn excuses(world: &World, object: &Object) -> Vec<Excuse> {
     let settings = &world.settings;
     let is_left_over = is_left_over(world, object);

@@ -237,6 +237,15 @@ impl Foreign {
         })
     }
 
+    /// Whether a record leads visitors to a rule of another writer.
+    pub(crate) fn needs_record(&self, cloudflare: &Cloudflare, record: &Record) -> bool {
+        let is_reached = |rule: &String| is_over(&record.name, &place(rule).hostname);
+        let mut documents = self.documents.iter();
+        documents.any(|(id, document)| {
+            cloudflare.tunnel(id).hostname() == record.content && document.rules.iter().any(is_reached)
+        })
+    }
+
     /// Another writer changes what visitors of the hostname get.
     pub(crate) fn touch(&mut self, host: &str) {
         self.touched.add(Touch::Host(host.to_owned()));

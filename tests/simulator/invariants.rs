@@ -10,7 +10,7 @@ use test_support::external_dns::SyncPolicy;
 
 use crate::claims::WILDCARD;
 use crate::coverage::Share;
-use crate::excuses::{self, Excuse, may_be_published};
+use crate::excuses::{self, Excuse};
 use crate::foreign::{self, Place, place};
 use crate::objects::{CONTESTED, GROUP_PATH, HOSTS, OPEN, Object, SECRET, SILENT, url};
 use crate::settings::DEFAULT_SERVICE;
@@ -272,42 +272,13 @@ fn stays_divided(world: &World, watched: &Watched, here: &Touched) -> Result<(),
     Ok(())
 }
 
-/// A foreign rule keeps its requests, also on a hostname of ours, as long as that is wanted.
+/// A foreign rule keeps its requests, also on a hostname of ours that no object asks for any more.
 fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     let Some(theirs) = watched.changes.first().and_then(|change| service(change.got.first()?)) else {
         return Ok(());
     };
     let is_on = |host: &str| watched.url.starts_with(&url(host, None));
-    // Of a name below a wildcard that goes only what can be published leads them there. What was refused once the
-    // registry
-    // `crd` asks for no more.
-    let is_below_change = is_below_change(world, &watched.url);
-    // What is published stays as it is while an object has a mistake, or has to leave the place to one with a mistake.
-    // Where nothing is published, no rule keeps the record.
-    let has_rule = |host: &str| {
-        let name = format!("\"hostname\":\"{host}\"");
-        world.cloudflare().edit(|cloudflare| {
-            let tunnels = cloudflare.tunnels().iter();
-            let mut ours = tunnels.flat_map(|tunnel| world.foreign().ours(cloudflare, &tunnel.id));
-            ours.any(|rule| rule.contains(&name))
-        })
-    };
-    let is_wanted = |object: &Object| {
-        (!is_below_change || may_be_published(world, object))
-            && (object.is_sound() && !world.claims.history(object.host).has_rivals || has_rule(object.host))
-            && (world.settings.sees_drift() || !world.has_drifted(object.host))
-    };
-    let is_handed_on = |host: &str| {
-        world.claims.is_handed_on(host)
-            || (host.ends_with(&WILDCARD[1..]) && world.claims.is_handed_on(WILDCARD))
-    };
-    let is_unwanted = |host: &str| {
-        let mut on_host = world.objects.iter().filter(|object| object.host == host);
-        is_on(host) && (is_handed_on(host) || !on_host.any(is_wanted))
-    };
-    let is_withdrawn = HOSTS.iter().chain(&CONTESTED).any(|host| is_unwanted(host))
-        || !world.shows_all()
-        || changes_namespace(world, &watched.url);
+    let is_beyond = !world.shows_all() || changes_namespace(world, &watched.url);
     // A narrower path of ours stands in front. Where it is protected it refuses until its application is at the edge.
     let narrower: Vec<&Object> = world.objects.iter().filter(|object| object.path.is_some()).collect();
     let is_protected = narrower.iter().any(|object| {
@@ -321,7 +292,7 @@ fn keeps_requests(world: &World, watched: &Watched) -> Result<(), Violation> {
     // An object that asks for a name below their wildcard gets the name's requests, wherever they are served.
     let is_asked = world.objects.iter().any(|object| !object.host.starts_with('*') && is_on(object.host));
     let is_taken = is_asked && world.foreign().is_of_wildcard(theirs);
-    let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_withdrawn && !is_taken;
+    let is_theirs = theirs.starts_with(THEIRS) && !world.settings.takes_rules() && !is_beyond && !is_taken;
     if is_theirs && !watched.changes.iter().flat_map(|change| &change.got).all(is_kept) {
         return Err(Violation::new("neighbour", watched.to_string()));
     }

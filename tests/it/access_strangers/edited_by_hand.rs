@@ -56,6 +56,23 @@ fn what_is_edited_by_hand_on_an_application_of_ours_is_mended_and_opens_nothing(
 }
 
 #[test]
+fn an_application_whose_tokens_a_rule_by_hand_asks_for_outlives_its_hostname() {
+    let stage = Stage::protected(&[]);
+    let audience = stage.applications()[0].aud.clone();
+    let access = json!({"required": true, "teamName": "my-team", "audTag": [audience]});
+    let theirs = json!({
+        "hostname": "theirs.example.com", "service": "http://theirs:80", "originRequest": {"access": access}
+    });
+    let last = r#"{"service":"http_status:404"}"#;
+    for (rules, policies) in [(format!("{theirs},{last}"), vec![vec!["staff"]]), (last.to_owned(), vec![])] {
+        let document = format!(r#"{{"ingress":[{rules}]}}"#);
+        stage.cloudflare().put_configuration(&stage.harness.tunnel, &document).expect("cloudflared takes it");
+        stage.run_long(&[]);
+        assert_eq!(stage.policies(), policies, "{rules}");
+    }
+}
+
+#[test]
 fn an_application_that_lost_its_tag_is_foreign_and_the_hostname_stays_closed() {
     let stage = Stage::protected(&[]);
     stage.cloudflare().edit(|cloudflare| {

@@ -118,6 +118,19 @@ pub(super) fn left_behind<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a
     host.foreign_rules(visited).next().map(|rule| rule.rule).or_else(|| left_below(host, visited))
 }
 
+/// The reason why our record stays after the withdrawal of its rules: visitors reach a foreign rule by it alone. A
+/// record that was asked for without a rule goes.
+pub(super) fn needed_by_foreign_rule(host: &Host<'_>) -> Option<Reason> {
+    let visited = host.record_tunnel().filter(|_| !host.claims_record_only())?;
+    let leads_there = |record: &Record| {
+        record.proxied && TunnelId::from_hostname(&record.content).as_ref() == Some(&visited)
+    };
+    if host.zone.wildcard_behind(host.name()).iter().any(leads_there) {
+        return None;
+    }
+    left_behind(host, &visited).map(|rule| rule_left_behind(&visited, rule))
+}
+
 /// A rule in that tunnel for a name that has no record of its own, so that our wildcard's record serves the name.
 fn left_below<'a>(host: &Host<'a>, visited: &TunnelId) -> Option<&'a Rule> {
     let own_name = host.name();

@@ -97,13 +97,11 @@ fn names_taken(host: &Host<'_>, plan: &HostPlan) -> Option<Note> {
     )))
 }
 
-/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because no record of ours names them. The
-/// deletion of a record alone concerns no rule.
+/// Notes on rules whose endpoints ExternalDNS deletes, and that remain because the record that named them is gone.
 fn rules_left<'h>(host: &'h Host<'_>, request: &'h HostRequest<Gated>) -> impl Iterator<Item = Note> + 'h {
     host.rules.iter().filter_map(move |rule| {
         let path = rule.path().unwrap_or_default();
-        let is_ours = host.has_path(rule.path()) || path.is_empty() && host.claims_record_only();
-        let resource = request.withdrawn.get(path).filter(|_| !is_ours)?.clone();
+        let resource = request.withdrawn.get(path).filter(|_| !host.has_claimed_record())?.clone();
         let text = format!(
             "the rule for path {path:?} in tunnel {} stays, because no record of ours names it: delete it at Cloudflare, or set \
              ADOPT=all while ExternalDNS asks for the hostname",

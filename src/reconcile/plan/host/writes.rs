@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::adoption;
 use super::comment::{self, Comments};
 use super::decide::Decision;
 use super::{Host, HostRule};
+use super::{adoption, obstacle};
 use crate::collections::inserted;
 use crate::ingress::RuleEdit;
 use crate::model::{NewRecord, Record, RecordPatch, TunnelId};
@@ -108,14 +108,15 @@ pub(super) fn host_plan(
     let comments = comment::comments(host, accepted);
     let hides_wildcard = hides_wildcard(host);
     let is_deletion = is_withdrawal || hides_wildcard && accepted.is_empty();
-    let (stamp_operations, unstamp_operations) = if is_deletion && !is_early {
+    let needed = obstacle::needed_by_foreign_rule(host).filter(|_| is_withdrawal);
+    let (stamp_operations, unstamp_operations) = if is_deletion && !is_early && needed.is_none() {
         (Vec::new(), deletions(host))
     } else {
         RecordWrites { host, moving: &moving, comments: &comments }.written(&claims_before, &claims)
     };
     let refusal = |reason| Refusal::whole(host.name().into(), resource.clone(), reason);
     let early = is_early.then(|| Reason::Waiting(STAMPED_LATELY.to_owned()));
-    let refusals = moving.waiting(decision).into_iter().chain(early).map(refusal).collect();
+    let refusals = moving.waiting(decision).into_iter().chain(early).chain(needed).map(refusal).collect();
     let plan = HostPlan {
         hostname: host.name().into(),
         is_withdrawn: is_withdrawal && host.has_claimed_record(),
